@@ -1,4 +1,4 @@
-// Values of draws as the program writes them: parameters on the constrained space, and what it computes of them.
+// Values of draws as the program writes them: constrained parameters, and quantities computed from them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Coordinates in which effects and their unknown scales lie on no narrow curved ridge.
+// Coordinates that avoid the narrow curved ridge of effects and their unknown scales.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A decision, and what decisions count.
+// Result of a decision, and counters of decisions.
 #pragma once
 
 #include <cmath>

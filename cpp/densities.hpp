@@ -1,4 +1,4 @@
-// Log likelihoods of one observation as functions of those arguments that depend on parameters, up to constants.
+// Log likelihoods of one observation as functions of its parameter-dependent arguments, up to constants.
 #pragma once
 
 #include <algorithm>

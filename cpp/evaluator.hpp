@@ -1,4 +1,4 @@
-// What the decision loop knows of a model: a global log density and the log likelihoods of blocks.
+// The decision loop's interface to a model: a global log density and the log likelihoods of blocks.
 #pragma once
 
 #include <cstdint>

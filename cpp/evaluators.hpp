@@ -1,4 +1,4 @@
-// The three ways to a model: bare callbacks, one BridgeStan model per block, one library for all blocks.
+// The three evaluators of a model: bare callbacks, one BridgeStan model per block, one library for all blocks.
 #pragma once
 
 #include <algorithm>

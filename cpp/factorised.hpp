@@ -1,4 +1,4 @@
-// Bounds on what expansions of blocks leave, and random picks in proportion to bounds.
+// Bounds on the remainders of block expansions, and random picks in proportion to bounds.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Thinning over observations whose rows are sparse: candidates are picked group by group, without a pass over the data.
+// Thinning over observations with sparse rows: candidates are picked by group, without a pass over the data.
 #pragma once
 
 #include <algorithm>

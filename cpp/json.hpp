@@ -1,4 +1,4 @@
-// Arrays of numbers read from JSON without an object for each number.
+// Reader of numeric arrays from JSON, without an object for each number.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Decisions that count the noise of an estimate in, instead of looking until it does not matter.
+// Decisions that account for the noise of an estimate, instead of sampling until it is negligible.
 #pragma once
 
 #include <algorithm>

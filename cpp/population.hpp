@@ -1,4 +1,4 @@
-// The blocks that a decision is about, all or some of them, and the random order in which they are drawn.
+// The population of a decision, all or some of the blocks, and the random order in which they are drawn.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The log density less the likelihood, where it is a sum of quadratics of one parameter each.
+// The log density less the likelihood, if it is a sum of quadratics of one parameter each.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What is kept of single observations whose log likelihoods are expanded: constants, arguments and derivatives.
+// Records of observations with expanded log likelihoods: constants, arguments and derivatives.
 #pragma once
 
 #include <cmath>

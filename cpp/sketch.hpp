@@ -1,4 +1,4 @@
-// Rows of a design to 16 bits, by which most candidates are sent away.
+// Rows of a design in 16 bits, with which most candidates are rejected.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// When a decision is clear: the looks of a stopping rule.
+// The looks of a stopping rule and its thresholds.
 #pragma once
 
 #include <algorithm>

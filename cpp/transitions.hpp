@@ -1,4 +1,4 @@
-// What `transitions.cpp` adds to the extension module.
+// Declarations of what `transitions.cpp` adds to the extension module.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-# As in `typing`. Nothing is imported here that the command line would have to wait for.
+# As in `typing`, whose import would slow down the command line.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -109,7 +109,7 @@ __all__ = [
     "write_draws",
 ]
 
-# Imported when first asked for, so that the command line answers at once.
+# Imported on first use, so that the command line starts fast.
 _HOMES = {
     "__version__": "_version",
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),

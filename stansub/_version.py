@@ -4,5 +4,5 @@ from importlib import metadata
 
 try:
     __version__ = metadata.version("stansub")
-except metadata.PackageNotFoundError:  # run from a source tree
+except metadata.PackageNotFoundError:  # in a source tree
     __version__ = "0+unknown"

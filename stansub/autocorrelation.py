@@ -8,12 +8,12 @@ import numpy as np
 
 from stansub.types import FloatArray
 
-# A window of so many autocorrelation times (Sokal 1997, section 3).
+# The window is this many autocorrelation times (Sokal 1997, section 3).
 _WINDOW = 5.0
 
 
 def autocorrelation_times(draws: FloatArray) -> tuple[FloatArray, float]:
-    """Integrated autocorrelation times and their relative standard error.
+    """Return integrated autocorrelation times and their relative standard error.
 
     Parameters
     ----------
@@ -22,10 +22,10 @@ def autocorrelation_times(draws: FloatArray) -> tuple[FloatArray, float]:
     Returns
     -------
     times : ndarray, shape (dim,)
-        1 + 2 sum of the autocorrelations up to a window of five such times, at least 1; n where nothing moved. Means
-        are those of all chains together.
+        1 + 2 sum of the autocorrelations up to a window of five such times, at least 1; n for parameters that never
+        moved. Means are over all chains together.
     error : float
-        sqrt(2 (2 W + 1) / N) with W the longest window and N draws in all (Madras and Sokal 1988).
+        sqrt(2 (2 W + 1) / N) with W the longest window and N the total number of draws (Madras and Sokal 1988).
     """
     n_chains, n, dim = draws.shape
     centred = draws - draws.mean((0, 1))

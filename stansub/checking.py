@@ -1,4 +1,4 @@
-"""`stansub check`: what is taken as likelihood and as global part, and whether the program can be subsampled."""
+"""`stansub check`: the likelihood and global part of a program, and whether it can be subsampled."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _FORMS = {
 }
 _LABEL = 14
 
-# A global part is reported that takes so many seconds, and as long as so many blocks or, where each block evaluates it
-# again, such a share of a block.
+# A global part is reported if it takes this many seconds, and as long as this many blocks or, if each block evaluates
+# it again, this share of a block.
 _SLOW, _MANY_BLOCKS, _LARGE_SHARE = 50e-6, 10, 0.5
 
 
 class _Costs(NamedTuple):
-    """Seconds that the global part takes, and one block; whether every block evaluates the global part again."""
+    """Seconds of the global part and of one block, and whether every block evaluates the global part again."""
 
     shared: float
     block: float
@@ -72,36 +72,36 @@ def report(
     overwrite: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Print a verdict and what was recognised; given data, prove it numerically.
+    """Print a verdict and what was recognised; with data, prove the cut numerically.
 
     Parameters
     ----------
     stan_file : Path
         The program.
     data : path, mapping, table, DataSources or None
-        Data for it, as `stansub.sample` takes them.
+        Data for the program, as `stansub.sample` takes them.
     observations : str or None
         The integer that counts the observations.
     console, progress : Console
-        For the report, and for what is going on.
+        For the report, and for progress.
     write : Path, optional
-        Where to write a form of the program that qualifies, if it does not and there is one, or the program in
-        today's syntax.
+        File for a form of the program that qualifies, if the program does not and there is one, or for the program in
+        current syntax.
     overwrite : bool
-        Whether that may be a file that exists.
+        Whether that file may be overwritten.
     verbose : bool
         Whether to say which programs are compiled.
 
     Returns
     -------
     int
-        The exit code: 0 where the program qualifies or one that does was written, `errors.MAY_QUALIFY`, or that of an
+        The exit code: 0 if the program qualifies or a form that does was written, `errors.MAY_QUALIFY`, or that of an
         `InputError`.
 
     Raises
     ------
     InputError
-        When program or data cannot be read, or the file cannot be written.
+        If program or data cannot be read, or the file cannot be written.
     """
     try:
         read = source_module.read(stan_file)
@@ -139,7 +139,7 @@ def report(
 
 
 def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
-    """Why a program does not qualify, and what does."""
+    """Yield why a program does not qualify, and what would."""
     if found.posterior is not None:
         return
     if found.structure is not None:
@@ -161,13 +161,13 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
 
 
 def _origins(found: Examined) -> Iterator[tuple[str, str]]:
-    """Where data variables come from that no value was given for."""
+    """Yield the sources of data variables without a value."""
     if found.values is not None:
         yield from (("Data", f"{name}: {text}") for name, text in found.values.origins.texts.items())
 
 
 def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:
-    """Write the form that qualifies, where that is asked for; what to say of it."""
+    """Write the form that qualifies, if requested; return a message about it."""
     if not isinstance(found.written, Reformulated):
         if write is None:
             return ""
@@ -226,7 +226,7 @@ def _lines(
 
 
 class _Surrogate(NamedTuple):
-    """Effects with an unknown scale, what transitions for these need, and why there are none."""
+    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none."""
 
     effects: tuple[str, ...]
     predictors: SparsePredictors | None = None
@@ -250,7 +250,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
 
 
 def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
-    """Whether bounds are proved for the likelihood, or why not."""
+    """Return whether bounds are proved for the likelihood, or why not."""
     try:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
@@ -261,7 +261,7 @@ def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
 
 
 def _moves(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
-    """What `sample` moves by if no proposal is named."""
+    """Yield the moves that `sample` uses if no proposal is named."""
     effects, others = surrogate.effects, "about the mode, or a random walk that learns"
     if not effects:
         yield "Moves", others
@@ -276,7 +276,7 @@ def _moves(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple
 
 
 def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
-    """What each term depends on, and which programs are compiled."""
+    """Yield what each term depends on, and which programs are compiled."""
     for term in read.analysis.terms(observations or ""):
         line = find_line(read.text, read.program.text(term.statement.span))
         yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
@@ -294,7 +294,7 @@ def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]
 def _likelihood(
     analysis: Analysis, observations: str | None, posterior: Posterior | None
 ) -> tuple[list[Statement], str]:
-    """Statements of the likelihood, and the size variable it runs over where it is known by name."""
+    """Return the statements of the likelihood, and its size variable if known by name."""
     program, form = analysis.program, analysis.form
     if form.kind != "sum":
         inside = [
@@ -309,7 +309,7 @@ def _likelihood(
 
 
 def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
-    """What may count observations: outcomes' sizes that size no parameters, the likeliest first."""
+    """Return possible counts of observations: outcomes' sizes that size no parameters, the likeliest first."""
     if observations:
         return (observations,)
     program = analysis.program
@@ -318,7 +318,7 @@ def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
 
 
 def _terms(program: Program) -> list[Statement]:
-    """Statements of the model block that add to the target."""
+    """Return the statements of the model block that add to the target."""
     return [
         statement
         for statement in walk(program.model.statements)

@@ -1,7 +1,7 @@
-"""The time, read here by everything that measures, limits or waits.
+"""The clock, used by all code that measures, limits or waits.
 
-Only this module reads the computer's clock. A test that puts a clock of its own in its place decides when time passes,
-and does not depend on how fast the machine is.
+Only this module reads the system time. A test that replaces it controls when time passes, so it does not depend on the
+speed of the machine.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# Seconds since a moment that does not matter; seconds that the calling thread has computed.
+# Seconds since an arbitrary moment; processor seconds of the calling thread.
 now: Callable[[], float] = time.perf_counter
 computed: Callable[[], float] = time.thread_time

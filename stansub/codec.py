@@ -1,11 +1,11 @@
-"""Values as JSON and arrays, and back: what stands in a checkpoint. Nothing that is decoded runs code.
+"""Conversion between values and JSON with arrays, for checkpoints; decoding runs no code.
 
 A document holds numbers, text, containers, arrays (by the digest of their bytes), random generators, and objects of
-types from a closed list, by name and fields. Names are looked up in that list, never imported; objects are made without
-calling anything of theirs, and every field must have the type that is declared.
+types from a closed list, by name and fields. Names are looked up in that list, never imported. Objects are created
+without calling any of their code, and every field must have its declared type.
 
-Objects and arrays that are shared stay shared. What only the user's program can make, such as a function, is *given*:
-the document says which of the given objects stands there, and whoever decodes gives it again.
+Shared objects and arrays stay shared. Values that only the user's program can make, such as functions, are *given*: the
+document records which of the given objects belongs where, and the caller passes them again to decode it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Metadata of dataclass fields. What stands in a given field is not kept: options give it again. A field that is made
-# anew begins with its default.
+# Metadata of dataclass fields. A given field is not stored, because options give its value again. A renewed field
+# starts with its default.
 GIVEN = {"codec": "given"}
 ANEW = {"codec": "anew"}
 
@@ -34,7 +34,7 @@ _GENERATORS: dict[str, Callable[[], np.random.BitGenerator]] = {
     for one in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
 _KINDS = "biufcSU"
-# Code, which nothing changes: where a value that is given holds it, it is given too.
+# Code, which nothing changes: if a given value holds it, it is given too.
 _CODE = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type)
 
 
@@ -43,11 +43,11 @@ class NotKeptError(Exception):
 
 
 class MalformedError(Exception):
-    """A document that is none of a value of these types."""
+    """A document that does not describe a value of the expected types."""
 
 
 class Encoded(NamedTuple):
-    """A value that can be written.
+    """A value ready to be written.
 
     Attributes
     ----------
@@ -61,14 +61,14 @@ class Encoded(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """What options bring along that is no type of the package.
+    """Values that options provide and whose types are not of this package.
 
     Attributes
     ----------
     given : tuple
-        Objects that are not kept.
+        Objects that are not stored.
     types : dict of str to type
-        Dataclasses and named tuples of the user's own, by name.
+        Custom dataclasses and named tuples, by name.
     """
 
     given: tuple[Any, ...] = ()
@@ -79,7 +79,7 @@ _NOTHING = Foreign()
 
 
 class Special(NamedTuple):
-    """How a type is kept that is neither a dataclass nor a named tuple: as another value, of a type that is checked."""
+    """How to store a type that is no dataclass or named tuple: as a value of another type, which is checked."""
 
     hint: Any
     take: Callable[[Any], Any]
@@ -87,7 +87,7 @@ class Special(NamedTuple):
 
 
 class Codec:
-    """Documents with objects of a closed list of types.
+    """Encoder and decoder of objects of a closed list of types.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Codec:
         self.known = {name_of(one): one for one in (*known, *self.special)}
 
     def foreign(self, *values: Any) -> Foreign:
-        """What there is in values made from options; the same, in the same order, for the same options."""
+        """Return the foreign values in ``values``, in the same order for the same options."""
         given: list[Any] = []
         own: dict[str, type] = {}
         seen: dict[int, Any] = {}
@@ -130,34 +130,34 @@ class Codec:
         return Foreign(tuple(given), own)
 
     def encode(self, value: Any, foreign: Foreign = _NOTHING, *, copy: bool = True) -> Encoded:
-        """The value as a document.
+        """Return the value as a document.
 
         Parameters
         ----------
         foreign : Foreign
         copy : bool
-            Whether arrays may change before the document is written.
+            Whether to copy arrays, which may change before the document is written.
 
         Raises
         ------
         NotKeptError
-            When it holds something of another type.
+            If the value contains an object of another type.
         """
         encoder = _Encoder(self, foreign, copy)
         try:
             return Encoded(encoder.value(value), encoder.arrays)
         except RecursionError:
             raise NotKeptError("a value that contains itself") from None
-        except AttributeError as error:  # a field of the user's own that was never set
+        except AttributeError as error:  # a custom field that was never set
             raise NotKeptError(str(error)) from error
 
     def decode(self, encoded: Encoded, foreign: Foreign = _NOTHING, *, hint: Any = Any) -> Any:
-        """The value of a document.
+        """Return the value of a document.
 
         Raises
         ------
         MalformedError
-            When it is of no such value, or not of the type ``hint``.
+            If the document does not describe such a value, or its type is not ``hint``.
         """
         try:
             value = _Decoder(self, foreign, encoded.arrays).value(encoded.document)
@@ -171,23 +171,23 @@ class Codec:
 
 
 def name_of(kind: type) -> str:
-    """Name of a type in documents: for the package's own with the module."""
+    """Return the name of a type in documents; for the package's own types with the module."""
     module = kind.__module__.removeprefix("stansub.")
     return f"{module}:{kind.__qualname__}" if kind.__module__.startswith("stansub.") else kind.__qualname__
 
 
 def digest_of(content: bytes | memoryview) -> str:
-    """By which the bytes of an array are known."""
+    """Return the digest that identifies the bytes of an array."""
     return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
 class _Encoder:
-    """One document in the making."""
+    """Encoder of one document."""
 
     def __init__(self, codec: Codec, foreign: Foreign, copy: bool) -> None:
         self._codec, self._foreign, self._copy = codec, foreign, copy
         self.arrays: dict[str, bytes | memoryview] = {}
-        # Objects and arrays by identity, with their numbers; they are held, so that no identity is used again.
+        # Objects and arrays by identity, with their numbers; they are held so that no identity is reused.
         self._seen: dict[int, tuple[int, Any]] = {}
 
     def value(self, value: Any) -> Any:
@@ -241,7 +241,7 @@ class _Encoder:
 
 
 class _Decoder:
-    """One document that is read."""
+    """Decoder of one document."""
 
     def __init__(self, codec: Codec, foreign: Foreign, arrays: Mapping[str, bytes | memoryview]) -> None:
         self._codec, self._foreign, self._arrays = codec, foreign, arrays
@@ -321,7 +321,7 @@ class _Decoder:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type, as far as annotations say; numpy's numbers are numbers too."""
+    """Return whether a value has an annotated type, as far as annotations say; numpy numbers count as numbers."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is object:
         return True
@@ -364,7 +364,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 @cache
 def _members(protocol: type) -> tuple[str, ...]:
-    """What a value of a protocol has."""
+    """Return the members of a protocol."""
     declared = [{**vars(one), **vars(one).get("__annotations__", {})} for one in protocol.__mro__[:-1]]
     names = {name for one in declared for name in one}
     return tuple(name for name in names if name == "__call__" or not name.startswith("_"))
@@ -372,13 +372,13 @@ def _members(protocol: type) -> tuple[str, ...]:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Declared types of the fields; none for types of the user's own, whose annotations may stand for anything."""
+    """Return declared types of the fields; empty for custom types, whose annotations may mean anything."""
     return typing.get_type_hints(kind) if kind.__module__.startswith("stansub.") else {}
 
 
 @cache
 def _fields_of(kind: type) -> dict[str, Field[Any] | None]:
-    """Fields of a dataclass or named tuple; none for any other type."""
+    """Return the fields of a dataclass or named tuple; empty for any other type."""
     if is_dataclass(kind):
         return {one.name: one for one in fields(kind)}
     if issubclass(kind, tuple):
@@ -387,7 +387,7 @@ def _fields_of(kind: type) -> dict[str, Field[Any] | None]:
 
 
 def _kept_of(kind: type) -> list[str]:
-    """Names of the fields that a document has."""
+    """Return names of the fields that a document stores."""
     return [name for name, declared in _fields_of(kind).items() if _role(declared) != ANEW]
 
 

@@ -1,4 +1,4 @@
-"""What speaks against draws by their decisions or what these cost, as values like those of `stansub.findings`."""
+"""Findings about decisions and their cost, as values like those of `stansub.findings`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stansub.wording import percent
 
 @dataclass(frozen=True)
 class NoAudit(Finding):
-    """No decision was audited, though that was asked for or not."""
+    """No decision was audited, requested or not."""
 
     asked_for: bool
 
@@ -25,14 +25,14 @@ class NoAudit(Finding):
 
 @dataclass(frozen=True)
 class TooFewAudits(Finding):
-    """Audits that leave a larger error possible than is tolerated.
+    """Too few audits to exclude an error larger than tolerated.
 
     Attributes
     ----------
     n_audited : int
     level : ErrorLevel
     limit : float
-        What the error of a decision is at most, with 95 % confidence.
+        Upper limit of the error of a decision, with 95 % confidence.
     """
 
     n_audited: int
@@ -62,7 +62,7 @@ class WrongDecisions(Finding):
         Its value is 0 for an exact test.
     test : str
     own_test : bool
-        Whether the test is not of this package.
+        Whether the test is custom.
     bound : bool
         Whether it is a concentration bound.
     per_look : bool
@@ -112,7 +112,7 @@ class WrongDecisions(Finding):
 
 @dataclass(frozen=True)
 class NoiseUnderestimated(Finding):
-    """Estimated log ratios are further off than the noise that the test counts in."""
+    """Estimated log ratios are further off than the noise that the test accounts for."""
 
     estimates: Estimates
     test: str
@@ -142,7 +142,7 @@ class NoiseTooLarge(Finding):
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """|t| of random subsets is beyond its critical value more often than Student's t.
+    """|t| of random subsets exceeds its critical value more often than Student's t.
 
     Attributes
     ----------
@@ -174,14 +174,14 @@ class HeavyTail:
 
 @dataclass(frozen=True)
 class LevelAudit:
-    """Audited decisions of a part of a run in which the error level fell from ``first`` to ``last``.
+    """Audited decisions of a part of a run in which the error level decreased from ``first`` to ``last``.
 
     Attributes
     ----------
     first, last : float
     n_audited, n_wrong : int
     expected : float
-        Wrong decisions to be expected at most: the sum of the levels of the audited ones.
+        Maximum expected number of wrong decisions: the sum of the levels of the audited ones.
     """
 
     first: float
@@ -193,7 +193,7 @@ class LevelAudit:
 
 @dataclass(frozen=True)
 class WrongAtTheirLevel(Finding):
-    """More audited decisions were wrong than their own error level allows, in some parts of a run where it fell."""
+    """More audited decisions were wrong than their own error level allows, in parts of a run with decreasing level."""
 
     parts: tuple[LevelAudit, ...]
     test: str
@@ -213,7 +213,7 @@ class WrongAtTheirLevel(Finding):
 
 @dataclass(frozen=True)
 class TrialDecisionsWrong:
-    """Simulated decisions go the wrong way more often than the test promises: share, its 95 % interval, promise."""
+    """Simulated decisions are wrong more often than the test promises: share, its 95 % interval, promise."""
 
     wrong: float
     low: float
@@ -243,7 +243,7 @@ class NormalityFails(Finding):
 
 @dataclass(frozen=True)
 class VoidGuarantee(Finding):
-    """The guarantee of a bound is void, since the range of what it averages is not known."""
+    """The guarantee of a bound is void, because the range of its differences is unknown."""
 
     reason: str
 
@@ -257,7 +257,7 @@ class VoidGuarantee(Finding):
 
 @dataclass(frozen=True)
 class RangeViolated(Finding):
-    """Decisions in which observations differed by more than the range given for them."""
+    """Decisions in which observations differed by more than the given range."""
 
     n: int
     n_steps: int
@@ -272,15 +272,15 @@ class RangeViolated(Finding):
 
 @dataclass(frozen=True)
 class BoundsTooSmall(Finding):
-    """Remainders beyond their learned bounds may change acceptance probabilities by more than is tolerated.
+    """Remainders beyond their learned bounds may change acceptance probabilities by more than tolerated.
 
     Attributes
     ----------
     acceptances : Acceptances
     accepted : float
-        What is tolerated.
+        Tolerated error.
     n_violated : int
-        Decisions that met such a remainder.
+        Decisions with such a remainder.
     """
 
     acceptances: Acceptances
@@ -318,7 +318,7 @@ class ShortSteps(Finding):
 
 @dataclass(frozen=True)
 class NonfiniteProposals(Finding):
-    """Share of the proposals whose log density was not a number."""
+    """Share of the proposals with a log density of NaN."""
 
     share: float
 

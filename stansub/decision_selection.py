@@ -1,4 +1,4 @@
-"""How decisions are taken, and why, as values like those of `stansub.selection`: tests, first looks, blocks, audits."""
+"""Choices of tests, first looks, blocks and audits with reasons, as values like those of `stansub.selection`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LookTrial:
     Attributes
     ----------
     observed, nominal : float
-        Share of the trial subsets whose |t| was beyond its critical value, and what is expected.
+        Share of the trial subsets whose |t| exceeded its critical value, and its expectation.
     n_subsets : int
     wrong : float
         Share of the trial decisions that were wrong.
@@ -40,7 +40,7 @@ class LookTrial:
 
 @dataclass(frozen=True)
 class FirstLookFits(Chosen):
-    """The first look (in blocks) with the shortest decisions, of ``drawn`` blocks, at which means are near normal."""
+    """The first look (in blocks) with the shortest decisions, ``drawn`` blocks, at which means are nearly normal."""
 
     about = "first look"
     first: int
@@ -53,7 +53,7 @@ class FirstLookFits(Chosen):
 
 @dataclass(frozen=True)
 class FirstLookNotNormal(Chosen):
-    """The first look with fewest wrong decisions, where means of remainders are not normal at any."""
+    """The first look with fewest wrong decisions, if means of remainders are not normal at any."""
 
     about = "first look"
     first: int
@@ -65,7 +65,7 @@ class FirstLookNotNormal(Chosen):
 
 @dataclass(frozen=True)
 class FirstLookUntried(Chosen):
-    """The latest first look, since nothing could be tried."""
+    """The latest first look, because no trial was possible."""
 
     about = "first look"
     first: int
@@ -76,7 +76,7 @@ class FirstLookUntried(Chosen):
 
 @dataclass(frozen=True)
 class FirstLookOfNoise(Chosen):
-    """Of a test that counts noise in: how far ``n_estimates`` were off, in standard errors (None without any)."""
+    """First look of a test that accounts for noise, with the error of ``n_estimates`` in standard errors, if any."""
 
     about = "first look"
     first: int
@@ -94,7 +94,7 @@ class FirstLookOfNoise(Chosen):
 
 @dataclass(frozen=True)
 class TestTaken(Chosen):
-    """A test taken in place of another, since it makes ``gain`` times the effective draws per observation."""
+    """A test that replaces another, because it gives ``gain`` times the effective draws per observation."""
 
     __test__ = False
     about = "test"
@@ -108,7 +108,7 @@ class TestTaken(Chosen):
 
 @dataclass(frozen=True)
 class TestStays(Chosen):
-    """A test that stays, since another gains less than ``wanted``."""
+    """A test that is kept, because another gains less than ``wanted``."""
 
     __test__ = False
     about = "test"
@@ -126,13 +126,12 @@ class TestStays(Chosen):
 
 @dataclass(frozen=True)
 class ExactTaken(Chosen):
-    """Bounds are proved, and decisions with them cost less than those of another test, which draws so many observations
-    at the least.
+    """Exact decisions, because bounds are proved and cost less than another test's minimum.
 
     Attributes
     ----------
     exact : str
-        The test that takes them.
+        The exact test.
     least : int
     """
 
@@ -149,15 +148,15 @@ class ExactTaken(Chosen):
 
 @dataclass(frozen=True)
 class ExactWon(Chosen):
-    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
+    """Exact decisions, because bounds are proved and give more effective draws for the data than another test.
 
     Attributes
     ----------
     exact : str
-        The test that takes them.
+        The exact test.
     instead_of : str
     gain : float or None
-        How many times its effective draws they make; None where it made none.
+        Ratio of their effective draws to those of the other test; None if that made none.
     """
 
     about = "test"
@@ -174,18 +173,18 @@ class ExactWon(Chosen):
 
 @dataclass(frozen=True)
 class ExactLost(Chosen):
-    """Bounds are proved, and decisions with them make fewer effective draws for the data they use.
+    """Bounds are proved, but exact decisions give fewer effective draws for the data.
 
     Attributes
     ----------
     exact : str
-        The test that takes them.
+        The exact test.
     test : str
-        That is taken.
+        The test used instead.
     gain : float or None
-        How many times its effective draws they would make; None where that was not tried.
+        Ratio of their effective draws to those of the test; None if not tried.
     candidates : float
-        Observations that a decision would be expected to pick.
+        Expected number of observations that a decision would pick.
     """
 
     about = "bounds"
@@ -206,13 +205,13 @@ class ExactLost(Chosen):
 
 @dataclass(frozen=True)
 class KappaTaken(Chosen):
-    """The kappa of joint decisions that makes most effective draws for the data it uses.
+    """The kappa of joint decisions with the most effective draws for the data.
 
     Attributes
     ----------
     kappa : float
     tried : tuple of float
-        Of these.
+        The values tried.
     """
 
     about = "kappa"
@@ -226,8 +225,7 @@ class KappaTaken(Chosen):
 
 @dataclass(frozen=True)
 class JointTaken(Chosen):
-    """Joint decisions make ``gain`` times the effective draws of factorised ones for the data they use; None where
-    these made none."""
+    """Joint decisions, with ``gain`` times the effective draws of factorised ones (None if those made none)."""
 
     about = "joint decisions"
     gain: float | None
@@ -240,7 +238,7 @@ class JointTaken(Chosen):
 
 @dataclass(frozen=True)
 class NoBounds(Chosen):
-    """There are no proved bounds on what control variates leave, for such a reason."""
+    """There are no proved bounds on the remainders of control variates, with the reason."""
 
     about = "bounds"
     reason: str
@@ -253,7 +251,7 @@ class NoBounds(Chosen):
 
 
 class BlockReason(StrEnum):
-    """Why blocks have the size they have."""
+    """Reason for the size of blocks."""
 
     GIVEN = "given"
     EXACT = "exact"
@@ -275,7 +273,7 @@ _BLOCK_REASONS = {
 
 @dataclass(frozen=True)
 class BlockSize(Chosen):
-    """Observations a block."""
+    """Observations per block."""
 
     about = "blocks"
     size: int
@@ -287,16 +285,16 @@ class BlockSize(Chosen):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorAudited(Chosen):
-    """The error that the user accepts, and the audits that tell whether it is kept.
+    """The error that the user accepts, and audits that can check it.
 
     Attributes
     ----------
     max_error : float
     n_audits : int
     n_passes : int or None
-        Passes over the data that they take at most, where they are more than usual.
+        Maximum passes over the data that the audits take, if more than usual.
     per_look : float or None
-        Error level of each look, where the test has one.
+        Error level of each look, if the test has one.
     """
 
     about = "max error"
@@ -313,21 +311,21 @@ class ErrorAudited(Chosen):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorNotAudited(Chosen):
-    """An error that the audits cannot tell.
+    """An error that the audits cannot check.
 
     Attributes
     ----------
     max_error : float
     n_needed : int
-        Audits that it would take.
+        Audits needed.
     n_audits : int or None
-        Those that are made; None where there are fewer decisions than are needed.
+        Audits made; None if there are fewer decisions than needed.
     n_passes : int
-        Passes over the data that it would take.
+        Passes over the data that the audits would take.
     share : float
-        Of the decisions that would have to be audited.
+        Share of the decisions that would have to be audited.
     per_look : float or None
-        Error level of each look, where the test has one.
+        Error level of each look, if the test has one.
     """
 
     about = "max error"

@@ -1,14 +1,14 @@
-"""The kinds of failure a user meets, each with the exit code of the command line, and the one kind of warning."""
+"""Errors that users see, with the exit codes of the command line, and the warning about draws."""
 
 
 class StansubError(Exception):
-    """A failure that users see as one line."""
+    """Base class of errors that users see as one line."""
 
     exit_code = 1
 
 
 class InputError(StansubError, ValueError):
-    """Something the user gave (a file, an option, a program, data) cannot be used: exit code 2.
+    """An input (file, option, program or data) cannot be used. Exit code 2.
 
     The message says what is wrong, where, and what to do.
     """
@@ -17,20 +17,20 @@ class InputError(StansubError, ValueError):
 
 
 class RunError(StansubError, RuntimeError):
-    """Something failed while running (compiler, disk, numerical trouble): exit code 1."""
+    """Something failed at run time (compiler, disk, numerical trouble). Exit code 1."""
 
     exit_code = 1
 
 
-# Exit code of a check whose program may qualify: there were no data to prove it with, so it is no approval.
+# Exit code of `check` if a program may qualify but no data were given to prove it: not an approval.
 MAY_QUALIFY = 5
 
-# Exit code where draws were written that must not be used: a mode that no chain visited was found after sampling.
+# Exit code if draws were written but must not be used: the search after sampling found a mode that no chain visited.
 MISSED_MODE = 4
 
 
 class InterruptError(RunError):
-    """A run was interrupted: exit code 3 where draws were written nevertheless, 130 where there is nothing to write."""
+    """A run was interrupted. Exit code 3 if draws were written, 130 if there was nothing to write."""
 
     WRITTEN, NOTHING = 3, 130
 
@@ -40,18 +40,18 @@ class InterruptError(RunError):
 
 
 class NotMixingError(RunError):
-    """The chains would hardly move, and whoever runs them wants to know before they begin."""
+    """The chains would hardly move, and the caller asked to be told before they start."""
 
 
 class DrawsWarning(UserWarning):
-    """Something speaks against draws that are returned: what it is, and what to do."""
+    """A reason to distrust returned draws, with a remedy."""
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message in one line, or its type where it has none."""
+    """Return an error's message in one line, or its type if it has no message."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def printable(text: str) -> str:
-    """Return a text with control characters spelled out: a file's name may hold line breaks or codes for terminals."""
+    """Return a text with control characters escaped: a file name may hold line breaks or terminal codes."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,7 +1,7 @@
-"""What speaks against draws, as values: one type for each kind of finding, with the figures it rests on and its words.
+"""Findings: reasons to distrust draws, as values with their figures and their text.
 
-The checks that make them are in `stansub.output.checks`; findings on decisions and their cost are in
-`stansub.decision_findings`. Words name options as in Python, between backticks: `max_error`, `iter_sampling=2000`. The
+The checks in `stansub.output.checks` create them. Findings on decisions and their cost are in
+`stansub.decision_findings`. Texts name options as in Python, between backticks: `max_error`, `iter_sampling=2000`. The
 command line shows them as flags.
 """
 
@@ -18,7 +18,7 @@ from stansub.wording import percent
 
 
 class Severity(IntEnum):
-    """How much a finding weighs."""
+    """Severity of a finding."""
 
     COST = 1
     """The draws are right, and could have been had for less."""
@@ -29,20 +29,20 @@ class Severity(IntEnum):
 
 
 class Words(NamedTuple):
-    """A finding in words, and what to do about it."""
+    """Text of a finding and its remedy."""
 
     text: str
     remedy: str
 
     @property
     def line(self) -> str:
-        """Both in one line."""
+        """Return text and remedy in one line."""
         return f"{self.text} {self.remedy}"
 
 
 @dataclass(frozen=True)
 class Finding(ABC):
-    """Something that speaks against draws."""
+    """A reason to distrust draws."""
 
     severity: ClassVar[Severity] = Severity.DOUBT
 
@@ -53,12 +53,12 @@ class Finding(ABC):
 
 @dataclass(frozen=True)
 class Audit:
-    """Decisions taken again on all data.
+    """Audit: decisions repeated on all data.
 
     Attributes
     ----------
     n_audited, n_wrong : int
-        Decisions audited, and those among them that all the data reverse.
+        Decisions audited, and those of them that contradict all the data.
     low, high : float
         Clopper-Pearson 95 % interval of the share of wrong decisions.
     """
@@ -70,7 +70,7 @@ class Audit:
 
     @property
     def rate(self) -> float:
-        """Share of wrong decisions among the audited ones."""
+        """Return the share of wrong decisions among the audited ones."""
         return self.n_wrong / self.n_audited
 
 
@@ -80,16 +80,16 @@ SQUARE_ABOVE = 1.1
 
 @dataclass(frozen=True)
 class Estimates:
-    """Log ratios that were decided upon with their noise, compared with those of all data.
+    """Estimated log ratios of a test that accounts for noise, compared with those of all data.
 
     Attributes
     ----------
     n_audited : int
         Estimates audited.
     mean_square : float
-        Of their standardised errors; 1 is expected.
+        Mean square of their standardised errors; 1 is expected.
     low : float
-        Lower 99 % confidence limit of it, for normal errors.
+        Lower 99 % confidence limit of the mean square, for normal errors.
     """
 
     n_audited: int
@@ -98,7 +98,7 @@ class Estimates:
 
     @property
     def fails(self) -> bool:
-        """Whether the errors are larger than their standard errors say, by more than is tolerated."""
+        """Return whether the errors exceed their standard errors by more than tolerated."""
         return self.low > SQUARE_ABOVE
 
     def clause(self) -> str:
@@ -109,15 +109,15 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Acceptances:
-    """Acceptance probabilities by learned bounds, compared with those of all data.
+    """Acceptance probabilities with learned bounds, compared with those of all data.
 
     Attributes
     ----------
     n_audited : int
     mean : float
-        By which they are too large, on average.
+        Mean amount by which they are too large.
     limit : float
-        Upper limit of this with 95 % confidence, of an interval with as much on either side.
+        Upper limit of the mean with 95 % confidence, of a two-sided interval.
     """
 
     n_audited: int
@@ -141,7 +141,7 @@ class ErrorLevel:
     option : str
         Name of the option that sets it.
     value : float or None
-        None where none is known.
+        None if unknown.
     """
 
     option: str
@@ -156,7 +156,7 @@ class Quantities:
     ----------
     n_failing, n_checked : int
     worst : tuple of (str, float)
-        Name and value of the worst few, the worst first.
+        Name and value of the worst few quantities, the worst first.
     """
 
     n_failing: int
@@ -178,12 +178,12 @@ class MissedMode(Finding):
     Attributes
     ----------
     share : float
-        Of the evidence, by Laplace approximations.
+        Share of the evidence, by Laplace approximations.
     log_density : float
     above : float
-        By how much that is higher than the highest mode that was visited; nan where none was.
+        Difference from the highest mode that was visited; nan if none was.
     values : dict of str to list of float
-        Of the parameters that differ most: the value there, and the smallest and largest of the draws.
+        The parameters that differ most: the value there, and the smallest and largest of the draws.
     """
 
     severity = Severity.REJECT
@@ -254,14 +254,14 @@ class Stopped(Finding):
 
 @dataclass(frozen=True)
 class NotPreciseEnough(Finding):
-    """The run came to its last iteration before its draws were as precise as it was to make them.
+    """The run reached its last iteration before its draws had the requested precision.
 
     Attributes
     ----------
     asked : str
-        As in ``ess=400,rhat=1.01``.
+        Requested precision, as in ``ess=400,rhat=1.01``.
     quantity : str
-        One that is not so precise; empty where nothing has moved.
+        A quantity below the precision; empty if nothing moved.
     ess : float
     r_hat : float or None
         None for one chain.
@@ -283,7 +283,7 @@ class NotPreciseEnough(Finding):
 
 @dataclass(frozen=True)
 class LeftOut(Finding):
-    """Generated quantities could not be computed; a clause says which and why."""
+    """Generated quantities could not be computed; with a clause that says which and why."""
 
     what: str
 
@@ -295,12 +295,12 @@ class LeftOut(Finding):
 
 @dataclass(frozen=True)
 class StuckChain(Finding):
-    """A chain (counted from 1) that accepted next to nothing or never moved.
+    """A chain (counted from 1) that accepted almost nothing or never moved.
 
     Attributes
     ----------
     n_accepted, n_steps : int or None
-        None where the draws do not record them.
+        None if the draws do not record them.
     of_nuts : bool
         Whether NUTS made the draws.
     """
@@ -375,7 +375,7 @@ class HighRHat(Finding):
     limit : float
     quantities : Quantities
     many : bool
-        Whether there are so many parameters that they may be effects, which surrogate transitions are for.
+        Whether there are so many parameters that they may be effects, for which surrogate transitions exist.
     """
 
     limit: float
@@ -407,7 +407,7 @@ class NotFinite(Finding):
 
 @dataclass(frozen=True)
 class TooFewDraws(Finding):
-    """Too few draws a chain for R-hat and ESS."""
+    """Too few draws per chain for R-hat and ESS."""
 
     n_draws: int
 
@@ -424,10 +424,10 @@ class LowEss(Finding):
     Attributes
     ----------
     wanted, per_chain : int
-        Effective draws of all chains, and of each.
+        Effective draws over all chains, and per chain.
     quantities : Quantities
     iterations : int or None
-        That would do at this rate; None while the chains do not agree, since nothing tells then.
+        Iterations that would suffice at this rate; None while the chains disagree, because the rate is then unknown.
     """
 
     wanted: int
@@ -450,7 +450,7 @@ class LowEss(Finding):
 
 @dataclass(frozen=True)
 class Unrecorded(Finding):
-    """Whether two sets of draws are of one posterior is not known, for these reasons."""
+    """It is not known whether two sets of draws are of one posterior, with the reasons."""
 
     reasons: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Signals that end a run: Ctrl-C, SIGTERM and the end of the terminal, treated alike."""
+"""Signals that end a run: Ctrl-C, SIGTERM and SIGHUP, all handled alike."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _AT_ONCE = 1.0
 
 
 class Interrupt:
-    """Handler that raises KeyboardInterrupt, or ends the process at once.
+    """Handler that raises KeyboardInterrupt or ends the process at once.
 
     Attributes
     ----------
     exit_code : int or None
-        That of a process that is to end at once, as where nothing has begun or all is done: exceptions that are raised
-        during imports or while the interpreter shuts down may be lost, or be shown.
+        Exit code of a process that must end at once, because nothing has begun or all is done. Exceptions raised during
+        imports or while the interpreter shuts down may be lost or printed.
     """
 
     def __init__(self, exit_code: int | None = None) -> None:
@@ -43,15 +43,15 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def note(self) -> None:
-        """Take a signal of this moment for handled: its twin interrupts nothing."""
+        """Treat a signal of this moment as handled, so that a repetition of it interrupts nothing."""
         self._last = clock.now()
 
 
 @contextmanager
 def handled(exit_code: int | None = None) -> Iterator[Interrupt]:
-    """Have SIGINT, SIGTERM and SIGHUP treated alike while the block runs, unless they are ignored (`nohup`).
+    """Handle SIGINT, SIGTERM and SIGHUP alike during the block, unless they are ignored (`nohup`).
 
-    If the handler has an exit code when the block ends, it stays: the process is about to end too.
+    If the handler has an exit code at the end of the block, it stays installed: the process is about to end too.
     """
     handler = Interrupt(exit_code)
     if not _in_main_thread():
@@ -71,11 +71,10 @@ def handled(exit_code: int | None = None) -> Iterator[Interrupt]:
 
 @contextmanager
 def first(handle: Callable[[], None]) -> Iterator[None]:
-    """Have the first interrupt call ``handle`` while the block runs; those after it do what they did before.
+    """Let the first interrupt during the block call ``handle``; later ones have their previous effect.
 
-    Interrupts are Ctrl-C, and SIGTERM and SIGHUP where these raise KeyboardInterrupt: in programs, they do if
-    ``signal.default_int_handler`` is their handler. Nothing is changed outside the main thread, nor for signals that
-    are ignored.
+    Interrupts are Ctrl-C, and SIGTERM and SIGHUP if they raise KeyboardInterrupt, as they do with
+    ``signal.default_int_handler``. Nothing changes outside the main thread, or for ignored signals.
     """
     previous = {number: handler for number in (signal.SIGINT, *_ENDINGS) if (handler := _interrupting(number))}
     if not _in_main_thread():
@@ -102,7 +101,7 @@ def first(handle: Callable[[], None]) -> Iterator[None]:
 
 
 def _interrupting(number: signal.Signals) -> Callable[[int, FrameType | None], Any] | None:
-    """The present handler of a signal if it interrupts."""
+    """Return the current handler of a signal if it interrupts."""
     handler = signal.getsignal(number)
     if not callable(handler):
         return None

@@ -1,4 +1,4 @@
-"""How much memory there is for this process, whatever limits it, and errors that are the want of it."""
+"""Memory available to this process under all limits, and errors caused by a lack of it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import NamedTuple
 
 from stansub.errors import RunError, one_line
 
-# Bytes that sampling takes beside data and draws, nearly all of them for libraries: resident, and with what is mapped
-# and never touched. Measured from the start of a run to its end.
+# Bytes that sampling needs besides data and draws, nearly all for libraries: resident, and including mapped memory that
+# is never touched. Measured over whole runs.
 _LIBRARIES, _MAPPED = 200 * 10**6, 700 * 10**6
 
-# With less than this, what cannot be loaded or started is taken to lack memory.
+# With less than this, a failure to load or start something is attributed to a lack of memory.
 _SHORT = 100 * 10**6
 
 _SIGNS = ("failed to map segment", "Cannot allocate memory", "bad_alloc")
 
 
 class Room(NamedTuple):
-    """Memory that this process may still take.
+    """Memory that this process may still use.
 
     Attributes
     ----------
     size : int
-        In bytes.
+        Size in bytes.
     where : str
-        What bounds it, as the end of "... are".
+        What limits it, as the end of "... are".
     libraries : int
-        What of it a run takes beside data and draws.
+        Part of it that a run needs besides data and draws.
     """
 
     size: int
@@ -45,7 +45,7 @@ class Room(NamedTuple):
 
 
 def amount(size: float) -> str:
-    """Bytes in words."""
+    """Return a number of bytes in words."""
     for unit, one in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if size >= one:
             return f"{size / one:.2g} {unit}" if size < 100 * one else f"{size / one:,.0f} {unit}"
@@ -53,18 +53,18 @@ def amount(size: float) -> str:
 
 
 def room(root: Path = Path("/")) -> Room:
-    """The least of what machine, control groups and resource limits leave.
+    """Return the smallest amount left by the machine, control groups and resource limits.
 
     Parameters
     ----------
     root : Path
-        Where ``proc`` and ``sys`` are.
+        Folder with ``proc`` and ``sys``.
     """
     return min(_rooms(root))
 
 
 def check_start() -> None:
-    """Raise RunError where there is not even memory for the libraries of a run: their failures say little."""
+    """Raise RunError if memory does not suffice for the libraries of a run, whose own failures are obscure."""
     for one in _rooms(Path("/")):
         if one.size < one.libraries:
             raise RunError(
@@ -74,13 +74,13 @@ def check_start() -> None:
 
 
 def give_back() -> None:
-    """Return memory that is free to the system, which the C library may keep for allocations to come."""
-    with contextlib.suppress(AttributeError):  # other C libraries than GNU's
+    """Return free memory to the system; the C library may otherwise keep it for later allocations."""
+    with contextlib.suppress(AttributeError):  # C libraries other than GNU's
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def shortage(error: BaseException) -> str:
-    """What to say of an error whose cause is that memory is short; nothing for any other."""
+    """Return a message about an error caused by a lack of memory; empty for any other error."""
     cause: BaseException | None = error
     while cause is not None:
         short = isinstance(cause, MemoryError) or getattr(cause, "errno", None) == errno.ENOMEM
@@ -99,7 +99,7 @@ def reason(error: BaseException) -> str:
 
 
 def _unable(error: BaseException) -> bool:
-    """Whether a module was not found or a thread not started while hardly any memory is left."""
+    """Return whether a module was not found or a thread not started while almost no memory is left."""
     kind = isinstance(error, ImportError) or "can't start new thread" in str(error)
     return kind and any(one.size < max(_SHORT, one.libraries // 4) for one in _rooms(Path("/")))
 
@@ -126,7 +126,7 @@ def _machine(root: Path) -> Room:
 
 
 def _groups(root: Path) -> Iterator[Room]:
-    """What the control groups of this process leave, versions 1 and 2, those above them included."""
+    """Yield what the control groups of this process leave, versions 1 and 2, including their parents."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -138,7 +138,7 @@ def _groups(root: Path) -> Iterator[Room]:
         top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
         names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
         inner = top / path.lstrip("/")
-        # In a container the path may be that of its host, of which only the top is seen.
+        # In a container, the path may be the host's, of which only the top is visible.
         for folder in [inner, *inner.parents]:
             limit, used = (_number(folder / name) for name in names)
             if limit is not None and used is not None:
@@ -150,7 +150,7 @@ def _groups(root: Path) -> Iterator[Room]:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None where there is no such file or it says ``max``."""
+    """Return the number in a file; None if there is no such file or it says ``max``."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -158,7 +158,7 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path, *, unit: int = 1024) -> dict[str, int]:
-    """Numbers by name of a file such as ``/proc/meminfo``; none where it cannot be read."""
+    """Return numbers by name from a file such as ``/proc/meminfo``; empty if it cannot be read."""
     try:
         words = [line.replace(":", " ").split() for line in path.read_text().splitlines()]
     except OSError:

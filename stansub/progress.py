@@ -1,7 +1,7 @@
-"""What is being done, how far it is, and when it has to end.
+"""Progress of work: its stages, their completion, and its time limit.
 
-What takes long reports to a `Progress`; whoever looks shows it (`stansub.run.progress`). The same calls are where a
-time limit or a stop reaches work that is on its way.
+Long work reports to a `Progress`; `stansub.run.progress` displays it. Through the same calls, a time limit or a stop
+interrupts work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stansub import clock
 from stansub.errors import RunError
 
-# Seconds from which on a stage is worth naming, and of counting before the time left is estimated.
+# Seconds after which a stage is named, and of counting after which the remaining time is estimated.
 _WORTH_NAMING, _COUNTED = 0.1, 1.0
 
 
@@ -26,23 +26,23 @@ class TimeLimitError(RunError):
 
 
 class StoppedError(RunError):
-    """Work was given up because the run was stopped."""
+    """Work was abandoned because the run was stopped."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Something that takes its time.
+    """A stage of work.
 
     Attributes
     ----------
     name, text : str
-        What it is, and the same with details.
+        Its name, and its name with details.
     remedy : str
         What would make it shorter.
     began, counted_from : float
-        When it and its present count began, as `stansub.clock.now` gives it.
+        Times when the stage and its current count began (see `stansub.clock.now`).
     done, total : int
-        How far it is; 0 of 0 where that is not known.
+        Its count; 0 of 0 if unknown.
     """
 
     name: str
@@ -55,18 +55,18 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Return the seconds since it began."""
         return clock.now() - self.began
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the count; None where there is none."""
+        """Return an estimate of the remaining seconds from the count; None without one."""
         passed = clock.now() - self.counted_from
         return passed * (self.total - self.done) / self.done if self.done and passed > _COUNTED else None
 
     @property
     def how_far(self) -> str:
-        """The count and the estimate; nothing where nothing is counted, or all is done that was."""
+        """Return the count and the estimate; empty without a count or at its end."""
         if self.done >= self.total:
             return ""
         left = self.seconds_left
@@ -74,15 +74,15 @@ class Stage:
 
     @property
     def line(self) -> str:
-        """All of it in one line."""
+        """Return stage, count and estimate in one line."""
         return f"{self.text}; {', '.join(filter(None, [f'{duration(self.seconds)} so far', self.how_far]))}"
 
 
 class Progress:
-    """Takes note of stages and of how far they are; shows nothing itself.
+    """Record of stages and their completion; displays nothing itself.
 
-    A stage begins when its text is given, by calling this, and ends with the next one. What stands before a colon or
-    a parenthesis is its name: texts of one name after each other are one stage.
+    Calling the object with a text starts a stage, which ends at the next call. The part before a colon or parenthesis
+    is its name; consecutive texts of one name are one stage.
 
     Parameters
     ----------
@@ -91,18 +91,18 @@ class Progress:
     max_time : float, optional
         Seconds from now after which every call raises `TimeLimitError`.
     stop : ndarray of int32, shape (1,), optional
-        Once it is set to 1 every call raises `StoppedError`.
+        Once set to 1, every call raises `StoppedError`.
     on_end : callable, optional
-        Called with the name of each stage that ends, and its seconds.
+        Called with the name and the seconds of each stage that ends.
 
     Attributes
     ----------
     began : float
-        When this was made, as `stansub.clock.now` gives it.
+        Time of creation (see `stansub.clock.now`).
     stage : Stage or None
-        The present one.
+        The current stage.
     seconds : dict of str to float
-        What stages have taken that are over, in their order.
+        Seconds of finished stages, in order.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class Progress:
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
         self._log, self._max_time, self._stop, self._on_end = log, max_time, stop, on_end
-        self._lock = threading.Lock()  # programs are compiled side by side
+        self._lock = threading.Lock()  # programs are compiled in parallel
 
     def __call__(self, text: str, *, remedy: str = "") -> None:
-        """Begin a stage, or go on with it, with a line of text.
+        """Start a stage, or continue it, with a line of text.
 
         Parameters
         ----------
         remedy : str
-            What the user can do for it to take less time, to follow "or".
+            What you can do to shorten it, to follow "or".
         """
         self.check()
         name, now = re.split(r": | \(", text, maxsplit=1)[0], clock.now()
@@ -139,7 +139,7 @@ class Progress:
             self._log(text)
 
     def advance(self, done: int, total: int) -> None:
-        """Note how far the present stage is."""
+        """Record the count of the current stage."""
         self.check()
         with self._lock:
             stage = self.stage
@@ -149,23 +149,23 @@ class Progress:
                 self.stage = replace(stage, done=done, total=total, counted_from=since)
 
     def check(self) -> None:
-        """Raise TimeLimitError or StoppedError where it is time."""
+        """Raise TimeLimitError or StoppedError if it is time."""
         if self._stop is not None and self._stop[0]:
             raise StoppedError("the run was stopped")
         if self._max_time is not None and clock.now() - self.began > self._max_time:
             raise TimeLimitError(self._time_limit())
 
     def end(self) -> None:
-        """The last stage is over."""
+        """End the last stage."""
         with self._lock:
             self._end()
 
     def left(self) -> float | None:
-        """Seconds until the time limit; None without one."""
+        """Return the seconds until the time limit; None without a limit."""
         return None if self._max_time is None else self._max_time - (clock.now() - self.began)
 
     def spent(self) -> str:
-        """What the stages that are over have taken, in words; those that took no time are left out."""
+        """Return the seconds of finished stages in words, without those that took no time."""
         return ", ".join(f"{name} {duration(s)}" for name, s in self.seconds.items() if s >= _WORTH_NAMING)
 
     def _end(self) -> None:
@@ -177,7 +177,7 @@ class Progress:
                 self._on_end(stage.name, seconds)
 
     def _time_limit(self) -> str:
-        """What the limit cut short, what had been done, and what would help."""
+        """Return what the limit interrupted, what was done before, and a remedy."""
         stage, before = self.stage, self.spent()
         here = f" in the stage '{stage.line}'" if stage is not None else ""
         return (
@@ -195,7 +195,7 @@ def as_progress(log: Callable[[str], None] | None) -> Progress:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, with about two digits."""
+    """Return seconds, minutes or hours in words, with about two digits."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 119.5:

@@ -1,7 +1,7 @@
-"""What was chosen for a run, and why, as values: one type for each kind of choice, with its figures and its words.
+"""Choices made for a run, as values with their figures and reasons.
 
 Choices of control variates are in `stansub.variates_selection`, those of tests, blocks and audits in
-`stansub.decision_selection`. Words name options as in Python, between backticks: `test='exact'`.
+`stansub.decision_selection`. Texts name options as in Python, between backticks: `test='exact'`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, ClassVar
 
 from stansub.wording import listed, percent
 
-# Parameters that are named.
+# Maximum number of parameters named.
 _MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
 class Chosen(ABC):
-    """Something that was chosen."""
+    """A choice with its reason."""
 
     about: ClassVar[str]
     """What it is a choice of; the last choice of a thing stands."""
 
     def record(self) -> dict[str, Any]:
-        """As it stands in the output: plain values, and the kind by name."""
+        """Return the choice as stored in the output: plain values, and the kind by name."""
         return {"kind": type(self).__name__, **asdict(self)}
 
     @abstractmethod
@@ -38,7 +38,7 @@ Choices = Mapping[str, Chosen]
 
 
 def updated(before: Choices, *chosen: Chosen) -> dict[str, Chosen]:
-    """The choices made before, with these in the place of those about the same."""
+    """Return the earlier choices, with these replacing those about the same thing."""
     return {**before, **{one.about: one for one in chosen}}
 
 
@@ -47,20 +47,20 @@ def updated(before: Choices, *chosen: Chosen) -> dict[str, Chosen]:
 
 @dataclass(frozen=True)
 class ModesFound(Chosen):
-    """What the search for modes came to.
+    """Result of the search for modes.
 
     Attributes
     ----------
     log_density : float
-        At the mode with most evidence.
+        Log density at the mode with most evidence.
     n_reached, n_starts : int
-        Starts that ended there, of all.
+        Starts that ended there, and all starts.
     shares : tuple of float
-        Of the evidence, of the modes that may hold a share of the posterior.
+        Shares of the evidence of the modes that may hold a share of the posterior.
     interchangeable : tuple of str
         Parameters whose labels switch between modes.
     below : tuple of float
-        By how much the log densities of modes with negligible evidence are lower.
+        Differences in log density of modes with negligible evidence from the highest.
     n_passes, seconds : float
     """
 
@@ -90,16 +90,16 @@ class ModesFound(Chosen):
 
 @dataclass(frozen=True)
 class SurrogateSettled(Chosen):
-    """An expansion of the likelihood to sample from.
+    """An expansion of the likelihood from which a surrogate is sampled.
 
     Attributes
     ----------
     noise : float
-        Standard deviation of what it leaves out.
+        Standard deviation of what it omits.
     n_passes : int
         Evaluations of all observations to find it.
     n_transitions : int
-        Of the sampler on it before each decision.
+        Transitions of the sampler on it per decision.
     """
 
     about = "surrogate"
@@ -117,21 +117,21 @@ class SurrogateSettled(Chosen):
 
 @dataclass(frozen=True)
 class TransitionsTaken(Chosen):
-    """Surrogate transitions.
+    """Surrogate transitions are used.
 
     Attributes
     ----------
     asked : bool
-        Whether the user named them.
+        Whether the user requested them.
     effects : tuple of str
         Parameters that are effects with an unknown scale.
     n_parameters : int
     normal : float or None
-        Share of normal moves that would be accepted on the surrogate; None where that was not tried.
+        Share of normal moves that would be accepted on the surrogate; None if not tried.
     accepted : float
         Share of the transitions tried that were accepted.
     hardly_moves : bool
-        Whether these are so few, or so many diverge, that the chains will not mix.
+        Whether so few are accepted, or so many diverge, that the chains will not mix.
     diverging : float
         Share of the transitions on the surrogate that diverged.
     """
@@ -156,22 +156,22 @@ class TransitionsTaken(Chosen):
 
 @dataclass(frozen=True)
 class TransitionsLeft(Chosen):
-    """No surrogate transitions, though there are effects with an unknown scale.
+    """Surrogate transitions are not used, though there are effects with an unknown scale.
 
     Attributes
     ----------
     effects : tuple of str
         Their names.
     n_parameters : int
-        About.
+        Approximate number of parameters.
     hardly_moves : bool
-        Whether other moves will not mix, for there are many parameters.
+        Whether other moves will not mix, because there are many parameters.
     reason : str
-        Why there is no surrogate; empty where there is one.
+        Why there is no surrogate; empty if there is one.
     normal : float or None
-        Share of normal moves that would be accepted on the surrogate, where that is why.
+        Share of normal moves that would be accepted on the surrogate, if that is the reason.
     accepted : float or None
-        Share of the transitions tried that were accepted, where that is why.
+        Share of the transitions tried that were accepted, if that is the reason.
     """
 
     about = "surrogate transitions"
@@ -197,7 +197,7 @@ class TransitionsLeft(Chosen):
 
 @dataclass(frozen=True)
 class Rival:
-    """Another proposal in a race, and how many times its effective draws per observation the winner made."""
+    """Another proposal in a race, with the winner's effective draws per observation as a multiple of its own."""
 
     name: str
     factor: float
@@ -205,7 +205,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class RaceOutcome:
-    """The winner of a race, the share of its moves that were accepted, and the rivals that it is compared with."""
+    """Winner of a race, its acceptance rate, and the rivals that it is compared with."""
 
     winner: str
     accepted: float
@@ -222,7 +222,7 @@ class RaceOutcome:
 
 @dataclass(frozen=True)
 class RaceWon(Chosen):
-    """The winner of a race, mixed with a random-walk step in so many."""
+    """Winner of a race, mixed with a share of random-walk steps."""
 
     about = "proposal"
     race: RaceOutcome
@@ -234,7 +234,7 @@ class RaceWon(Chosen):
 
 @dataclass(frozen=True)
 class ProposalStays(Chosen):
-    """The present proposal won against others about the pooled moments."""
+    """The current proposal won against others about the pooled moments."""
 
     about = "proposal"
     race: RaceOutcome
@@ -245,7 +245,7 @@ class ProposalStays(Chosen):
 
 @dataclass(frozen=True)
 class WalkWon(Chosen):
-    """A random walk won, whose scale is learned."""
+    """A random walk won, whose scale is adapted."""
 
     about = "proposal"
     race: RaceOutcome
@@ -270,7 +270,7 @@ class WalkSinceFewAccepted(Chosen):
 
 @dataclass(frozen=True)
 class BetweenModes(Chosen):
-    """Independent draws from the Laplace approximations of several modes, and random-walk steps about each."""
+    """Independent draws from the Laplace approximations of several modes, with random-walk steps about each."""
 
     about = "proposal"
     n_modes: int
@@ -284,7 +284,7 @@ class BetweenModes(Chosen):
 
 @dataclass(frozen=True)
 class MiniBatchGradients(Chosen):
-    """Langevin moves with gradients of some blocks a step, with control variates or without."""
+    """Langevin moves with gradients of some blocks per step, with or without control variates."""
 
     about = "proposal"
     n_drawn: int

@@ -1,7 +1,7 @@
-"""Random streams: each purpose has one of its own, which follows from the seed alone.
+"""Random streams: one for each purpose, derived from the seed alone.
 
-A stream is a key of numpy's `SeedSequence`. What a run does not need it does not draw from, so that leaving something
-out (audits, trials, generated quantities) changes nothing else.
+A stream is a key of numpy's `SeedSequence`. Leaving out a part of a run (audits, trials, generated quantities) leaves
+its stream unused and changes nothing else.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Chain(IntEnum):
 
 
 def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.SeedSequence:
-    """The seed sequence of a stream.
+    """Return the seed sequence of a stream.
 
     Parameters
     ----------
     seed : int
-        Of the run.
+        Seed of the run.
     stream : Run or Chain
     chain : int
-        Whose stream it is, counted from 0.
+        Chain of the stream, counted from 0.
     number : int, optional
         Distinguishes streams of one purpose.
     """
@@ -72,5 +72,5 @@ def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | No
 
 
 def generator(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.Generator:
-    """The generator of a stream; see `sequence`."""
+    """Return the generator of a stream; see `sequence`."""
     return np.random.default_rng(sequence(seed, stream, chain=chain, number=number))

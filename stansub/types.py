@@ -1,4 +1,4 @@
-"""Arrays as they are named throughout."""
+"""Names of array types."""
 
 from typing import TypeAlias
 
@@ -7,5 +7,5 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
-# Numbers of observations; of tall data in 32 bits.
+# Indices of observations; 32 bits, because data are tall.
 Places: TypeAlias = NDArray[np.int32] | NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Which control variates were chosen, and why, as values like those of `stansub.selection`."""
+"""Choices of control variates with reasons, as values like those of `stansub.selection`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stansub.wording import listed
 
 @dataclass(frozen=True)
 class TooLarge:
-    """An order whose coefficients would take too much memory, in bytes."""
+    """An order whose coefficients would need too much memory, in bytes."""
 
     order: int
     memory: int
@@ -19,7 +19,7 @@ class TooLarge:
 
 @dataclass(frozen=True)
 class VariatesByCost(Chosen):
-    """The order of control variates with which set-up and decisions together cost least.
+    """The order of control variates with the smallest total cost of set-up and decisions.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class VariatesByCost(Chosen):
     memory : int
         Bytes; 0 with none.
     seconds : float
-        That making them takes, about.
+        Approximate seconds to make them.
     far_from_quadratic : bool
-        Whether no order helps, since the log likelihood is far from quadratic within the posterior.
+        Whether no order helps, because the log likelihood is far from quadratic within the posterior.
     too_large : tuple of TooLarge
     memory_allowed : int
     """
@@ -67,7 +67,7 @@ class VariatesByCost(Chosen):
 
 @dataclass(frozen=True)
 class VariatesAsAsked(Chosen):
-    """The user named the order; or, with a function, a function of the program bounds what this order leaves."""
+    """The user set the order, or a function of the program bounds the remainders of this order."""
 
     about = "control variates"
     order: int
@@ -80,15 +80,15 @@ class VariatesAsAsked(Chosen):
 
 @dataclass(frozen=True)
 class VariatesForBounds(Chosen):
-    """The test needs bounds on what control variates of this order leave: proved ones, or learned from some draws.
+    """The test needs bounds on the remainders of control variates of this order: proved, or learned from draws.
 
     Attributes
     ----------
     order : int
     n_draws : int
-        That bounds were learned from; 0 where they are proved.
+        Draws from which bounds were learned; 0 if they are proved.
     function : str
-        Of the program, which gives the bounds; empty where they follow from linear predictors.
+        Function of the program that gives the bounds; empty if they follow from linear predictors.
     """
 
     about = "control variates"
@@ -105,7 +105,7 @@ class VariatesForBounds(Chosen):
 
 @dataclass(frozen=True)
 class RangeByPredictors(Chosen):
-    """The range of a concentration bound follows from proved bounds on what control variates leave.
+    """The range of a concentration bound follows from proved bounds on the remainders of control variates.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class RangeByPredictors(Chosen):
 
 @dataclass(frozen=True)
 class VariatesOfObservations(Chosen):
-    """Each observation has its own, with proved bounds on what they leave.
+    """Each observation has its own control variate, with proved bounds on the remainders.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class VariatesOfObservations(Chosen):
 
 @dataclass(frozen=True)
 class NoVariatesForTest(Chosen):
-    """The test looks at the differences themselves."""
+    """The test uses the differences themselves."""
 
     about = "control variates"
     test: str
@@ -186,7 +186,7 @@ class VariatesMoved(Chosen):
 
 @dataclass(frozen=True)
 class VariatesGivenUp(Chosen):
-    """After so many steps of warmup decisions need fewer blocks without."""
+    """After this many steps of warmup, decisions need fewer blocks without control variates."""
 
     about = "control variates"
     n_steps: int
@@ -201,12 +201,12 @@ class VariatesGivenUp(Chosen):
         )
 
 
-# The expansion point of the control variates, which chains look at when they meet after `n_steps` of warmup
+# The expansion point of the control variates, which the chains check when they meet after `n_steps` of warmup
 
 
 @dataclass(frozen=True)
 class ExpansionPoint(Chosen):
-    """What a comparison of the chains has shown."""
+    """Result of a comparison of the chains."""
 
     about = "expansion point"
     n_steps: int
@@ -214,7 +214,7 @@ class ExpansionPoint(Chosen):
 
 @dataclass(frozen=True)
 class KeptForFewDraws(ExpansionPoint):
-    """Too few different draws to tell."""
+    """Kept: too few different draws to tell."""
 
     def describe(self) -> str:
         return f"kept: too few different draws in the first {self.n_steps:,} steps of warmup"
@@ -222,7 +222,7 @@ class KeptForFewDraws(ExpansionPoint):
 
 @dataclass(frozen=True)
 class KeptSinceNear(ExpansionPoint):
-    """The mean of the chains is ``distance`` sds from it, and their sds are alike."""
+    """Kept: the mean of the chains is ``distance`` sds from it, and their sds are alike."""
 
     distance: float
 
@@ -232,7 +232,7 @@ class KeptSinceNear(ExpansionPoint):
 
 @dataclass(frozen=True)
 class KeptSinceApart(ExpansionPoint):
-    """The chains are far apart with lower density between them."""
+    """Kept: the chains are far apart with lower density between them."""
 
     def describe(self) -> str:
         return f"kept: after {self.n_steps:,} steps of warmup the chains are far apart with lower density between them"
@@ -240,7 +240,7 @@ class KeptSinceApart(ExpansionPoint):
 
 @dataclass(frozen=True)
 class KeptSinceUndefined(ExpansionPoint):
-    """Derivatives are not defined at the mean of the chains."""
+    """Kept: derivatives are not defined at the mean of the chains."""
 
     distance: float
     error: str
@@ -251,7 +251,7 @@ class KeptSinceUndefined(ExpansionPoint):
 
 @dataclass(frozen=True)
 class KeptForCost(ExpansionPoint):
-    """Another point saves too little: blocks that a decision needs, and would need (None: with no order) there."""
+    """Kept: another point saves too little. Blocks that a decision needs, and would need there, if any order helps."""
 
     distance: float
     blocks: float
@@ -268,7 +268,7 @@ class KeptForCost(ExpansionPoint):
 
 @dataclass(frozen=True)
 class Moved(ExpansionPoint):
-    """Moved to the mean of the chains, as after ``earlier`` steps: blocks that a decision needs, and needed."""
+    """Moved to the mean of the chains, as after ``earlier`` steps: blocks that a decision needs, and needed before."""
 
     distance: float
     earlier: tuple[int, ...]
@@ -288,7 +288,7 @@ class Moved(ExpansionPoint):
 
 @dataclass(frozen=True)
 class GivenUp(ExpansionPoint):
-    """Control variates do not pay."""
+    """Dropped: control variates do not pay."""
 
     def describe(self) -> str:
         return f"given up after {self.n_steps:,} steps of warmup"

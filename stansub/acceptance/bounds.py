@@ -1,4 +1,4 @@
-"""Stopping rules that rest on concentration bounds, which hold for any data given the range of what they average."""
+"""Stopping rules from concentration bounds, which hold for any data if the range of the differences is known."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import Guarantee, StoppingRule, check_level
 from stansub.types import FloatArray, IntArray
 
-# Bounds ask for nothing, so that looks may begin early.
+# The bounds have no minimum sample size, so looks may start early.
 BOUND_LOOKS = Geometric(first=16)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Bound(StoppingRule):
-    """What the concentration bounds share: the error of a whole decision, and when to look."""
+    """Base of the concentration bounds: error level of a decision and schedule of looks."""
 
     delta: float = 0.01
     looks: Schedule = BOUND_LOOKS
@@ -47,7 +47,7 @@ class Hoeffding(_Bound):
     Raises
     ------
     InputError
-        When ``delta`` is not in (0, 1).
+        If ``delta`` is not in (0, 1).
     """
 
     name = "hoeffding"
@@ -68,7 +68,7 @@ class Bernstein(_Bound):
     Raises
     ------
     InputError
-        When ``delta`` is not in (0, 1).
+        If ``delta`` is not in (0, 1).
     """
 
     name = "bernstein"
@@ -90,7 +90,7 @@ class BernsteinSerfling(_Bound):
     Raises
     ------
     InputError
-        When ``delta`` is not in (0, 1).
+        If ``delta`` is not in (0, 1).
     """
 
     name = "bernstein-serfling"
@@ -103,23 +103,23 @@ class BernsteinSerfling(_Bound):
 
 
 def _closed(n: IntArray, scale: FloatArray, offset: FloatArray) -> Table:
-    """The table whose last look decides in any case."""
+    """Return a table whose last look always decides."""
     return Table(n, np.append(scale[:-1], 0.0), np.append(offset[:-1], 0.0))
 
 
 def _spend(delta: float, n_looks: int) -> FloatArray:
-    """Share of delta for each look: (p - 1) / (p k^p) with p = 2, which sums to less than delta."""
+    """Return the share of delta at each look: (p - 1) / (p k^p) with p = 2, which sums to less than delta."""
     return delta / (2 * np.arange(1.0, n_looks + 1) ** 2)
 
 
 def _rho(n: IntArray) -> FloatArray:
-    """The gain from drawing without replacement (Bardenet and Maillard 2015)."""
+    """Return rho_n, the gain from drawing without replacement (Bardenet and Maillard 2015)."""
     few, n_units = n.astype(np.float64), float(n[-1])
     return np.where(few <= n_units / 2, 1 - (few - 1) / n_units, (1 - few / n_units) * (1 + 1 / few))
 
 
 def _divisor_n(n: IntArray) -> FloatArray:
-    """Turns a standard deviation with divisor n - 1 into one with divisor n."""
+    """Return the factor from a standard deviation with divisor n - 1 to one with divisor n."""
     few = n.astype(np.float64)
     factor: FloatArray = np.sqrt((few - 1) / few)
     return factor

@@ -10,16 +10,16 @@ import scipy
 
 from stansub.types import FloatArray
 
-# Points reach as far as probabilities of 1e-7, in steps of which a normal distribution of the given sd sees nothing.
+# Points extend to probabilities of 1e-7, in steps that a normal distribution of the given sd smooths out.
 _REACH, _STEP, _STEPS_PER_SD = 16.0, 0.1, 3
-# The distribution functions are compared at so many times as many arguments.
+# Factor by which the arguments at which distribution functions are compared outnumber the points.
 _FINER = 2
 # Weight of the equation that the masses sum to 1.
 _SUM_WEIGHT = 1e3
 
 
 class Correction(NamedTuple):
-    """A discrete distribution that a normal number turns into a nearly logistic one.
+    """Discrete distribution whose sum with a normal number is nearly logistic.
 
     Attributes
     ----------
@@ -34,26 +34,26 @@ class Correction(NamedTuple):
 
     @property
     def bounds(self) -> FloatArray:
-        """Where the logit of a uniform number passes from one point to the next, shape (k - 1,)."""
+        """Return the logits of the uniform numbers that separate the points, shape (k - 1,)."""
         below = np.cumsum(self.masses[:-1])
         above = np.cumsum(self.masses[:0:-1])[::-1]
         bounds: FloatArray = np.where(below < 0.5, scipy.special.logit(below), -scipy.special.logit(above))
         return bounds
 
     def cdf(self, x: FloatArray, sd: float) -> FloatArray:
-        """Distribution function of the sum with a normal number of this sd, at x."""
+        """Return the distribution function at x of the sum with a normal number of this sd."""
         total: FloatArray = scipy.special.ndtr((np.asarray(x)[..., np.newaxis] - self.points) / sd) @ self.masses
         return total
 
 
 @lru_cache(maxsize=16)
 def correction(sd: float) -> Correction:
-    """The distribution whose sum with a normal number of this sd is nearly standard logistic.
+    """Return the distribution whose sum with a normal number of this sd is nearly standard logistic.
 
-    No distribution does this exactly: the characteristic function of the logistic falls as exp(-pi |t|), that of the
-    normal in the end faster. So masses at equally spaced points are sought that bring the distribution function of
-    the sum closest to the logistic one, by non-negative least squares; few of them are not 0. The largest error is
-    1e-9 for an sd of 0.8, 1e-7 for 1 and 3e-5 for 1.2.
+    No distribution achieves this exactly: the characteristic function of the logistic falls as exp(-pi |t|), that of
+    the normal eventually faster. Non-negative least squares finds masses at equally spaced points that bring the
+    distribution function of the sum closest to the logistic one; few masses are not 0. The largest error is 1e-9 for an
+    sd of 0.8, 1e-7 for 1 and 3e-5 for 1.2.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def correction(sd: float) -> Correction:
     step = min(_STEP, sd / _STEPS_PER_SD)
     points = np.arange(0, _REACH + step, step)
     at = np.arange(step / (2 * _FINER), _REACH, step / _FINER)
-    # Both distributions are symmetric about 0: one side is fitted, each mass shared by a point and its mirror image.
+    # Both distributions are symmetric about 0, so one side is fitted and each mass is shared with the mirrored point.
     sides = sum(scipy.special.ndtr((at[:, np.newaxis] + side * points) / sd) for side in (-1, 1))
     masses, _ = scipy.optimize.nnls(
         np.vstack([sides / 2, np.full(points.size, _SUM_WEIGHT)]),

@@ -1,4 +1,4 @@
-"""From a model, a stopping rule and a range of differences to the decisions of one chain."""
+"""Construction of a chain's decider from an evaluator, a stopping rule and a source of the range."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ def make_decider(
     observations: RemainderSource | None = None,
     quadratic: GlobalQuadratic | None = None,
 ) -> Decider:
-    """The decisions of one chain.
+    """Return the decider of one chain.
 
     Parameters
     ----------
     evaluator : Evaluator
-        Used by no other chain.
+        Must belong to this chain alone.
     block_sizes : ndarray of int32, shape (n_blocks,)
         Observations in each block.
     test : StoppingRule
-        When a decision is clear; any value that `stansub.acceptance.stopping.as_rule` takes.
+        The stopping rule; any value that `stansub.acceptance.stopping.as_rule` accepts.
     spread : Range, optional
-        Where the range of the differences comes from, for tests that need it. With control variates the test looks at
-        remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
-        for it. A `Derivative` needs control variates of its order, `Predictors` those and their bounds.
+        Source of the range, for tests that need one. With control variates the test uses remainders, and a `Lipschitz`
+        constant or `RangeFunction` must bound those; this is not checked. A `Derivative` needs control variates of its
+        order; `Predictors` need these and their bounds.
     surrogate : Surrogate, optional
         Control variates of first or second order.
     bounds : RemainderBounds, optional
-        Bounds on their remainders, for decisions by thinning and the range of `Predictors`.
+        Bounds on the remainders, for decisions by thinning and for `Predictors`.
     observations : RemainderSource, optional
-        In their place, expansions and bounds of single observations.
+        Expansions and bounds of single observations, instead of those of blocks.
     quadratic : GlobalQuadratic, optional
-        What the global part is about the anchor, where that is known.
+        The global part as a quadratic about the anchor, if that is known.
 
     Raises
     ------
     InputError
-        When a test that thins has no bounds, another needs a range and has none, or the control variates are not those
-        of a `Derivative`.
+        If a thinning test has no bounds, a test needs a range and has none, or the control variates have another order
+        than a `Derivative` needs.
     """
     rule = as_rule(test)
     if rule.needs_range and spread is None:

@@ -1,4 +1,4 @@
-"""Looks: after how many units a sequential test is taken, and when it is clear at each."""
+"""Looks: the numbers of units at which a sequential test may stop, and its threshold at each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stansub.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Table:
-    """The looks of a test.
+    """Looks of a test and its thresholds.
 
     Attributes
     ----------
@@ -31,19 +31,19 @@ class Table:
 
 
 class Schedule(Protocol):
-    """When to look."""
+    """Schedule of looks."""
 
     @property
     def first(self) -> int:
-        """Units at the first look, of a large population."""
+        """Return the units at the first look in a large population."""
         ...
 
     def starting_at(self, first: int) -> Schedule:
-        """The same schedule with another first look."""
+        """Return the same schedule with another first look."""
         ...
 
     def looks(self, n_units: int) -> IntArray:
-        """Units at each look, the last being ``n_units``."""
+        """Return the units at each look; the last is ``n_units``."""
         ...
 
 
@@ -54,7 +54,7 @@ class Geometric:
     Raises
     ------
     InputError
-        When ``first`` is not positive or ``growth`` does not exceed 1.
+        If ``first`` is not positive or ``growth`` does not exceed 1.
     """
 
     first: int
@@ -78,12 +78,12 @@ class Geometric:
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """A look after every ``size`` units (Korattikara et al. 2014, algorithm 1).
+    """Looks after every ``size`` units (Korattikara et al. 2014, algorithm 1).
 
     Raises
     ------
     InputError
-        When ``size`` is not positive.
+        If ``size`` is not positive.
     """
 
     size: int
@@ -104,12 +104,12 @@ class Fixed:
 
 
 def looks_at(schedule: Schedule, n_units: int, *, at_least: int = 1) -> IntArray:
-    """Units at each look of the schedule.
+    """Return the units at each look of the schedule.
 
     Raises
     ------
     InputError
-        When there are no units, or fewer than ``at_least`` at the first look though there are more.
+        If there are no units, or the first look has fewer than ``at_least`` units although the population has more.
     """
     check_units(n_units)
     n = schedule.looks(n_units)
@@ -119,6 +119,6 @@ def looks_at(schedule: Schedule, n_units: int, *, at_least: int = 1) -> IntArray
 
 
 def check_units(n_units: int) -> None:
-    """Raise InputError where there is nothing to draw from."""
+    """Raise InputError if the population is empty."""
     if n_units < 1:
         raise InputError("there are no observations: a decision needs at least one")

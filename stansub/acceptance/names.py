@@ -1,4 +1,4 @@
-"""Names of the stopping rules and where they are, without importing them: the command line answers at once."""
+"""Names of the stopping rules and their modules, without imports so that the command line starts fast."""
 
 RULE_HOMES: dict[str, str] = {
     "austerity": "stansub.acceptance.student:Austerity",
@@ -13,5 +13,5 @@ RULE_HOMES: dict[str, str] = {
     "exact": "stansub.acceptance.stopping:Exact",
 }
 TEST_NAMES = tuple(RULE_HOMES)
-# Where the bounds of decisions by thinning come from.
+# Sources of the bounds of thinned decisions.
 BOUNDS = ("proved", "learned")

@@ -1,10 +1,10 @@
-"""Trial decisions: do the means of subsets of blocks behave as the t-tests take for granted?
+"""Trial decisions: test whether means of subsets of blocks are as normal as the t-tests assume.
 
-The t-tests hold as far as t = (m - mu) / (s / sqrt(n) * sqrt(1 - (n - 1) / (M - 1))) of a subset of n of the M blocks
-follows Student's distribution (Korattikara et al. 2014, eq. 4). Differences with heavy tails or few values break that:
-a subset without the extreme blocks has too small an s and a mean that is off (Bardenet et al. 2014, figure 4). With the
-differences of all blocks at hand, subsets can be drawn at will and t compared with its law (Chen et al. 2016, section
-3.3).
+The t-tests assume that t = (m - mu) / (s / sqrt(n) * sqrt(1 - (n - 1) / (M - 1))) of a subset of n of the M blocks
+follows Student's distribution (Korattikara et al. 2014, eq. 4). Differences with heavy tails or few values violate
+that: a subset without the extreme blocks has too small an s and a biased mean (Bardenet et al. 2014, figure 4). If the
+differences of all blocks are known, subsets can be drawn at will and t compared with its distribution (Chen et al.
+2016, section 3.3).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from stansub.acceptance.looks import Table
 from stansub.acceptance.stopping import StoppingRule
 from stansub.types import FloatArray, IntArray
 
-# |t| may be beyond its critical value so many times as often as Student's t; the levels of the tests are no more exact.
+# Tolerated ratio of the tail probability of |t| to that of Student's t; the tests' levels are no more exact than this.
 TOLERATED = 2.0
-# Levels at which the tail is looked at besides the one in use.
+# Levels at which the tail is tested besides the one in use.
 LEVELS = (0.05, 0.01, 0.001)
 _CONFIDENCE = 0.95
-# The sd of the errors of single pairs over their mean. An error goes with the sd of a pair's remainders, of which the
+# The sd of the errors of single pairs over their mean. An error depends on the sd of a pair's remainders; their
 # largest variation, that of cubed normal distances in one dimension, is 2.2 times the mean.
 _VARIATION = 3.0
-# Values shuffled at once, so that they stay in memory that is near.
+# Values shuffled at once, so that they stay in the processor's cache.
 _CHUNK = 1_000_000
-# Looks at no more than one in so many blocks are tried before the others.
+# Looks at up to one in this many blocks are tried before the others.
 _EARLY = 16
 # Values shuffled for the trial decisions of one pair.
 DECISION_WORK = 4_000_000
-# Longer decisions count as so many medians.
+# Longer decisions are cut to this many medians.
 _LONG = 20
-# Distributions are looked at in so many quantiles.
+# Quantiles that summarise a distribution.
 _N_QUANTILES = 121
 
 
 class Pair(NamedTuple):
-    """A state and a proposal, as a decision sees them.
+    """Differences between a state and a proposal, as a decision uses them.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A share with its 95 % interval."""
+    """Share with its 95 % interval."""
 
     value: float
     low: float
@@ -65,19 +65,19 @@ class Share(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """How often |t| is beyond a critical value.
+    """Frequency with which |t| exceeds a critical value.
 
     Attributes
     ----------
     blocks : int
         Size of the subsets.
     in_use : bool
-        Whether the critical value is the test's own.
+        Whether this is the test's own critical value.
     critical, nominal : float
         The critical value, and the two-sided tail probability of Student's t with ``blocks - 1`` degrees of freedom.
     observed : Share
-        Share of the subsets whose |t| is beyond it; subsets of equal differences count as not beyond, for no decision
-        falls on them.
+        Share of the subsets whose |t| is beyond it. Subsets of equal differences count as not beyond, because they
+        decide nothing.
     undefined : float
         Share of the subsets whose differences are all equal.
     n_subsets : int
@@ -94,13 +94,13 @@ class Tail(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether even the lower limit of the share is above what is tolerated."""
+        """Return whether even the lower limit of the share exceeds the tolerated ratio."""
         return self.observed.low > TOLERATED * self.nominal
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What trial decisions gave.
+    """Results of trial decisions.
 
     Attributes
     ----------
@@ -115,9 +115,9 @@ class Trial:
     n_decisions : int
         Whole sequential decisions simulated for each pair.
     n_wrong : ndarray of int64, shape (n_pairs,)
-        Those among them that all the data reverse.
+        Simulated decisions that contradict all the data.
     typical_drawn : float
-        Blocks drawn in one of them: the mean, the few longest decisions apart.
+        Mean blocks drawn in a decision, the few longest decisions cut.
     quantiles : ndarray, shape (n_pairs, n_quantiles)
         Of the differences, in sd about their mean, at the levels `spaced(n_units)`.
     skewness, kurtosis, largest : ndarray, shape (n_pairs,)
@@ -138,29 +138,31 @@ class Trial:
 
     @property
     def n_pairs(self) -> int:
-        """Pairs of a state and a proposal."""
+        """Return the number of pairs of a state and a proposal."""
         return self.n_wrong.size
 
     @property
     def decision_error(self) -> Share:
-        """Share of the simulated decisions that went the wrong way."""
+        """Return the share of the simulated decisions that were wrong."""
         return share(self.n_wrong, self.n_decisions)
 
     @property
     def error_limit(self) -> float:
-        """What the error of a decision is at most, with 97.5 % confidence, though pairs differ more than is seen.
+        """Return the upper limit of the error of a decision, with 97.5 % confidence, allowing for variation between
+        pairs.
 
-        Decisions on one pair share its differences. Where few of them or none are wrong the counts do not show how much
-        the errors of pairs vary, so they are taken to follow a gamma distribution whose sd is `_VARIATION` times its
-        mean: wrong decisions are then negative binomial, and the limit is where so few of them have a probability of
-        2.5 %. It is not below the upper limit of `decision_error`, which goes by the variance that is seen.
+        Decisions on one pair share its differences. If few or no decisions are wrong, the counts do not show how much
+        the errors of pairs vary. The errors are then assumed to follow a gamma distribution whose sd is `_VARIATION`
+        times its mean, so that the number of wrong decisions is negative binomial. The limit is the mean error at which
+        so few wrong decisions have a probability of 2.5 %. It is at least the upper limit of `decision_error`, which
+        uses the observed variance.
         """
         shape, wrong = self.n_pairs / _VARIATION**2, float(self.n_wrong.sum())
         least = float(scipy.special.betaincinv(shape, wrong + 1, (1 - _CONFIDENCE) / 2))
         return min(1.0, max(self.decision_error.high, shape * (1 / least - 1) / (self.n_pairs * self.n_decisions)))
 
     def tails(self, levels: Sequence[float] = ()) -> list[Tail]:
-        """Tails at the critical values in use, look by look, and at those of other two-sided levels."""
+        """Return the tails at the critical values in use, look by look, and at those of other two-sided levels."""
         found = []
         for blocks, critical, t in zip(self.blocks.tolist(), self.critical.tolist(), self.t, strict=True):
             asked = [
@@ -183,7 +185,7 @@ class Trial:
         return found
 
     def worst(self) -> Tail:
-        """Of the looks whose tail fails the one furthest above its nominal tail; the first look where none fails."""
+        """Return the failing tail furthest above its nominal probability; the tail of the first look if none fails."""
         return max(self.tails(), key=lambda tail: tail.observed.low / tail.nominal if tail.fails else 0.0)
 
 
@@ -195,20 +197,20 @@ def try_pairs(
     rng: np.random.Generator,
     decision_work: int = DECISION_WORK,
 ) -> Trial:
-    """Draw subsets of the differences of each pair, and take whole decisions from them.
+    """Draw subsets of the differences of each pair and simulate whole decisions from them.
 
     Parameters
     ----------
     pairs : sequence of Pair
         At least one.
     table : Table
-        Of a t-test, with at least two looks.
+        Looks of a t-test, at least two.
     n_subsets : int
-        Subsets for each pair and look. At most so many decisions are simulated, too.
+        Subsets per pair and look, and upper limit of the simulated decisions per pair.
     rng : Generator
         Draws the subsets and the thresholds of the decisions.
     decision_work : int
-        Values to be shuffled for the simulated decisions of a pair: large populations get fewer of them.
+        Values to shuffle for the simulated decisions of a pair; large populations get fewer decisions.
     """
     n_units = int(table.n[-1])
     at = looks_tried(table)
@@ -240,7 +242,7 @@ def try_pairs(
 
 
 def pool(trials: Sequence[Trial]) -> Trial:
-    """Trials of the same test on the same blocks, as one over all their pairs."""
+    """Return trials of the same test on the same blocks merged into one over all their pairs."""
     first = trials[0]
     return Trial(
         n_units=first.n_units,
@@ -258,9 +260,9 @@ def pool(trials: Sequence[Trial]) -> Trial:
 
 
 def looks_tried(table: Table) -> NDArray[np.intp]:
-    """Which looks are tried: the first, and those nearest to 2, 4 and 8 times as many blocks, up to half of them.
+    """Return the looks to try: the first, and those nearest to 2, 4 and 8 times as many blocks, up to half of them.
 
-    Beyond, the mean hardly differs from that of all blocks, and whether a test errs shows in whole decisions.
+    At later looks the mean hardly differs from that of all blocks; errors of the test show in whole decisions.
     """
     n = table.n[:-1].astype(float)
     near = [int(np.abs(n - factor * n[0]).argmin()) for factor in (1, 2, 4, 8) if factor * n[0] <= table.n[-1] / 2]
@@ -268,7 +270,7 @@ def looks_tried(table: Table) -> NDArray[np.intp]:
 
 
 def critical_values(table: Table) -> FloatArray:
-    """The values of |t| at which the looks before the last decide, shape (K - 1,)."""
+    """Return the critical values of |t| at the looks before the last, shape (K - 1,)."""
     n = table.n[:-1].astype(float)
     values: FloatArray = table.scale[:-1] * np.sqrt(n) / _correction(n, float(table.n[-1]))
     return values
@@ -277,17 +279,17 @@ def critical_values(table: Table) -> FloatArray:
 def figures(
     trial: Trial, test: StoppingRule, *, by_decisions: bool = False, max_error: float | None = None
 ) -> dict[str, Any]:
-    """What a trial comes to, in plain values that fit into an attribute.
+    """Return a summary of a trial in plain values that fit into an attribute.
 
     Parameters
     ----------
     trial : Trial
     test : StoppingRule
     by_decisions : bool
-        Whether a heavy tail is let pass where even the upper limit of the wrong decisions is within the promise: with
+        Whether to accept a heavy tail if even the upper limit of wrong decisions is within the promised error. With
         control variates most decisions are clear by a margin far beyond any critical value.
     max_error : float, optional
-        Largest error of a decision, where the test was set so that it promises that.
+        Largest promised error of a decision, if the test was set from one.
 
     Returns
     -------
@@ -295,8 +297,8 @@ def figures(
         Of the look with the worst tail: ``blocks``, ``critical``, ``nominal``, ``observed``, ``low``, ``high``,
         ``undefined`` (see `Tail`), ``n_subsets``; of the simulated decisions: ``n_decisions``, ``wrong``,
         ``wrong_low``, ``wrong_high``, ``wrong_limit`` (see `Trial.error_limit`) and ``promised``, the largest share
-        that the test promises; ``n_pairs``; and ``tail_fails`` and ``decisions_fail``, where even the lower limits are
-        above what is tolerated and promised.
+        that the test promises; ``n_pairs``; and ``tail_fails`` and ``decisions_fail``: whether the lower limits exceed
+        what is tolerated and promised.
     """
     tail, error = trial.worst(), trial.decision_error
     promised = test.promised_error(trial.n_units) if max_error is None else max_error
@@ -322,14 +324,14 @@ def figures(
 
 
 def coarsened(pair: Pair, factor: int) -> Pair:
-    """The same decision on blocks ``factor`` times as large: adjacent blocks are put together."""
+    """Return the same pair on blocks ``factor`` times as large, merging adjacent blocks."""
     return Pair(np.add.reduceat(pair.differences, np.arange(0, pair.differences.size, factor)), pair.rest)
 
 
 def student(differences: FloatArray, n: int, n_subsets: int, rng: np.random.Generator) -> FloatArray:
-    """t statistics of random subsets of ``n`` differences about their mean; NaN where all in a subset are equal.
+    """Return t statistics of random subsets of ``n`` differences about their mean; NaN if a subset's are all equal.
 
-    A shuffle of all M differences gives M // n subsets that have nothing in common, each a simple random sample.
+    A shuffle of all M differences gives M // n disjoint subsets, each a simple random sample.
     """
     n_units = differences.size
     mean, error = differences.mean(), _correction(np.float64(n), float(n_units)) / np.sqrt(n)
@@ -347,9 +349,10 @@ def student(differences: FloatArray, n: int, n_subsets: int, rng: np.random.Gene
 
 
 def mean_square(pairs: Sequence[Pair], n: int, n_subsets: int, rng: np.random.Generator) -> float:
-    """Mean square of the errors of means of ``n`` differences in their standard errors; 1 for normal differences.
+    """Return the mean square of the errors of means of ``n`` differences, in standard errors; 1 if they are normal.
 
-    Each t statistic is mapped to the normal deviate of the same tail probability. NaN where all differences are equal.
+    Each t statistic is mapped to the normal deviate of the same tail probability. The result is NaN if all differences
+    are equal.
     """
     t = np.concatenate([student(pair.differences, n, n_subsets, rng) for pair in pairs])
     t = t[np.isfinite(t)]
@@ -359,12 +362,12 @@ def mean_square(pairs: Sequence[Pair], n: int, n_subsets: int, rng: np.random.Ge
 def decide_along(
     ordered: FloatArray, thresholds: FloatArray, table: Table
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Decisions of the look loop for differences in the order in which they are drawn.
+    """Return the decisions of the look loop for differences in the order in which they are drawn.
 
     Parameters
     ----------
     ordered : ndarray, shape (n_decisions, M)
-        About 0 and of order 1: sums of squares are taken.
+        Centred near 0 and of order 1, because sums of squares are taken.
     thresholds : ndarray, shape (n_decisions,)
         mu0 of each decision.
     table : Table
@@ -373,12 +376,12 @@ def decide_along(
     Returns
     -------
     accepted, look : ndarray, shape (n_decisions,)
-        Whether the mean was found to be above the threshold, and at which look, from 0.
+        Whether the mean was found to exceed the threshold, and at which look, from 0.
     """
     last = table.n.size - 1
     above, look = np.empty(len(ordered), bool), np.full(len(ordered), last)
     left = np.arange(len(ordered))
-    # Most decisions fall early: the sums of the later looks are taken where they do not.
+    # Most decisions stop early, so sums of later looks are computed only for the others.
     for n_looks in sorted({_early_looks(table), last} - {0}):
         means, crossed = _crossings(ordered[left, : table.n[n_looks - 1]], thresholds[left], table, n_looks)
         first = crossed.argmax(axis=1)
@@ -391,14 +394,14 @@ def decide_along(
 
 
 def _early_looks(table: Table) -> int:
-    """How many looks are at no more than a small share of the units."""
+    """Return the number of looks at a small share of the units."""
     return int(np.searchsorted(table.n[:-1], table.n[-1] // _EARLY, side="right"))
 
 
 def _crossings(
     drawn: FloatArray, thresholds: FloatArray, table: Table, n_looks: int
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Means at the first looks, and which of them the boundary decides, both of shape (n_decisions, n_looks)."""
+    """Return means at the first looks and whether the boundary decides there, both of shape (n_decisions, n_looks)."""
     n, scale = table.n[:n_looks], table.scale[:n_looks]
     starts = np.concatenate([[0], n[:-1]])
     sums = np.add.reduceat(drawn, starts, axis=1).cumsum(axis=1)
@@ -411,18 +414,18 @@ def _crossings(
 
 
 def spaced(n: int) -> FloatArray:
-    """Probabilities for the quantiles of ``n`` values, equally spaced in their logit from 1 / (2 n) on."""
+    """Return probabilities for the quantiles of ``n`` values, equally spaced in their logit from 1 / (2 n) on."""
     reach = np.log(2 * n - 1)
     probabilities: FloatArray = 1 / (1 + np.exp(-np.linspace(-reach, reach, _N_QUANTILES)))
     return probabilities
 
 
 def share(counts: NDArray[np.integer], each: int) -> Share:
-    """A share counted in clusters of ``each``, one a pair, with its interval (Korn and Graubard 1998).
+    """Return a share counted in clusters of ``each``, one per pair, with its interval (Korn and Graubard 1998).
 
-    Subsets of one pair have a population in common. So the Clopper-Pearson interval is that of an effective number of
-    subsets: divided by the design effect, the variance between clusters over the binomial one where that is above 1,
-    and with Student's t in place of the normal, for the number of clusters.
+    Subsets of one pair share a population. The Clopper-Pearson interval therefore uses an effective number of subsets:
+    their number divided by the design effect (variance between clusters over binomial variance, if above 1), with
+    Student's t for the number of clusters instead of the normal.
     """
     n_clusters, n = counts.size, float(counts.size * each)
     value = float(counts.sum()) / n
@@ -442,15 +445,15 @@ def share(counts: NDArray[np.integer], each: int) -> Share:
 def _try_decisions(
     standard: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator
 ) -> tuple[int, IntArray]:
-    """How many decisions on random orders of the standardised differences all the data reverse, and the blocks of each.
+    """Return how many decisions on random orders of the differences contradict all the data, and the blocks of each.
 
-    An order is drawn to its end where the early looks do not settle the decision.
+    An order is drawn to its end only if the early looks do not decide.
     """
     rows, wrong, drawn = max(1, _CHUNK // standard.size), 0, []
     for start in range(0, thresholds.size, rows):
         asked = thresholds[start : start + rows]
         accepted, look = _decide_at_random(standard, asked, table, rng)
-        # A decision on all the data is right: the rounding of their mean says nothing.
+        # A decision on all the data is right by definition; rounding of its mean does not count.
         wrong += int(np.count_nonzero((accepted != (asked < 0)) & (look < table.n.size - 1)))
         drawn.append(table.n[look])
     return wrong, np.concatenate(drawn)
@@ -459,7 +462,7 @@ def _try_decisions(
 def _decide_at_random(
     values: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """`decide_along` for values in random order, drawn as far as it is needed."""
+    """Like `decide_along`, for values in random order, drawn only as far as needed."""
     n_looks = _early_looks(table)
     if not n_looks:
         return decide_along(_shuffled(values, thresholds.size, rng), thresholds, table)
@@ -475,7 +478,7 @@ def _decide_at_random(
 
 
 def _without_longest(drawn: IntArray) -> float:
-    """Mean in which the few longest decisions, by which looks do not differ, do not hide everything else."""
+    """Return the mean with the few longest decisions cut, so that differences between looks show."""
     return float(np.minimum(drawn, _LONG * np.median(drawn)).mean())
 
 
@@ -484,6 +487,6 @@ def _shuffled(values: FloatArray, rows: int, rng: np.random.Generator) -> FloatA
 
 
 def _correction(n: FloatArray | np.float64, n_units: float) -> FloatArray:
-    """Of a standard error, for drawing n of n_units without replacement."""
+    """Return the factor of a standard error for drawing n of n_units without replacement."""
     factor: FloatArray = np.sqrt(1 - (n - 1) / (n_units - 1))
     return factor

@@ -1,4 +1,4 @@
-"""Where the range of what a concentration bound averages comes from.
+"""Sources of the range that concentration bounds need.
 
 The range is the largest less the smallest of the blocks' log likelihood differences or, with control variates, of their
 remainders.
@@ -24,27 +24,27 @@ class Range(Protocol):
 
     @property
     def order(self) -> int:
-        """Order of the control variates that it presumes; 0 where it presumes none."""
+        """Return the order of the control variates that the source requires; 0 if it requires none."""
         ...
 
     @property
     def estimated(self) -> bool:
-        """Whether it is estimated, which voids the guarantee of a bound."""
+        """Return whether the range is estimated, which voids the guarantee of a bound."""
         ...
 
     @property
     def by_predictors(self) -> bool:
-        """Whether it needs control variates whose remainders have proved bounds, block by block."""
+        """Return whether the source needs control variates whose remainders have proved bounds for each block."""
         ...
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
-        """The range as the decision loop takes it, for decisions with such control variates and their bounds."""
+        """Return the range for the decision loop, given the control variates and their bounds."""
         ...
 
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """The range is at most 2 L ||theta' - theta||; with control variates L is that of the remainders.
+    """Range of at most 2 L ||theta' - theta||; with control variates, L is that of the remainders.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Lipschitz:
     Raises
     ------
     InputError
-        When the constant is negative or not finite.
+        If the constant is negative or not finite.
     """
 
     constant: float
@@ -72,9 +72,9 @@ class Lipschitz:
 
 @dataclass(frozen=True)
 class RangeFunction:
-    """The range is ``factor`` times what a C function gives for a pair of parameter values.
+    """Range from a C function of two parameter values, times ``factor``.
 
-    With control variates it must be the range of the remainders.
+    With control variates the function must return the range of the remainders.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class RangeFunction:
     self_address : int
         First argument of the function.
     factor : float
-        Multiplies the value, such as the number of observations of the largest block.
+        Multiplier of the value, such as the number of observations in the largest block.
 
     The caller keeps the function alive.
     """
@@ -101,11 +101,11 @@ class RangeFunction:
 
 @dataclass(frozen=True)
 class Derivative:
-    """With control variates of order p at m: a bound L on the derivative of order p + 1 of the blocks' log likelihoods.
+    """Range from a bound L on the derivative of order p + 1, with control variates of order p at m.
 
     By Taylor's theorem a remainder is at most L / (p + 1)! (|theta' - m|^(p + 1) + |theta - m|^(p + 1)) in absolute
-    value (Bardenet, Doucet and Holmes 2017, section 7), and the range is twice that. What rounding adds, for
-    coefficients are kept in single precision, is added.
+    value (Bardenet, Doucet and Holmes 2017, section 7), and the range is twice that. The range includes the rounding
+    error of the coefficients, which are in single precision.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Derivative:
     Raises
     ------
     InputError
-        When the constant is negative or not finite.
+        If the constant is negative or not finite.
     """
 
     constant: float
@@ -130,7 +130,7 @@ class Derivative:
             raise InputError(f"a bound on a derivative must be finite and not negative, not {self.constant}")
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
-        """Raise InputError where the control variates are not of this order."""
+        """Return the range for the decision loop; raise InputError if the control variates have another order."""
         order = 0 if surrogate is None else surrogate.order
         if order != self.order:
             raise InputError(
@@ -141,10 +141,10 @@ class Derivative:
 
 @dataclass(frozen=True)
 class Predictors:
-    """With control variates of order p, for likelihoods of linear predictors: twice the largest bound on a remainder.
+    """Range from proved bounds for linear predictors: twice the largest bound on a remainder of order p.
 
-    The bounds are those of `stansub.target.remainders`, in the metric of the posterior's covariance; beyond their last
-    radius there is none, and everything is evaluated. What rounding adds is added.
+    The bounds are those of `stansub.target.remainders`, in the metric of the posterior's covariance. Beyond their
+    largest radius there is no bound, and every block is evaluated. The range includes rounding errors.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Predictors:
     by_predictors = True
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
-        """Raise InputError where there are no proved bounds of this order."""
+        """Return the range for the decision loop; raise InputError if there are no proved bounds of this order."""
         if bounds is None or not bounds.proved or bounds.order != self.order:
             raise InputError("this range needs control variates with proved bounds on their remainders")
         return _loop.RemainderRange(bounds.compiled())
@@ -165,7 +165,7 @@ class Predictors:
 
 @dataclass(frozen=True)
 class Scan:
-    """The exact range, from an evaluation of all blocks: for audits, it saves nothing."""
+    """Exact range from evaluating all blocks; for audits, because it saves nothing."""
 
     order = 0
     estimated = False
@@ -177,7 +177,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The range of the differences drawn so far, which voids the guarantee of a bound."""
+    """Range of the differences drawn so far; voids the guarantee of a bound."""
 
     order = 0
     estimated = True

@@ -56,23 +56,23 @@ def make_test(
     bounds: str | None = None,
     kappa: float | None = None,
 ) -> StoppingRule:
-    """Make a stopping rule from its name and settings; None stands for the rule's default.
+    """Return a stopping rule from its name and settings; None means the rule's default.
 
     Parameters
     ----------
     name : str
         One of `TEST_NAMES`.
     epsilon : float, optional
-        Error of the t-tests: of each look (austerity) or of the whole decision (pocock; barker and penalty where they
-        fall back on it).
+        Error level of the t-tests: per look (austerity) or per decision (pocock, and the fallback of barker and
+        penalty).
     delta : float, optional
-        Error of a whole decision under the concentration bounds.
+        Error level per decision of the concentration bounds.
     looks : Schedule, optional
-        When to look.
+        Schedule of looks.
     bounds : {"proved", "learned"}, optional
-        Where those of decisions by thinning come from.
+        Source of the bounds of thinned decisions.
     kappa : float, optional
-        Of joint ones: what bounds are multiplied with.
+        Multiplier of the bounds in joint decisions.
 
     Raises
     ------

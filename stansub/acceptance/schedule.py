@@ -1,7 +1,7 @@
-"""An error level that falls during a run (Korattikara et al. 2014, section 6).
+"""An error level that decreases during a run (Korattikara et al. 2014, section 6).
 
-Large errors at first take the chain to where it belongs at little cost; small ones later keep the average of the draws
-true: the bias of early draws goes as their share of all.
+Large errors early move the chain to the typical set at little cost. Small errors later keep the average of the draws
+accurate: the bias of early draws counts by their share of all draws.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from stansub.errors import InputError
 
-# Levels between the first and the last: each takes a table of its own.
+# Number of distinct levels, because each needs a table.
 _N_LEVELS = 25
 
 
 @dataclass(frozen=True)
 class Falling:
-    """From one level to another over so many steps, in equal ratios.
+    """Error level that decreases geometrically from one level to another over ``n_steps`` steps.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Falling:
     Raises
     ------
     InputError
-        When the last level is not positive or exceeds the first.
+        If the last level is not positive or exceeds the first.
     """
 
     first: float
@@ -40,11 +40,11 @@ class Falling:
             raise InputError(f"`final_epsilon={self.last}` must be above 0 and at most the first level, {self.first}")
 
     def level(self, step: int) -> float:
-        """The level of step number ``step``, counted from 0; the last one beyond the end."""
+        """Return the level at ``step``, counted from 0; beyond the end, the last level."""
         place = min(_N_LEVELS - 1, step * _N_LEVELS // self.n_steps)
         return float(self.first * (self.last / self.first) ** (place / (_N_LEVELS - 1)))
 
     def same_until(self, step: int) -> int:
-        """The first step whose level is another than that of ``step``; far beyond the end where there is none."""
+        """Return the first step whose level differs from that of ``step``; a huge number if there is none."""
         place = step * _N_LEVELS // self.n_steps
         return -(-(place + 1) * self.n_steps // _N_LEVELS) if place < _N_LEVELS - 1 else np.iinfo(np.int64).max

@@ -1,11 +1,11 @@
-"""Stopping rules: when is a decision clear enough to stop drawing blocks?
+"""Stopping rules: sequential tests that say when enough blocks are drawn to decide.
 
 Every rule is a table of looks. At look k, with n_k of the M units drawn without replacement, mean m and standard
-deviation s (divisor n - 1), a decision falls when ``|m - mu0| > scale_k * s + offset_k * R``, R being the range of the
-units' differences; the last look has all M units and always decides. Two rules count the noise of the estimate in and
-so decide without waiting for a distance; their table is what they fall back on where that noise is too large.
+deviation s (divisor n - 1), the rule decides when ``|m - mu0| > scale_k * s + offset_k * R``, where R is the range of
+the units' differences. The last look has all M units and always decides. Two rules account for the noise of the
+estimate and decide without waiting for a distance; they fall back on their table if the noise is too large.
 
-What other parts of the package want to know of a rule they ask the rule: whoever adds one need change nothing else.
+Other parts of the package query the rule's attributes and methods, so a new rule needs no change elsewhere.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
 
-# Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
-# for in full: there single observations are best.)
+# Observations per block of exact decisions. (The range of block sums grows with the block size, and a concentration
+# bound grows with the range, so blocks of single observations are best there.)
 _BLOCK_EXACT = 1024
 
-# Attributes of a rule that are numbers: errors that it allows, the noise that it lets pass, and what it multiplies
-# bounds with. Of these are errors:
+# Numeric attributes of a rule: errors that it allows, noise that it tolerates, and multiplier of the bounds. Of these,
+# errors are:
 _PARAMETERS = ("epsilon", "delta", "noise", "kappa")
 _ERRORS = ("epsilon", "delta")
 
-# Of joint decisions where none is given, and those of which a race chooses.
+# Default of joint decisions, and the values among which a race chooses.
 _KAPPA, _KAPPAS = 1.0, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 class Guarantee(StrEnum):
-    """What a rule promises of its decisions."""
+    """What a rule guarantees for its decisions."""
 
     EXACT = "exact"
     PROVED = "exact by proved bounds"
@@ -53,12 +53,12 @@ class Guarantee(StrEnum):
 
 
 class ErrorLevel(NamedTuple):
-    """The error that a rule allows.
+    """Error level of a rule.
 
     Attributes
     ----------
     name : str
-        Of the rule's attribute, ``epsilon`` or ``delta``.
+        The rule's attribute: ``epsilon`` or ``delta``.
     value : float
     """
 
@@ -69,29 +69,29 @@ class ErrorLevel(NamedTuple):
 class StoppingRule:
     """A sequential test of whether the mean of a finite population exceeds a threshold.
 
-    A rule of one's own has the attributes ``name`` and ``needs_range`` and the method ``table(n_units)``, and may have
-    ``epsilon``, the error of a decision that is accepted, which audits are held against. It may be derived from this
-    class and override what else it knows better than the defaults; it need not (see `as_rule`).
+    A custom rule has the attributes ``name`` and ``needs_range`` and the method ``table(n_units)``. It may have
+    ``epsilon``, the accepted error of a decision, with which audits are compared. It may derive from this class and
+    override the other defaults, but need not (see `as_rule`).
 
     Attributes
     ----------
     name : str
-        On the command line and in the output.
+        Name on the command line and in the output.
     needs_range : bool
-        Whether the table multiplies the range by anything but 0.
+        Whether the table multiplies the range by a nonzero offset.
     looks : Schedule or None
-        When it looks, where that can be set.
+        Schedule of looks, if it can be set.
     rests_on_t : bool
-        Whether every decision rests on Student's t, that is on means that are near normal.
+        Whether every decision relies on Student's t and therefore on nearly normal means.
     counts_noise : bool
-        Whether the noise of an estimate is part of a decision.
+        Whether decisions account for the noise of the estimate.
     fits_looks : bool
-        Whether the first look may be chosen to fit control variates.
+        Whether the first look may be adapted to control variates.
     level_of_a_look : bool
-        Whether the error level is that of a single look, not of a whole decision.
+        Whether the error level is that of a look and not of a whole decision.
     thins : bool
-        Whether decisions are taken by thinning, which needs bounds on remainders; its looks are for populations of some
-        of the blocks.
+        Whether decisions thin the data, which needs bounds on remainders; the looks are then for populations of some of
+        the blocks.
     """
 
     name: str
@@ -105,39 +105,39 @@ class StoppingRule:
 
     @property
     def learns_bounds(self) -> bool:
-        """Whether the bounds of a test that thins are learned from trials, so that they need no proof."""
+        """Return whether a thinning test learns its bounds from trials, so that they need no proof."""
         return False
 
     @property
     def joint(self) -> float | None:
-        """The kappa of joint decisions by thinning, as the decision loop takes it; None where decisions are others."""
+        """Return the kappa of joint decisions by thinning for the decision loop; None for other decisions."""
         return None
 
     @property
     def variants(self) -> tuple[StoppingRule, ...]:
-        """The same rule with values of a setting of which a race is to choose one; none where nothing is open."""
+        """Return copies of the rule with the settings among which a race chooses; empty if no setting is open."""
         return ()
 
     def table(self, n_units: int, level: float | None = None) -> Table:
-        """The looks for a population of ``n_units`` units, with ``level`` in place of the rule's own error level."""
+        """Return the looks for a population of ``n_units`` units; ``level`` replaces the rule's error level."""
         raise NotImplementedError
 
     def noise_rule(self) -> _loop.NoiseRule | None:
-        """How noise settles a decision, as the decision loop takes it; None where it does not."""
+        """Return how noise settles a decision, for the decision loop; None if it does not."""
         return None
 
     def guarantee(self, source: Range | None) -> Guarantee:
-        """What is promised, given where the range comes from."""
+        """Return the guarantee, given the source of the range."""
         return Guarantee.UNKNOWN
 
     @property
     def exact(self) -> bool:
-        """Whether every decision is taken on all units."""
+        """Return whether every decision uses all units."""
         return False
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """Its finite numbers by name, for the record."""
+        """Return the finite numeric attributes by name, for the record."""
         found = {name: getattr(self, name, None) for name in _PARAMETERS}
         return {
             name: float(value)
@@ -147,44 +147,44 @@ class StoppingRule:
 
     @property
     def error(self) -> ErrorLevel | None:
-        """The error that it allows, if it says so."""
+        """Return the rule's error level, if it has one."""
         found = (ErrorLevel(name, value) for name, value in self.parameters.items() if name in _ERRORS)
         return next(found, None)
 
     def with_error(self, level: float) -> Self:
-        """The same rule with another error level; one without stays as it is."""
+        """Return the rule with another error level; a rule without a level is returned unchanged."""
         return self if self.error is None else replace(self, **{self.error.name: level})  # type: ignore[type-var]
 
     def with_looks(self, looks: Schedule) -> Self:
-        """The same rule with another schedule.
+        """Return the rule with another schedule.
 
         Raises
         ------
         InputError
-            When it has none to be set.
+            If the rule has no schedule to set.
         """
         if self.looks is None:
             raise InputError(f"the {self.name} test has no looks: leave out `looks` and `first_look`")
         return replace(self, looks=looks)  # type: ignore[type-var]
 
     def of_a_decision(self, error: float, n_units: int) -> Self:
-        """The rule whose whole decisions err with a probability of at most ``error``, if its level is of a look."""
+        """Return the rule with its level lowered so that whole decisions err with probability at most ``error``."""
         return self
 
     def promised_error(self, n_units: int) -> float:
-        """The largest error of a decision that is promised for normal means.
+        """Return the largest error of a decision that the rule promises for normal means.
 
         Raises
         ------
         TypeError
-            When the rule does not rely on these.
+            If the rule does not rely on normal means.
         """
         raise TypeError(f"the {self.name} test does not rely on normal means")
 
     def block_size(self, n: int, *, instances: bool, variates: bool) -> int:
-        """Observations a block that suit it, for ``n`` observations.
+        """Return the block size that suits the rule, for ``n`` observations.
 
-        ``instances`` says whether each block costs an instance of the program, ``variates`` whether decisions may have
+        ``instances`` says whether each block costs an instance of the program, ``variates`` whether decisions may use
         control variates.
         """
         if self.exact:
@@ -196,7 +196,7 @@ class StoppingRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(StoppingRule):
-    """Plain Metropolis-Hastings: one look, at everything."""
+    """Plain Metropolis-Hastings: every decision uses all the data."""
 
     name = "exact"
 
@@ -216,10 +216,10 @@ class Exact(StoppingRule):
 
 @dataclass(frozen=True, kw_only=True)
 class _Thinned(Exact):
-    """Exact decisions from the few observations, or blocks, that a Poisson process picks.
+    """Base of exact decisions from the few observations, or blocks, that a Poisson process picks.
 
-    See `stansub.target.remainders` for the bounds, without which they cannot be taken. Decisions about some of the
-    blocks evaluate all of these.
+    The decisions need the bounds of `stansub.target.remainders`. Decisions about a subset of the blocks evaluate all of
+    them.
     """
 
     bounds: str = "proved"
@@ -243,21 +243,21 @@ class _Thinned(Exact):
 
 @dataclass(frozen=True, kw_only=True)
 class Factorised(_Thinned):
-    """Exact decisions from a few observations: a factor of the acceptance probability for each.
+    """Exact decisions from a few observations: the acceptance probability has a factor for each.
 
-    Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on observations or blocks, in the metric of the
-    posterior.
+    The factorisation is that of Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on observations or
+    blocks, in the metric of the posterior.
 
     Attributes
     ----------
     bounds : {"proved", "learned"}
-        Where the bounds come from: proved for likelihoods of linear predictors, or learned from trials for any
-        likelihood (see `stansub.tuning.bound_learning`), which makes the test an approximate one.
+        Source of the bounds: proved for likelihoods of linear predictors, or learned from trials for any likelihood
+        (see `stansub.tuning.bound_learning`). With learned bounds the test is approximate.
 
     Raises
     ------
     InputError
-        For any other bounds.
+        If ``bounds`` is anything else.
     """
 
     name = "factorised"
@@ -265,24 +265,24 @@ class Factorised(_Thinned):
 
 @dataclass(frozen=True, kw_only=True)
 class Poisson(_Thinned):
-    """Exact decisions from a few observations: one for all of them together, which keeps the signs of remainders.
+    """Exact joint decisions from a few observations, in which remainders of opposite sign cancel.
 
-    The auxiliary Poisson variables of Zhang and De Sa (2019) and of Zhang, Cooper and De Sa (2020), for remainders in
-    place of log likelihoods. It accepts more than `Factorised` where remainders of many observations cancel, and picks
-    kappa + 1/2 times as many.
+    The test uses the auxiliary Poisson variables of Zhang and De Sa (2019) and of Zhang, Cooper and De Sa (2020), for
+    remainders instead of log likelihoods. It accepts more than `Factorised` if remainders of many observations cancel,
+    and picks kappa + 1/2 times as many observations.
 
     Attributes
     ----------
     bounds : {"proved", "learned"}
         As for `Factorised`.
     kappa : float, optional
-        At least 1/2: more picks more observations, and accepts more. By default it is chosen in warmup where a race
-        chooses the proposal, and 1 elsewhere.
+        At least 1/2. A larger kappa picks more observations and accepts more. By default, warmup chooses it if a race
+        chooses the proposal; otherwise it is 1.
 
     Raises
     ------
     InputError
-        For any other bounds, or another kappa.
+        If ``bounds`` or ``kappa`` is anything else.
     """
 
     kappa: float | None = None
@@ -304,7 +304,7 @@ class Poisson(_Thinned):
 
 @dataclass(init=False, eq=False)
 class GivenRule(StoppingRule):
-    """A rule of somebody's own that has the least that a rule must have."""
+    """Adapter of a custom rule that defines only the required attributes."""
 
     rule: Any = field(metadata=GIVEN)
     name: str
@@ -333,12 +333,12 @@ class GivenRule(StoppingRule):
 
 
 def as_rule(value: Any) -> StoppingRule:
-    """A value with ``name``, ``needs_range`` and ``table(n_units)`` as a stopping rule.
+    """Return a custom value with ``name``, ``needs_range`` and ``table(n_units)`` as a stopping rule.
 
     Raises
     ------
     InputError
-        When it lacks one of them.
+        If the value lacks one of them.
     """
     if isinstance(value, StoppingRule):
         return value
@@ -350,13 +350,13 @@ def as_rule(value: Any) -> StoppingRule:
 
 
 def check_kappa(value: float) -> None:
-    """Raise InputError unless a number can be the kappa of joint decisions."""
+    """Raise InputError if a number cannot be the kappa of joint decisions."""
     if not 0.5 <= value < math.inf:
         raise InputError(f"kappa must be finite and at least 0.5, not {value}")
 
 
 def check_level(what: str, value: float, *, zero: bool = False) -> None:
-    """Raise InputError unless an error level is one."""
+    """Raise InputError if a value cannot be an error level."""
     if not (0 < value < 1 or (zero and value == 0)):
         hint = " (0 is exact Metropolis-Hastings)" if zero else ""
         raise InputError(f"{what} must be between 0 and 1{hint}, not {value}")

@@ -1,4 +1,4 @@
-"""Stopping rules that rest on Student's t: Korattikara et al. (2014) and Pocock (1977)."""
+"""Stopping rules from Student's t: Korattikara et al. (2014) and Pocock (1977)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from stansub.acceptance.stopping import Exact, Guarantee, StoppingRule, check_le
 from stansub.errors import InputError
 from stansub.types import FloatArray, IntArray
 
-# Student's t asks for means of units that are near normal.
+# Student's t needs means of units that are nearly normal.
 T_LOOKS = Geometric(first=50)
-# With a budget for the whole decision many looks cost little and let a decision stop as soon as it can.
+# With an error budget for the whole decision, many looks cost little and let a decision stop early.
 POCOCK_LOOKS = Geometric(first=50, growth=1.1)
-# More looks than this gain nothing that is worth the error budget they take.
+# More looks than this gain less than the error budget they use.
 MAX_POCOCK_LOOKS = 200
-# A crossing probability is found as 1 less its complement; for smaller error budgets rounding counts, and Bonferroni's
-# critical value, which is hardly larger there, is taken.
+# A crossing probability is computed as 1 less its complement. For smaller error budgets rounding matters, so
+# Bonferroni's critical value, which is hardly larger there, is used.
 _SMALLEST_SOLVED = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Student(StoppingRule):
-    """What the t-tests share: a level, and when to look."""
+    """Base of the t-tests: error level and schedule of looks."""
 
     epsilon: float
     looks: Schedule
@@ -54,17 +54,16 @@ class _Student(StoppingRule):
 class Austerity(_Student):
     """Student's t-test at every look (Korattikara et al. 2014, algorithm 1).
 
-    ``epsilon`` is the level of each single look: a decision falls when the tail probability of
+    ``epsilon`` is the level of each look: the test decides when the tail probability of
     t = (m - mu0) / (s / sqrt(n) * sqrt(1 - (n - 1) / (M - 1))) with n - 1 degrees of freedom is below it (their eq. 3
     and 4, with the correction for drawing without replacement that belongs to the population variance with divisor
-    M). The error of a whole decision is larger, for there are several looks: at 0.05 the
-    draws of a random walk at equilibrium are visibly too wide, hence the small default. 0 is exact
-    Metropolis-Hastings.
+    M). The error of a whole decision is larger, because there are several looks. At 0.05 the draws of a random walk at
+    equilibrium are visibly too wide, hence the small default. 0 is exact Metropolis-Hastings.
 
     Raises
     ------
     InputError
-        When ``epsilon`` is not in [0, 1) or the schedule's first look has fewer than 2 units.
+        If ``epsilon`` is not in [0, 1) or the schedule's first look has fewer than 2 units.
     """
 
     epsilon: float = 0.001
@@ -82,26 +81,26 @@ class Austerity(_Student):
         return replace(self, epsilon=level_of_looks(error, self.looks, n_units))
 
     def promised_error(self, n_units: int) -> float:
-        """Every look spends epsilon, so errors add up."""
+        """Return the sum of epsilon over the looks: every look spends epsilon."""
         return min(0.5, self.epsilon * (self.table(n_units).n.size - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pocock(_Student):
-    """One critical value for all looks, with a budget for the error of the whole decision (Pocock 1977).
+    """Student's t-test with one critical value for all looks and an error budget per decision (Pocock 1977).
 
-    ``epsilon`` bounds the probability that the decision differs from the one on all data, whatever the mean mu of the
-    population. While the drawn mean is normal, the statistics at the looks are a standardised Brownian motion at
-    times n / (M - n), so their correlations are known. The error is largest as mu approaches the threshold; a decision
-    before the last look then goes either way with probability 1/2, one at the last look is right. The critical value c
-    therefore solves ``P(|Z_k| > c at some look before the last) = 2 epsilon``. For a small number of units c is
+    ``epsilon`` bounds the probability that the decision differs from the decision on all data, for any mean mu of the
+    population. If the mean of the units drawn is normal, the statistics at the looks are a standardised Brownian motion
+    at times n / (M - n), so their correlations are known. The error is largest as mu approaches the threshold: a
+    decision before the last look is then wrong with probability 1/2, and a decision at the last look is right. The
+    critical value c therefore solves ``P(|Z_k| > c at some look before the last) = 2 epsilon``. For few units, c is
     replaced by the quantile of Student's t with the same tail probability. 0 is exact Metropolis-Hastings.
 
     Raises
     ------
     InputError
-        When ``epsilon`` is not in [0, 1), the schedule's first look has fewer than 2 units, or there are more looks
-        than `MAX_POCOCK_LOOKS`.
+        If ``epsilon`` is not in [0, 1), the schedule's first look has fewer than 2 units, or there are more looks than
+        `MAX_POCOCK_LOOKS`.
     """
 
     epsilon: float = 0.005
@@ -127,9 +126,9 @@ class Pocock(_Student):
 
 
 def level_of_looks(error: float, looks: Schedule, n_units: int) -> float:
-    """Level of t-tests at single looks with which a whole decision errs with a probability of at most ``error``.
+    """Return the level of t-tests at single looks that keeps the error of a decision at most ``error``.
 
-    Pocock's (see `Pocock`) or, for more looks than `MAX_POCOCK_LOOKS`, Bonferroni's.
+    The level is Pocock's (see `Pocock`) or, for more looks than `MAX_POCOCK_LOOKS`, Bonferroni's.
     """
     n = looks_at(looks, n_units, at_least=2)
     if n.size <= 2:
@@ -141,14 +140,14 @@ def level_of_looks(error: float, looks: Schedule, n_units: int) -> float:
 
 @lru_cache(maxsize=64)
 def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
-    """Critical value c with P(|Z_k| > c at some look but the last) = 2 epsilon (see `Pocock`).
+    """Return the critical value c with P(|Z_k| > c at some look but the last) = 2 epsilon (see `Pocock`).
 
     Parameters
     ----------
     epsilon : float
-        In (0, 1); from 0.5 on the critical value is 0.
+        In (0, 1); from 0.5 on, c is 0.
     n : tuple of int
-        Units at each look, at least two looks, the last being the size of the population.
+        Units at each look; at least two looks, the last being the size of the population.
     """
     if epsilon >= 0.5:
         return 0.0
@@ -159,7 +158,7 @@ def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
     def excess(critical: float) -> float:
         return _crossing_probability(critical, correlations) - 2 * epsilon
 
-    # A single look needs the normal quantile, and K looks no more than an error K times smaller at each.
+    # A single look needs the normal quantile; K looks need at most the quantile of an error K times smaller.
     low, high = -float(scipy.special.ndtri(epsilon)), -float(scipy.special.ndtri(epsilon / early.size))
     if early.size == 1:
         return low
@@ -169,9 +168,9 @@ def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
 
 
 def _crossing_probability(critical: float, correlations: FloatArray) -> float:
-    """P(|Z_k| > critical for some k) of a Gaussian Markov chain of standard normals with these correlations.
+    """Return P(|Z_k| > critical for some k) of a Gaussian Markov chain of standard normals with these correlations.
 
-    The density of Z_k on the event that nothing crossed before is carried from look to look by quadrature.
+    Quadrature carries the density of Z_k, restricted to no crossing before, from look to look.
     """
     narrowest = float(np.sqrt(1 - correlations.max() ** 2)) if correlations.size else 1.0
     nodes, weights = np.polynomial.legendre.leggauss(40 + int(8 * critical / narrowest))
@@ -189,9 +188,9 @@ def _normal_density(z: FloatArray) -> FloatArray:
 
 
 def _t_table(n: IntArray, tail: float) -> Table:
-    """Looks at which Student's t statistic exceeds its quantile of the given upper tail probability."""
+    """Return looks that decide when Student's t statistic exceeds its quantile of the given upper tail probability."""
     early, n_units = n[:-1].astype(float), float(n[-1])
-    # an upper tail of 1/2 or more asks for no distance at all
+    # with an upper tail of 1/2 or more, any distance decides
     quantile = np.maximum(-scipy.special.stdtrit(early - 1, tail), 0.0)
     correction = np.sqrt(1 - (early - 1) / (n_units - 1)) if early.size else early
     return Table(n, np.append(quantile * correction / np.sqrt(early), 0.0), np.zeros(n.size))

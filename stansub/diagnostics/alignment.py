@@ -1,4 +1,4 @@
-"""Which quantities of two samplers stand for the same thing, and whether the two sampled the same posterior."""
+"""Alignment of two samplers' draws: matching quantities, and checks that both sampled the same posterior."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
-_MIN_DRAWS = 4  # what R-hat and ESS need
-_SAME = 1e-5  # relative: what text files of six digits leave of equal values
-_COPY = 1e-6  # sds by which a linear function of a quantity may differ from it, for rounding
-_SIGNATURE = 16  # draws in which quantities must be alike before all draws are compared
+_MIN_DRAWS = 4  # minimum that R-hat and ESS need
+_SAME = 1e-5  # relative; rounding of text files with six digits
+_COPY = 1e-6  # sds by which rounding may move a quantity from a linear function of another
+_SIGNATURE = 16  # draws that are compared before all draws are
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """What two posterior groups have in common.
+    """Alignment of two posterior groups.
 
     Attributes
     ----------
     common
-        Names of the scalar quantities that are compared.
+        Names of the scalar quantities to compare.
     only_in_draws, only_in_reference
         Variables that one side lacks.
     other_shape
-        Variables of both sides with different shapes, the shapes in brackets.
+        Variables whose shapes differ, with the shapes in brackets.
     not_numeric
-        Variables of either side that are no numbers for each chain and draw.
+        Variables of either side that are not numeric for each chain and draw.
     in_neither
-        Quantities of the model that the reference did not keep and the draws do not have.
+        Quantities of the model that neither the reference nor the draws have.
     constant
-        Names of scalar quantities that have one and the same value throughout both sides; they are not compared.
+        Names of scalar quantities that are constant and equal on both sides; they are not compared.
     copies
-        Scalar quantities that are, on both sides, the same linear function of one that is compared, with its name in
-        brackets; they are not compared, as every test would repeat that quantity's.
+        Scalar quantities that are, on both sides, the same linear function of a compared quantity, whose name is in
+        brackets. They are not compared, because their tests would repeat those of that quantity.
     """
 
     common: tuple[str, ...]
@@ -62,7 +62,7 @@ class Alignment:
 def align(
     draws: InferenceData, reference: InferenceData, var_names: Sequence[str] | None = None
 ) -> tuple[Alignment, FloatArray, FloatArray]:
-    """Pair scalar quantities by variable name and shape; names and complex numbers are brought to those of stansub.
+    """Match scalar quantities by variable name and shape, after converting names and complex numbers to stansub's.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def align(
     -------
     alignment : Alignment
     draws_values, reference_values : ndarray
-        Values of `alignment.common`, of shape (chain, draw, quantity); the sides may differ in chains and draws.
+        Values of `alignment.common`, of shape (chain, draw, quantity); numbers of chains and draws may differ.
 
     Raises
     ------
     InputError
-        If nothing is common, a variable of `var_names` is on neither side, or a side has too few draws.
+        If no quantity matches, a variable of `var_names` is on neither side, or a side has too few draws.
     """
     left, right = _numeric(draws), _numeric(reference)
     others = [name for side in (draws, reference) for name in _others(side)]
@@ -123,12 +123,12 @@ def align(
 
 
 def check_comparable(draws: InferenceData, var_names: Sequence[str] | None) -> None:
-    """See that draws can be compared with any reference, before one is made.
+    """Check that draws can be compared with a reference, before one is made.
 
     Raises
     ------
     InputError
-        If a variable of `var_names` is not among the draws, or there are too few of them.
+        If a variable of `var_names` is not in the draws, or there are too few draws.
     """
     _check_length("draws", draws)
     held = _numeric(draws)
@@ -144,17 +144,17 @@ def _check_length(side: str, idata: InferenceData) -> None:
 
 
 def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
-    """See that both sides are of one model and one set of data.
+    """Check that both sides are of the same model and data.
 
     Returns
     -------
     tuple of str
-        What could not be checked, because a side does not record it.
+        What could not be checked because a side does not record it.
 
     Raises
     ------
     InputError
-        If the records say that they are not.
+        If the records differ.
     """
     own, other = attrs(draws), attrs(reference)
     unchecked = []
@@ -176,12 +176,12 @@ def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[st
 
 
 def _stands_for(facts: dict[str, Any]) -> Any:
-    """Hash of the model whose posterior was sampled, perhaps through another formulation."""
+    """Return the hash of the model whose posterior was sampled, perhaps through another formulation."""
     return facts.get("reference_for") or facts.get("model_hash")
 
 
 def shared_chains(x: FloatArray, y: FloatArray) -> int:
-    """How many chains of `x`, of shape (chain, draw, quantity), are chains of `y` as well; stuck ones aside."""
+    """Return how many chains of `x`, (chain, draw, quantity), are also chains of `y`, ignoring stuck chains."""
     if x.shape[1:] != y.shape[1:]:
         return 0
     moving = [chain for chain in x if not still(chain).all()]
@@ -195,10 +195,9 @@ def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
 
 
 def _copies(x: FloatArray, y: FloatArray) -> dict[int, int]:
-    """Columns that are the same linear function of an earlier column on both sides, each with that column.
+    """Return columns that are the same linear function of an earlier column on both sides, with that column.
 
-    In sds from their means over both sides, such columns of `x` and `y`, (chain, draw, quantity), are equal but for
-    the sign.
+    Standardised over both sides, such columns of `x` and `y`, (chain, draw, quantity), are equal up to sign.
     """
     sides = [one.reshape(-1, one.shape[-1]) for one in (x, y)]
     n = sum(map(len, sides))
@@ -225,7 +224,7 @@ def _copies(x: FloatArray, y: FloatArray) -> dict[int, int]:
 
 
 def _numeric(idata: InferenceData) -> dict[str, Any]:
-    """Variables that can be compared, by name, with chains and draws as their first dimensions."""
+    """Return variables that can be compared, by name, with chains and draws as their first dimensions."""
     posterior = group(idata, "posterior")
     found = {
         str(name): values.transpose("chain", "draw", ...)
@@ -236,7 +235,7 @@ def _numeric(idata: InferenceData) -> dict[str, Any]:
         return found
     try:
         arrays = by_variable({name: values.values for name, values in found.items()})
-    except ValueError:  # points in names mean something else here
+    except ValueError:  # dots in names have another meaning here
         return {name: values for name, values in found.items() if values.dtype.kind != "c"}
     return {
         name: found[name] if name in found and found[name].dtype.kind != "c" else _labelled(name, values)

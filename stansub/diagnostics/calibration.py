@@ -1,7 +1,7 @@
-"""Simulation-based calibration (Talts et al. 2018): are draws those of the posterior, over data of the prior?
+"""Simulation-based calibration (Talts et al. 2018): tests a sampler on data simulated from the prior.
 
-Parameters are drawn from the prior and data given them; where a sampler is right the ranks of the parameters among its
-draws are uniform.
+Parameters are drawn from the prior, and data given them. If the sampler is correct, the ranks of the parameters among
+its draws are uniform.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ Values = Mapping[str, Any]
 Simulate = Callable[[np.random.Generator], tuple[Values, Any]]
 Program = str | Path | CompiledModel | Callable[[Any], FunctionFactors]
 
-# Draws among which a value is ranked at most: more would hardly sharpen the ranks, and ask for longer chains.
+# Maximum draws for a rank; more would hardly sharpen the ranks and need longer chains.
 MOST_DRAWS = 100
 
 
 class Repeat(NamedTuple):
-    """What became of one simulated data set.
+    """Result of one simulated data set.
 
     Attributes
     ----------
     number : int
     names : tuple of str
-        Of the scalar quantities; empty where the run failed.
+        Names of the scalar quantities; empty if the run failed.
     ranks : tuple of Rank
-        Of their true values.
+        Ranks of their true values.
     uniforms : tuple of float
         The ranks between 0 and 1 (`Rank.uniform`).
     doubts : tuple of str
-        Kinds of findings (`stansub.findings`) against the draws; those about cost alone are left out.
+        Kinds of findings (`stansub.findings`) against the draws, except those about cost.
     share : float
-        Of the data a decision.
+        Share of the data per decision.
     failure : str
-        Why there are no draws; empty where there are.
+        Why there are no draws; empty if there are.
     """
 
     number: int
@@ -78,24 +78,24 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Ranks of true values over repeated simulations, and whether they are uniform.
+    """Ranks of true values over repeated simulations, with tests of their uniformity.
 
     Attributes
     ----------
     names : tuple of str
-        Of the scalar quantities.
+        Names of the scalar quantities.
     ranks, draws : ndarray of int, shape (repeats, quantities)
         Ranks, from 0 to the number of thinned draws.
     uniforms : ndarray, shape (repeats, quantities)
-        Ranks between 0 and 1, which are uniform where the sampler is calibrated.
+        Ranks between 0 and 1, which are uniform if the sampler is calibrated.
     warned : int
-        Repeats whose draws something speaks against, cost left out; their ranks count as all others.
+        Repeats with warnings about their draws, other than about cost; their ranks count like all others.
     doubts : mapping of str to int
-        What, and how often.
+        Number of repeats by kind of warning.
     failed : tuple of str
         Messages of repeats without draws, which have no ranks.
     share : float
-        Of the data a decision, mean over the repeats.
+        Share of the data per decision, mean over the repeats.
     """
 
     names: tuple[str, ...]
@@ -109,12 +109,12 @@ class Calibration:
 
     @classmethod
     def of(cls, repeats: Iterable[Repeat]) -> Calibration:
-        """Put repeats together.
+        """Return the calibration of several repeats.
 
         Raises
         ------
         RunError
-            When none of them has draws.
+            If no repeat has draws.
         """
         everything = list(repeats)
         done = [one for one in everything if not one.failure]
@@ -138,19 +138,19 @@ class Calibration:
 
     @cached_property
     def p_values(self) -> FloatArray:
-        """Of each quantity by itself: how probable ranks so far from uniform are, shape (quantities,)."""
+        """Return a p-value for the uniformity of each quantity's ranks, shape (quantities,)."""
         return np.array([p_value(own) for own in self.uniforms.T])
 
     @property
     def p_value(self) -> float:
-        """Of all quantities together (Bonferroni), which holds whatever their dependence."""
+        """Return the p-value of all quantities together (Bonferroni), valid for any dependence."""
         return float(min(1.0, self.p_values.min() * len(self.names)))
 
     @property
     def parameters(self) -> pd.DataFrame:
-        """A row a quantity: p-value, mean of the uniform ranks (0.5) and their sd as a ratio to 1 / sqrt(12).
+        """Return a row per quantity: p-value, mean of the uniform ranks (0.5 if calibrated) and sd over 1 / sqrt(12).
 
-        A mean below 0.5 is one of draws that are too high; an sd ratio above 1 one of draws that are too narrow.
+        A mean below 0.5 means that draws are too high; an sd ratio above 1 means that draws are too narrow.
         """
         import pandas as pd
 
@@ -165,12 +165,12 @@ class Calibration:
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, error: float = 0.05) -> Figure:
-        """Draw the empirical distribution function of each quantity's ranks, less the uniform one, with its band.
+        """Plot the empirical distribution function of each quantity's ranks, less the uniform one, with its band.
 
         Parameters
         ----------
         path : path, optional
-            Picture to write; its suffix is the format.
+            File to write; its suffix is the format.
         error : float
             Probability that a quantity of a calibrated sampler leaves the band anywhere.
         """
@@ -194,7 +194,7 @@ class Calibration:
 
 
 def draw_band(axes: Axes, n: int, *, error: float) -> None:
-    """Draw the band of ``n`` uniform ranks, and name the axes."""
+    """Draw the band of ``n`` uniform ranks and label the axes."""
     at, low, high = band(n, error)
     at, low, high = (np.concatenate([[a], values, [b]]) for a, values, b in ((0, at, 1), (0, low, 0), (0, high, 0)))
     axes.fill_between(at, low, high, color="#E4E4E4", linewidth=0, zorder=0.5)
@@ -217,23 +217,23 @@ def calibrate(
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Calibration:
-    """Simulation-based calibration of `stansub.sample` on a program and its prior (Talts et al. 2018, algorithm 1).
+    """Run simulation-based calibration of `stansub.sample` on a program and its prior (Talts et al. 2018, algorithm 1).
 
     Parameters
     ----------
     program : path, CompiledModel or callable
-        A Stan program, or what makes a posterior of numpy functions from data.
+        A Stan program, or a function from data to a posterior of numpy functions.
     simulate : callable
-        From a generator to parameters, drawn from the prior, and data given them. Parameters are values by name, as
-        the program declares them (transformed parameters and generated quantities too); those not given have no ranks.
+        From a generator to parameters drawn from the prior and data given them. Parameters are values by name, as the
+        program declares them (transformed parameters and generated quantities too); quantities left out have no ranks.
     repeats : int
-        Simulated data sets.
+        Number of simulated data sets.
     seed : int
-        Of everything random; each repeat has streams of its own, which do not depend on how many there are.
+        Seed of everything random; each repeat has its own streams, independent of the number of repeats.
     progress : callable, optional
         Called with a line of text before each repeat.
     **options
-        Of `stansub.sample`; ``show_progress`` is off.
+        Options of `stansub.sample`; ``show_progress`` is off.
 
     Returns
     -------
@@ -242,15 +242,15 @@ def calibrate(
     Raises
     ------
     InputError
-        When the program, the data or an option cannot be used, or `simulate` does not fit the program.
+        If the program, the data or an option cannot be used, or `simulate` does not fit the program.
     RunError
-        When no repeat has draws.
+        If no repeat has draws.
 
     Notes
     -----
-    Draws are thinned until they are nearly independent (`stansub.diagnostics.ranks.rank`). Chains that do not agree
-    are ranked all the same: leaving them out would make any sampler look calibrated; ``warned`` counts them. A repeat
-    that fails with `RunError` has no ranks, and is in ``failed``.
+    Draws are thinned until they are nearly independent (`stansub.diagnostics.ranks.rank`). Chains that have not
+    converged are ranked too: leaving them out would make any sampler look calibrated. ``warned`` counts them. A repeat
+    that fails with `RunError` has no ranks and is listed in ``failed``.
     """
     limits.check_count("repeats", repeats, at_most=limits.MOST["repeats"], at_least=2)
     limits.check_count("seed", seed, at_least=0, at_most=limits.MOST["seed"])
@@ -264,13 +264,13 @@ def calibrate(
 
 
 def repeat(program: Program, simulate: Simulate, number: int, *, seed: int, **options: Any) -> Repeat:
-    """One repeat of `calibrate`; repeats may be made anywhere, in any order, and put together by `Calibration.of`.
+    """Run one repeat of `calibrate`; combine repeats, made anywhere and in any order, with `Calibration.of`.
 
     Parameters
     ----------
     program : CompiledModel, path or callable
     number : int
-        Which repeat, counted from 0; with ``seed`` it decides everything random.
+        Number of the repeat, from 0; with ``seed`` it determines everything random.
     """
     simulating, sampling, ranking = np.random.SeedSequence(seed, spawn_key=(number,)).spawn(3)
     values, data = simulate(np.random.default_rng(simulating))
@@ -287,12 +287,12 @@ def repeat(program: Program, simulate: Simulate, number: int, *, seed: int, **op
 
 
 def ranked(idata: InferenceData, values: Values, number: int, rng: np.random.Generator) -> Repeat:
-    """The ranks of true values among draws.
+    """Return the ranks of true values among draws.
 
     Raises
     ------
     InputError
-        When values and draws do not have the same names and shapes.
+        If values and draws have different names or shapes.
     """
     names, draws = scalars(idata, list(values))
     posterior = group(idata, "posterior")
@@ -318,7 +318,7 @@ def ranked(idata: InferenceData, values: Values, number: int, rng: np.random.Gen
 
 
 def _share(idata: InferenceData) -> float:
-    """Share of the data in a decision's subset, over all steps."""
+    """Return the share of the data in a decision's subset, over all steps."""
     stats = group(idata, "chain_stats")
     steps = float(stats["n_steps"].sum()) * int(attrs(idata)["n_observations"])
     return float(stats["n_obs_used"].sum()) / steps

@@ -1,4 +1,4 @@
-"""`compare`: draws beside NUTS, which is run where no reference is at hand."""
+"""`compare`: comparison of draws with NUTS, which runs if there is no reference."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ def compare(
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Put draws beside those of NUTS.
+    """Compare draws with those of NUTS.
 
-    Without a reference, the one stored beside the draws (`<model>_reference.nc`) is taken if it fits; if there is none,
-    NUTS is run on the program that the draws carry, and its draws are stored there.
+    Without `reference`, stansub uses the one stored beside the draws (`<model>_reference.nc`) if it fits. If there is
+    none, it runs NUTS on the program in the draws file and stores its draws there.
 
     Parameters
     ----------
     draws : path or InferenceData
         Draws of `stansub.sample`, or the checkpoint of a run.
     reference : path or InferenceData, optional
-        Draws to compare with: any NetCDF file in ArviZ's schema will do.
+        Draws to compare with: any NetCDF file in ArviZ's schema.
     data : path or mapping, optional
-        The data, if the file that the draws were made from has been moved.
+        The data, if their file has moved since the run.
     engine, reference_model, chains, parallel_chains, iter_warmup, iter_sampling, seed
-        Of the reference that is looked for or made, as `stansub.reference` takes them; by default those of a stored
-        reference are accepted as they are.
+        Settings that a stored reference must have and a new one gets (see `stansub.reference`); settings of a stored
+        reference that you do not set may have any value.
     var_names : sequence of str, optional
         Variables to compare; all by default.
     level : float
-        Error probability of the verdict: the share of comparisons of samplers that agree in which it says otherwise.
+        Error probability of the verdict: the share of comparisons of agreeing samplers with another verdict.
     force : bool
-        Whether a stored reference that does not fit is replaced.
+        Whether to replace a stored reference that does not fit.
     show_progress : bool, optional
-        Progress; by default where someone is looking.
+        Whether to show progress; by default on a terminal or in a notebook.
     console : rich.console.Console, optional
-        Where progress goes.
+        Console for progress.
 
     Returns
     -------
@@ -78,8 +78,8 @@ def compare(
     Raises
     ------
     InputError
-        If a file cannot be read, the reference is of another model or data, the draws do not record their program or
-        their data are gone, or nothing can be compared.
+        If a file cannot be read, the reference is of another model or data, the draws do not record their program,
+        their data are missing, or nothing can be compared.
     RunError
         If NUTS fails.
     """
@@ -108,7 +108,7 @@ def compare(
 
 
 class _Wish(NamedTuple):
-    """What the reference shall be like; settings not asked for are missing."""
+    """Settings that the reference must have; settings left open are missing."""
 
     engine: str
     program: Program | None
@@ -126,7 +126,7 @@ def _obtain(
     show: bool,
     console: Console,
 ) -> InferenceData:
-    """The reference stored in `folder` if it fits, else a new one; that is stored if there is a folder."""
+    """Return the reference stored in `folder` if it fits, else a new one, stored there if there is a folder."""
     if not facts.get("model_code"):
         raise InputError(
             "the draws do not record their program: give a reference file, or sample again with this version"
@@ -161,7 +161,7 @@ def _obtain(
 def _stored(
     path: Path, program: Program, facts: Mapping[str, Any], wish: _Wish, *, force: bool
 ) -> InferenceData | None:
-    """The stored reference; None if there is none, or one that does not fit and may be replaced."""
+    """Return the stored reference; None if there is none, or one that does not fit and may be replaced."""
     try:
         return reference_cache.find(
             path,

@@ -1,4 +1,4 @@
-"""The draws of two samplers put beside each other: figures and a verdict, before anything is shown."""
+"""Comparison of two samplers' draws: figures and a verdict."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Draws beside a reference.
+    """Comparison of draws with a reference.
 
     Attributes
     ----------
     name
         Name of the model.
     parameters
-        A row for each common quantity, the one that differs most first; see `statistics.compare_marginals`.
+        A row for each common quantity, the most different first; see `statistics.compare_marginals`.
     overall
         Figures over all quantities: `n_parameters`, `n_tests`, `level`, `critical_z` (that a marginal test must
         exceed), extremes of columns of `parameters` (`*_max`, `*_min`, and the largest `mean_limit_sd`,
         `mean_detectable_sd`, `sd_limit`, `sd_detectable`), `covariance_*` (see `covariance.Covariances`) and
         `worst_pair_*` (see `covariance.Pair`).
     worst_pair
-        The two quantities whose correlation differs most, in its standard error; None with less than two.
+        The two quantities whose correlation differs most, in standard errors; None for fewer than two quantities.
     cost
         See `cost.cost`.
     verdict, alignment
     draws, reference
-        As given.
+        The draws compared.
     findings, reference_findings
-        What speaks against either side by itself.
+        Reasons to distrust either side by itself.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Comparison:
         return f"<Comparison of {self.name}, {len(self.parameters):,} quantities: {self.verdict.headline}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Every figure in plain values for JSON, with None for what does not exist; `verdict` is the word."""
+        """Return every figure as plain values for JSON, None if undefined; `verdict` is the word."""
         return {
             "verdict": self.verdict.word,
             "headline": self.verdict.headline,
@@ -94,13 +94,13 @@ def compare_draws(
     Parameters
     ----------
     draws
-        What `stansub.sample` returned or `stansub.read_draws` read.
+        Draws from `stansub.sample` or `stansub.read_draws`.
     reference
-        Draws to be trusted: what `stansub reference` made, another run, or draws in ArviZ's schema made by others.
+        Trusted draws: from `stansub reference`, another run, or another program in ArviZ's schema.
     var_names
-        Variables to compare; all that both sides have by default.
+        Variables to compare; by default all that both sides have.
     level
-        Probability of a verdict other than "agrees" where nothing differs.
+        Probability of a verdict other than "agrees" if nothing differs.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _overall(evidence: Evidence, covariances: Covariances, level: float) -> dict
 
 
 def _rows(frame: pd.DataFrame) -> dict[str, Any]:
-    """A frame's rows by name."""
+    """Return a frame's rows by name."""
     return {
         str(name): {str(column): _plain(value) for column, value in row.items()}
         for name, row in frame.to_dict("index").items()

@@ -1,4 +1,4 @@
-"""What both samplers cost, in seconds, in evaluations and for an effective draw; nothing is left out of either."""
+"""Cost of both samplers in full: seconds, evaluations, and each per effective draw."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ESS_WANTED = 400
 
-# name: (label, what is better)
+# name: (label, which direction is better)
 _FIGURES = {
     "compile_time": ("compiling, s", "lower"),
     "setup_time": ("reading data and setting up, s", "lower"),
@@ -43,7 +43,7 @@ _FIGURES = {
 }
 
 
-# What the other figures are made of.
+# Facts from which the other figures are computed.
 _RECORDED = {
     "compile_time": "the time of compiling",
     "setup_time": "the time of setting up",
@@ -62,25 +62,25 @@ class Ess(NamedTuple):
 
     @classmethod
     def smallest(cls, side: Side) -> Ess:
-        """Of quantities whose draws are finite and move."""
+        """Return the smallest ESS of quantities whose draws are finite and vary."""
         usable = np.isfinite(side.values).all(axis=(0, 1)) & ~still(side.values)
         return cls(*(float(ess[usable].min()) if usable.any() else np.nan for ess in (side.ess_bulk, side.ess_tail)))
 
 
 def cost(draws: dict[str, Any], reference: dict[str, Any], ess: Ess, reference_ess: Ess) -> pd.DataFrame:
-    """Cost of both samplers side by side.
+    """Return the cost of both samplers side by side.
 
     Parameters
     ----------
     draws, reference
-        Facts as `inference_data.attrs` gives them; what they do not record is NaN.
+        Facts from `inference_data.attrs`; figures that are not recorded are NaN.
 
     Returns
     -------
     pandas.DataFrame
-        Indexed by figure, with columns draws, reference, ratio (how many times better the draws are: above 1 they
-        are cheaper or more; NaN where neither direction is better), better ("lower", "higher" or nothing) and label.
-        `attrs["notes"]` holds sentences about what the figures mean and what is not recorded.
+        Indexed by figure, with columns draws, reference, ratio (how many times better the draws are; NaN if neither
+        direction is better), better ("lower", "higher" or empty) and label. `attrs["notes"]` explains figures and lists
+        what is not recorded.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""How the joint distributions of two samplers differ, as far as covariances show."""
+"""Comparison of two samplers' joint distributions by covariances."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stansub.diagnostics.statistics import Side, mcse
 from stansub.output.statistics import still
 from stansub.types import FloatArray
 
-NEGLIGIBLE = 0.01  # difference of correlations that is not called one
+NEGLIGIBLE = 0.01  # negligible difference of correlations
 _NEAR_ONE = 1 - 1e-6
-_BLOCK = 5_000_000  # elements of a matrix of pairs that are in memory at a time
+_BLOCK = 5_000_000  # elements of a matrix of pairs in memory at a time
 
 
 class Pair(NamedTuple):
-    """The two quantities whose correlation differs most, in its standard error.
+    """The two quantities whose correlation differs most, in standard errors.
 
-    Correlations are of normal scores (ranks carried to normal quantiles), which exist whatever the marginal
-    distributions are. `z` is of what the difference has beyond `NEGLIGIBLE`, and 0 where it has no more; `p` is of this
-    pair by itself, `n_pairs` says how many there were to choose from.
+    Correlations are of normal scores (ranks mapped to normal quantiles), which exist for any marginal distributions.
+    `z` is of the difference beyond `NEGLIGIBLE`, and 0 below it. `p` is the p-value of this pair alone; `n_pairs` is
+    the number of pairs from which it was chosen.
     """
 
     names: tuple[str, str]
@@ -46,7 +46,7 @@ class Covariances(NamedTuple):
     standardised
         The same with every quantity in sds of the reference, so that all of them count.
     expected
-        Root mean square of `standardised` where only Monte Carlo error differs.
+        Root mean square of `standardised` if only Monte Carlo error differs.
     """
 
     relative: float
@@ -55,11 +55,11 @@ class Covariances(NamedTuple):
 
 
 def compare_covariances(draws: Side, reference: Side) -> Covariances:
-    """Covariance matrices over the quantities that are finite and move; NaN if there are none.
+    """Compare covariance matrices over the quantities that are finite and vary; NaN if there are none.
 
     Notes
     -----
-    `expected` takes the variance of an estimated covariance as (1 + r^2) / ESS in sds, as for normal draws, with the
+    `expected` uses (1 + r^2) / ESS as the variance of an estimated covariance in sds, as for normal draws, with the
     geometric mean of the two quantities' ESS of squares.
     """
     use = _usable(draws, reference)
@@ -85,18 +85,18 @@ def compare_covariances(draws: Side, reference: Side) -> Covariances:
 
 
 def worst_pair(names: Sequence[str], draws: Side, reference: Side) -> Pair | None:
-    """The pair whose correlation differs most; None with less than two quantities.
+    """Return the pair whose correlation differs most; None for fewer than two quantities.
 
     Notes
     -----
-    The hypothesis is that the correlations are at most `NEGLIGIBLE` apart. Both are moved towards each other by half of
-    it and compared after Fisher's z-transform, which makes their distribution nearly normal; correlations that are
-    nearer than that are not different. So nothing rests on how near to 1 a correlation is. The relative error of
-    1 - r of normal scores is neither small nor the same for all numbers of draws: of n draws of a correlation of
-    0.99995 it is expected 86 % too large for n = 1,000, 19 % for 4,000, and 6 % for 16,000 (simulated), far beyond its
-    Monte Carlo error, since the outermost scores are as far from each other as ranks make them.
+    The hypothesis is that the correlations differ by at most `NEGLIGIBLE`. Both are moved towards each other by half of
+    it and compared after Fisher's z-transform, which makes their distribution nearly normal; correlations closer than
+    that do not differ. The test therefore does not depend on how near to 1 a correlation is. The relative error of 1 -
+    r of normal scores is neither small nor equal for all numbers of draws: at a correlation of 0.99995 its expectation
+    is 86 % too large for n = 1,000 draws, 19 % for 4,000, and 6 % for 16,000 (simulated). That is far beyond its Monte
+    Carlo error, because ranks fix the distance of the outermost scores.
 
-    The pair is chosen with the ESS of squares. Its own standard error then is the Monte Carlo error of the mean of
+    The ESS of squares selects the pair. Its own standard error is then the Monte Carlo error of the mean of
     x y - r (x^2 + y^2) / 2, the influence function of a correlation r of standardised x and y.
     """
     use = np.flatnonzero(_usable(draws, reference))
@@ -124,14 +124,14 @@ def worst_pair(names: Sequence[str], draws: Side, reference: Side) -> Pair | Non
 
 
 class _Gap(NamedTuple):
-    """What is left of a difference of correlations.
+    """Difference of correlations beyond `NEGLIGIBLE`.
 
     Attributes
     ----------
     correlations
         Both, moved towards each other by half of `NEGLIGIBLE`.
     size
-        Their difference after Fisher's z-transform; negative where they have passed each other.
+        Their difference after Fisher's z-transform; negative if they have passed each other.
     """
 
     correlations: tuple[FloatArray, FloatArray]
@@ -146,7 +146,7 @@ def _gap(own: FloatArray, other: FloatArray) -> _Gap:
 
 
 def _farthest(scores: Sequence[FloatArray], root_ess: Sequence[FloatArray]) -> tuple[int, int]:
-    """The pair of quantities whose correlations on the two sides are farthest apart, beyond what is negligible."""
+    """Return the pair whose correlations on the two sides differ most, beyond what is negligible."""
     flat = [one.reshape(-1, one.shape[2]) for one in scores]
     unit = [(one - one.mean(axis=0)) / (one.std(axis=0) * np.sqrt(len(one))) for one in flat]
     n, found, largest = unit[0].shape[1], (0, 1), -np.inf
@@ -161,7 +161,7 @@ def _farthest(scores: Sequence[FloatArray], root_ess: Sequence[FloatArray]) -> t
 
 
 def _slices(n: int) -> Iterator[slice]:
-    """Rows of a matrix of n columns, so many at a time that they take little memory."""
+    """Yield rows of a matrix with n columns, few enough at a time to need little memory."""
     step = max(1, _BLOCK // n)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
@@ -178,7 +178,7 @@ def _flat(side: Side) -> FloatArray:
 
 
 def _normal_scores(values: FloatArray) -> FloatArray:
-    """Ranks over all chains as normal quantiles (Blom's, as in rank-normalised R-hat), of mean square about 1."""
+    """Return ranks over all chains as normal quantiles (Blom's, as in rank-normalised R-hat)."""
     ranks = stats.rankdata(values.reshape(-1, values.shape[2]), axis=0)
     scores = special.ndtri((ranks - 0.375) / (len(ranks) + 0.25))
     return np.asarray((scores / scores.std(axis=0)).reshape(values.shape), dtype=float)

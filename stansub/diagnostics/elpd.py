@@ -1,8 +1,8 @@
-"""Sums over all observations from a random subset of them, by the difference estimator, and what PSIS-LOO makes of it.
+"""Difference estimator of sums over all observations from a random subset, and PSIS-LOO results based on it.
 
-A sum over N observations of values that are costly, known for m of them drawn without replacement, is estimated by the
-sum of cheap surrogates of all N plus N times the mean difference of the m (Magnusson, Vehtari, Jonasson and Andersen
-2020).
+The estimator is for a sum over N observations of costly values, known for m of them drawn without replacement. It is
+the sum of cheap surrogates of all N plus N times the mean difference of the m (Magnusson, Vehtari, Jonasson and
+Andersen 2020).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from stansub.wording import aligned
 if TYPE_CHECKING:
     import pandas as pd
 
-# What values on the log scale are multiplied by, and what ArviZ calls them then.
+# Factors of the scales from the log scale, and ArviZ's names.
 SCALES = {"log": (1, "elpd"), "negative_log": (-1, "-elpd"), "deviance": (-2, "deviance")}
 
 
 class Estimate(NamedTuple):
-    """A sum over all observations, estimated from a subset.
+    """Estimate of a sum over all observations from a subset.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Estimate(NamedTuple):
     se : float
         Standard error of the sum as a sample of N observations from a population; that of `arviz.loo`.
     subsampling_se : float
-        Standard error that is due to the subset alone; 0 if it is all observations, NaN if it is one of several.
+        Standard error due to the subset alone; 0 if it is all observations, NaN if it is a single one of several.
     """
 
     value: float
@@ -75,11 +75,11 @@ class Loo:
     Attributes
     ----------
     name : str
-        Of the program.
+        Name of the program.
     n_samples : int
         Posterior draws.
     scale : {"log", "negative_log", "deviance"}
-        Of ``elpd``, ``se`` and ``subsampling_se``.
+        Scale of ``elpd``, ``se`` and ``subsampling_se``.
     good_k : float
         Pareto k up to which the estimate for an observation is reliable.
     rows : ndarray of int, shape (m,)
@@ -89,8 +89,8 @@ class Loo:
     surrogate : ndarray, shape (N,)
         Log likelihoods of all observations at the posterior mean of the unconstrained parameters.
     columns : frozenset of str
-        Digests of the data variables with a value per observation, by which models of other data are told apart; empty
-        for posteriors of functions.
+        Digests of the data variables with a value per observation, which identify the data; empty for posteriors of
+        functions.
     """
 
     name: str
@@ -109,12 +109,12 @@ class Loo:
 
     @cached_property
     def log_elpd(self) -> Estimate:
-        """Expected log predictive density, on the log scale."""
+        """Return the expected log predictive density on the log scale."""
         return estimate_sum(self.elpd_i, self.surrogate[self.rows], self.surrogate)
 
     @cached_property
     def parameters(self) -> Estimate:
-        """Effective number of parameters."""
+        """Return the effective number of parameters."""
         return estimate_sum(self.p_i, np.zeros(len(self.rows)), np.zeros(self.n_data_points))
 
     @property
@@ -123,42 +123,42 @@ class Loo:
 
     @property
     def elpd(self) -> float:
-        """Expected log predictive density of all observations, each given the others, on the scale asked for."""
+        """Return the expected log predictive density of all observations, each given the others, on ``scale``."""
         return self._scaled.value
 
     @property
     def se(self) -> float:
-        """Its standard error."""
+        """Return the standard error of ``elpd``."""
         return self._scaled.se
 
     @property
     def subsampling_se(self) -> float:
-        """Its standard error that is due to the subset alone."""
+        """Return the standard error of ``elpd`` due to the subset alone."""
         return self._scaled.subsampling_se
 
     @property
     def p(self) -> float:
-        """Effective number of parameters."""
+        """Return the effective number of parameters."""
         return self.parameters.value
 
     @property
     def looic(self) -> float:
-        """LOO information criterion: ``elpd`` on the deviance scale."""
+        """Return the LOO information criterion: ``elpd`` on the deviance scale."""
         return -2 * self.log_elpd.value
 
     @property
     def n_data_points(self) -> int:
-        """Number of observations."""
+        """Return the number of observations."""
         return len(self.surrogate)
 
     @property
     def subsample_size(self) -> int:
-        """Number of observations in the subset."""
+        """Return the number of observations in the subset."""
         return len(self.rows)
 
     @property
     def warning(self) -> bool:
-        """Whether the Pareto k of some observation is above ``good_k``."""
+        """Return whether the Pareto k of any observation exceeds ``good_k``."""
         return bool((self.pareto_k > self.good_k).any())
 
     def k_counts(self) -> tuple[int, int, int]:
@@ -199,10 +199,10 @@ class Loo:
 
 
 def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
-    """Compare models by their leave-one-out cross-validation on the same subset of the same observations.
+    """Compare models by leave-one-out cross-validation on the same subset of the same observations.
 
-    Differences are estimated from the differences of single observations, so that their standard errors are far smaller
-    than those of the models.
+    Differences are estimated from the differences of single observations, so their standard errors are far smaller than
+    those of the models.
 
     Parameters
     ----------
@@ -212,14 +212,14 @@ def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row a model, the best first, with columns as those of `arviz.compare`: rank, elpd, p, elpd_diff (how much
-        better the best is), se, dse (standard error of the difference), subsampling_se, subsampling_dse (the parts
-        of them that the subset adds), warning and scale.
+        A row per model, the best first, with columns as in `arviz.compare`: rank, elpd, p, elpd_diff (difference from
+        the best), se, dse (standard error of the difference), subsampling_se, subsampling_dse (the parts due to the
+        subset), warning and scale.
 
     Raises
     ------
     InputError
-        If there are fewer than two models, or they are of other observations or scales.
+        If there are fewer than two models, or their observations or scales differ.
     """
     import pandas as pd
 
@@ -262,13 +262,13 @@ def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
 
 
 def _difference(first: Loo, second: Loo) -> Estimate:
-    """How much larger the expected log predictive density of the first is."""
+    """Return how much larger the expected log predictive density of the first is."""
     surrogate = first.surrogate - second.surrogate
     return estimate_sum(first.elpd_i - second.elpd_i, surrogate[first.rows], surrogate)
 
 
 def check_scale(scale: str) -> None:
-    """Raise InputError unless there is such a scale."""
+    """Raise InputError if the scale is unknown."""
     if scale not in SCALES:
         raise InputError(f"`scale={scale}`: must be one of {', '.join(SCALES)}")
 

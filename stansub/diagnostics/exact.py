@@ -1,7 +1,7 @@
-"""The same sampler twice, with decisions from subsets and with exact ones: what subsets change, and what they save.
+"""Comparison of a sampler with itself under exact decisions: what subsampling changes and saves.
 
-Chen, Mansinghka and Ghahramani (2014), section 3.3, have approximate inference compared with regular inference without
-the user's help. What proposes is named alike on both sides, so that a difference is the test's.
+Chen, Mansinghka and Ghahramani (2014), section 3.3, compare approximate with regular inference without the user's help.
+Both sides use the same proposal, so a difference is due to the test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stansub.run.config import SampleConfig
 from stansub.run.posteriors import Data, Model
 from stansub.run.sample import sample
 
-# Options of tests that take decisions from subsets.
+# Options of subsampling tests.
 _OF_SUBSETS = (
     "bounds",
     "epsilon",
@@ -36,12 +36,12 @@ _ONE_RUN = ("checkpoint", "resume")
 def compare_exact(
     model: Model, data: Data = None, *, var_names: list[str] | None = None, level: float = 0.01, **options: Any
 ) -> Comparison:
-    """Sample as asked for, then with exact decisions and the same kernel or proposal, and put the draws side by side.
+    """Sample as requested, then with exact decisions and the same kernel or proposal, and compare the draws.
 
-    Both runs take the same number of steps, and with `max_time` the same time at most; with `until` each ends when its
-    own draws are as precise as that. The exact one has a seed of its
-    own that follows from `seed`, so that the two are independent. A proposal that is left to a race about the mode
-    (`proposal="auto"`) is chosen on each side by itself, for other moves may be best where all data are read anyway.
+    Both runs take the same number of steps, at most `max_time` each. With `until`, each run ends when its own draws
+    reach the precision. The exact run has its own seed, derived from `seed`, so that the runs are independent. If a
+    race about the mode chooses the proposal (`proposal="auto"`), each side chooses its own, because other moves may be
+    best if all data are read anyway.
 
     Parameters
     ----------
@@ -50,26 +50,26 @@ def compare_exact(
     var_names : list of str, optional
         Variables to compare; all by default.
     level : float
-        Probability of a verdict other than "agrees" where nothing differs.
+        Probability of a verdict other than "agrees" if nothing differs.
     **options
         As `stansub.sample` takes them: `kernel`, `test`, `epsilon` and so on.
 
     Returns
     -------
     Comparison
-        The exact draws are the reference. Beside the costs of any comparison: seconds a step, the share of the data
+        Comparison with the exact draws as reference. Its costs also include seconds per step, the share of the data
         that a decision used, and the share of audited decisions that were wrong.
 
     Raises
     ------
     InputError
-        When `sample` cannot use what was given, the test asked for is exact, or there is a checkpoint, which is of one
+        If `sample` cannot use an argument, the test is exact already, or a checkpoint is given, which holds only one
         run.
 
     Warns
     -----
     DrawsWarning
-        Of what speaks against the draws that were asked for. What speaks against the exact ones is in the comparison.
+        For each reason to distrust the requested draws. Reasons to distrust the exact draws are in the comparison.
     """
     if given := [name for name in _ONE_RUN if options.get(name) is not None]:
         raise InputError(f"a checkpoint stores one run, but this comparison makes two: leave out `{given[0]}`")
@@ -88,5 +88,5 @@ def compare_exact(
 
 
 def _another(seed: int) -> int:
-    """A seed that follows from a seed."""
+    """Return a seed derived from a seed."""
     return int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])

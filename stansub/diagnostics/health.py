@@ -1,4 +1,4 @@
-"""What one side's draws say against themselves, whatever they are compared with."""
+"""Checks of one side's draws by themselves."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class Health(NamedTuple):
-    """The state of one side's draws.
+    """Health of one side's draws.
 
     Attributes
     ----------
     n_chains, n_draws
         Chains, and draws of each.
     nonfinite, still
-        Quantities with draws that are not finite, and those that never move.
+        Quantities with draws that are not finite, and quantities that never vary.
     stuck
-        Chains, counted from 1, that never moved or accepted next to nothing.
+        Chains, counted from 1, that never moved or accepted almost nothing.
     n_divergences
-        Divergent transitions; 0 where none are recorded.
+        Divergent transitions; 0 if none are recorded.
     missed_share
-        Share of the posterior that a search after sampling found where no chain had been.
+        Share of the posterior in modes that a search after sampling found and no chain visited.
     wrong_decisions
-        Whether audited decisions were wrong significantly more often than was accepted, or estimates further off than
-        the noise that was counted in.
+        Whether audited decisions were wrong significantly more often than accepted, or estimates were further off than
+        the noise that was accounted for.
     findings
-        What speaks against the side by itself.
+        Reasons to distrust the side by itself.
     """
 
     n_chains: int
@@ -53,7 +53,7 @@ class Health(NamedTuple):
 
 
 def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
-    """Examine the draws of the quantities that are compared."""
+    """Examine the draws of the compared quantities."""
     import pandas as pd
 
     finite: NDArray[np.bool_] = np.asarray(np.isfinite(side.values).all(axis=(0, 1)))

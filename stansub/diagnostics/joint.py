@@ -1,9 +1,9 @@
 """Joint-distribution tests of kernels (Geweke 2004): parameters and data together must keep their distribution.
 
-Parameters from the prior and data given them are a draw of the joint distribution. A chain that from there draws in
-turn parameters by the kernel and data given the parameters stays in it if the kernel leaves the posterior as it is,
-whatever the data. Chains that begin at independent draws are stationary from their first step on, so that their means
-are independent and identically distributed, and no autocorrelation need be estimated.
+Parameters from the prior and data given them are a draw of the joint distribution. From there, a chain alternates
+between the kernel for the parameters and new data given the parameters. It keeps the joint distribution if the kernel
+leaves the posterior invariant for all data. Chains that start at independent draws are stationary from their first
+step, so their means are independent and identically distributed, and no autocorrelation needs estimating.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Generic[D]):
-    """A model as a way to draw parameters and data.
+    """Model from which parameters and data can be drawn.
 
     Attributes
     ----------
     prior : callable
-        Of a generator: unconstrained parameters, shape (dim,).
+        From a generator to unconstrained parameters, shape (dim,).
     data : callable
-        Of a generator and parameters: data given them.
+        From a generator and parameters to data given them.
     posterior : callable
-        Of data: the posterior of the parameters.
+        From data to the posterior of the parameters.
     functions : callable
-        Of parameters and data: what is compared, shape (k,), such as moments of the parameters, and of their distance
-        from an estimate by the data, which tells more: too wide a posterior shows there at every step.
+        From parameters and data to the values compared, shape (k,), such as moments of the parameters and of their
+        distance from an estimate by the data. The latter is more sensitive: it shows too wide a posterior at every
+        step.
     """
 
     prior: Callable[[np.random.Generator], FloatArray]
@@ -49,19 +50,19 @@ class Joint(Generic[D]):
     functions: Callable[[FloatArray, D], FloatArray]
 
     def values(self, rng: np.random.Generator) -> FloatArray:
-        """The functions at one draw."""
+        """Return the functions at one draw."""
         theta = self.prior(rng)
         return np.asarray(self.functions(theta, self.data(rng, theta)), np.float64)
 
 
 @dataclass(frozen=True)
 class JointTest:
-    """What came of it.
+    """Result of a joint-distribution test.
 
     Attributes
     ----------
     z : ndarray, shape (k,)
-        Difference of the means of each function, of chains and of independent draws, in standard errors.
+        Difference of the means of each function between chains and independent draws, in standard errors.
     degrees : float
         Degrees of freedom of the chains' standard errors.
     """
@@ -71,7 +72,7 @@ class JointTest:
 
     @property
     def p_value(self) -> float:
-        """Of the largest difference, among so many (Bonferroni)."""
+        """Return the p-value of the largest difference, adjusted by Bonferroni."""
         return float(min(1.0, len(self.z) * 2 * stats.t.sf(np.abs(self.z).max(), self.degrees)))
 
 
@@ -85,25 +86,25 @@ def joint_distribution_test(
     n_steps: int = 50,
     n_draws: int = 20_000,
 ) -> JointTest:
-    """Test whether a kernel leaves the posteriors of a model as they are.
+    """Test whether a kernel leaves the posteriors of a model invariant.
 
     Parameters
     ----------
     model : Joint
     kernel : Recipe
-        Proposals that learn stay as they begin: give those that are fixed.
+        Its proposals must be fixed: those that adapt stay as they start.
     rng : Generator
     test : StoppingRule, optional
-        By which decisions are taken; exact by default. Another shows its own error where it is large enough to be seen.
+        Test of the decisions; exact by default. With another test, the result includes its error if it is large enough.
     n_chains, n_steps : int
-        Chains, and steps of each; a step is one of the kernel, then new data.
+        Chains, and steps of each; a step applies the kernel, then draws new data.
     n_draws : int
         Independent draws.
 
     Raises
     ------
     ValueError
-        With fewer than two chains.
+        If there are fewer than two chains.
     """
     if n_chains < 2:
         raise ValueError("a joint-distribution test needs at least two chains")
@@ -111,14 +112,14 @@ def joint_distribution_test(
     means = np.array([_chain(model, kernel, test or Exact(), rng, n_steps) for _ in range(n_chains)])
     variance = means.var(axis=0, ddof=1) / n_chains + direct.var(axis=0, ddof=1) / n_draws
     difference = means.mean(axis=0) - direct.mean(axis=0)
-    # Functions that never vary agree or differ by an infinity of standard errors.
+    # Constant functions agree, or differ by infinitely many standard errors.
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(difference == 0, 0.0, difference / np.sqrt(variance))
     return JointTest(z, n_chains - 1)
 
 
 def _chain(model: Joint[D], recipe: Recipe, rule: StoppingRule, rng: np.random.Generator, n_steps: int) -> FloatArray:
-    """Means of the functions along a chain that begins at a draw of the joint distribution."""
+    """Return the means of the functions along a chain that starts at a draw of the joint distribution."""
     theta = model.prior(rng)
     total: FloatArray = np.zeros(1)
     for _ in range(n_steps):

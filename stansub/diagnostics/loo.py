@@ -36,7 +36,7 @@ from stansub.types import FloatArray
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# Observations that are evaluated at once, and log likelihoods that are held at once: 32 MB.
+# Observations evaluated at once, and log likelihoods held at once: 32 MB.
 _PART, _HELD = 1 << 13, 1 << 22
 
 
@@ -51,7 +51,7 @@ def loo(
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> Loo:
-    """Estimate the expected log predictive density of draws' model by PSIS-LOO on a subset of the observations.
+    """Estimate the expected log predictive density of a model by PSIS-LOO on a subset of the observations.
 
     The log likelihoods of all observations at the posterior mean, from one pass over the data, are the surrogates of a
     difference estimator (Magnusson, Vehtari, Jonasson and Andersen 2020); PSIS-LOO on a simple random sample without
@@ -62,19 +62,19 @@ def loo(
     draws : path or InferenceData
         Draws of `stansub.sample` or `stansub.reference`.
     data : path, mapping, table or DataSources, optional
-        The data, if the file that the draws were made from has been moved.
+        The data, if their file has moved since the run.
     model : Posterior or FunctionFactors, optional
-        What was sampled; needed for a posterior of functions, which no file records.
+        The posterior sampled; needed for a posterior of functions, which no file records.
     observations : int
         Size of the subset; all observations if there are no more.
     seed : int
-        Of the subset. Models are compared on the same subset, which the same seed gives.
+        Seed of the subset. The same seed gives the same subset, as comparisons need.
     scale : {"log", "negative_log", "deviance"}
-        Of the result, as `arviz.loo` has it.
+        Scale of the result, as in `arviz.loo`.
     show_progress : bool, optional
-        Progress; by default on a terminal or in a notebook.
+        Whether to show progress; by default on a terminal or in a notebook.
     console : rich.console.Console, optional
-        Where progress goes.
+        Console for progress.
 
     Returns
     -------
@@ -83,7 +83,8 @@ def loo(
     Raises
     ------
     InputError
-        If a file cannot be read, program or data of the draws are gone, or the likelihood is no sum over observations.
+        If a file cannot be read, program or data of the draws are missing, or the likelihood is not a sum over
+        observations.
     RunError
         If a log likelihood is not finite.
     """
@@ -107,7 +108,7 @@ def loo(
 
 
 def _columns(posterior: Posterior) -> frozenset[str]:
-    """Digests of the data variables with a value per observation."""
+    """Return digests of the data variables with a value per observation."""
     values, counts = posterior.values, set(posterior.counts)
     tall = [one.name for one in values.declarations if set(one.sizes) & counts and one.base != "tuple"]
     arrays = (np.ascontiguousarray(values.values[name], np.float64) for name in tall)
@@ -115,7 +116,7 @@ def _columns(posterior: Posterior) -> frozenset[str]:
 
 
 def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatArray:
-    """Log likelihoods of all observations in the order of the data, proved to be what the log density sums up."""
+    """Return log likelihoods of all observations in the order of the data, proved to add up to the log density's."""
     places = places_of(posterior)
     parts = np.array_split(places, -(-len(places) // _PART))
     values: list[FloatArray] = []
@@ -137,7 +138,7 @@ def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatAr
 def _leave_out(
     posterior: Posterior, theta: FloatArray, rows: Places, efficiency: float, log: Progress
 ) -> psis.Pointwise:
-    """PSIS-LOO of some rows of the data, from draws of shape (chain, draw, dim)."""
+    """Return PSIS-LOO of some rows of the data, from draws of shape (chain, draw, dim)."""
     places = places_of(posterior)[rows]
     n_parts = -(-len(rows) * theta.shape[0] * theta.shape[1] // _HELD)
     found = []

@@ -1,7 +1,7 @@
-"""`diagnose`: trial decisions on a program and its data, and what to do where a t-test cannot be trusted with them.
+"""`diagnose`: test the normality assumption of a t-test on a program and its data, and suggest alternatives.
 
-Chen, Mansinghka and Ghahramani (2016), section 3.3, ask for trial runs in which the distribution of the estimated mean
-is looked at; Bardenet, Doucet and Holmes (2014, figure 4) show data on which it is far from normal.
+Chen, Mansinghka and Ghahramani (2016), section 3.3, propose trial runs that examine the distribution of the estimated
+mean. Bardenet, Doucet and Holmes (2014, figure 4) show data on which it is far from normal.
 """
 
 from __future__ import annotations
@@ -47,37 +47,37 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PAIRS, SUBSETS, ITER_WARMUP = 40, 500, 1000
-# Share of the pairs that are taken on the way from the inits, and of the steps that this way is taken to be.
+# Share of the pairs from the transient phase after the inits, and share of the steps that this phase takes.
 _START_PAIRS, _START_STEPS = 0.25, 0.125
-# How much larger the blocks and the first looks are that are tried where the test fails, and the values shuffled for
-# the decisions of a pair then.
+# Factors for larger blocks and first looks, tried if the test fails, and values shuffled for the decisions of a pair
+# then.
 _BLOCK_FACTORS, _LOOK_FACTORS = (2, 4, 16, 64, 256), (2, 4, 16)
 _REMEDY_WORK = 1_000_000
 
-# Steps of a run of `sample` as it is by default, for which control variates are weighed.
+# Steps of a default run of `sample`, for which control variates are weighed.
 _N_STEPS = 48_000
 _MOST = 1_000_000
 
 
 @dataclass(frozen=True)
 class NormalityTrial:
-    """What trial decisions showed; nothing is rendered.
+    """Results of trial decisions.
 
     Attributes
     ----------
     model : str
     n_observations, n_blocks, block_size : int
     test : StoppingRule
-        The t-test that was tried.
+        The t-test tried.
     settings : dict
         ``pairs``, ``subsets``, ``iter_warmup``, ``seed``.
     figures : dict
-        In short, for the pairs from the later half of the chain (see `stansub.acceptance.normality.figures`).
+        Summary for the pairs from the later half of the chain (see `stansub.acceptance.normality.figures`).
     tails : DataFrame
-        A row for each ``phase`` ("start": on the way from the inits, "end": the later half of the chain), look and
+        A row for each ``phase`` ("start": the transient after the inits, "end": the later half of the chain), look and
         critical value: ``blocks``, ``in_use`` (the test's own critical value), ``critical``, ``nominal`` (two-sided
-        tail of Student's t), ``observed`` share of the subsets beyond, ``low``, ``high`` (95 % interval),
-        ``undefined`` (share of subsets of equal differences), ``n_subsets``.
+        tail of Student's t), ``observed`` share of the subsets beyond, ``low``, ``high`` (95 % interval), ``undefined``
+        (share of subsets of equal differences), ``n_subsets``.
     pairs : DataFrame
         A row for each pair of a state and a proposal: ``phase``; ``skewness``, excess ``kurtosis`` and ``largest``
         absolute value (in sd about their mean) of the differences of the blocks; ``decisions`` simulated and the share
@@ -85,12 +85,11 @@ class NormalityTrial:
     trials : dict
         By phase, the statistics themselves, for pictures.
     reasons : tuple of HeavyTail and TrialDecisionsWrong
-        Why the test cannot be trusted.
+        Reasons to distrust the test.
     advice : tuple of str
-        What to do then, the first first.
+        Alternatives, the best first.
     note : str
-        What was seen on the way from the inits, if there is anything to say; warmup draws are thrown away, so that it
-        is no reason for distrust.
+        Remark on the transient phase, if any. Warmup draws are discarded, so it is no reason for distrust.
     """
 
     model: str
@@ -112,12 +111,12 @@ class NormalityTrial:
 
     @property
     def trusted(self) -> bool:
-        """Whether nothing speaks against the t-test."""
+        """Return whether there is no reason to distrust the t-test."""
         return not self.reasons
 
     @property
     def headline(self) -> str:
-        """The verdict in a sentence."""
+        """Return the verdict in a sentence."""
         if self.trusted:
             return f"The {self.test.name} test can be trusted on these data."
         return f"The {self.test.name} test cannot be trusted on these data."
@@ -144,23 +143,23 @@ def diagnose(
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> NormalityTrial:
-    """Try whether the normality that a t-test relies on is in order for a program and its data.
+    """Test the normality assumption of a t-test on a program and its data, and suggest alternatives.
 
-    A short chain is run with the test. From its states proposals are made and all blocks evaluated at both ends;
-    then subsets are drawn and decisions taken at will, from differences that are known.
+    A short chain runs with the test. Proposals are made from its states, and all blocks are evaluated at both ends.
+    Subsets and decisions are then simulated from these known differences.
 
     Parameters
     ----------
     model, data, block_size, observations, evaluator, proposal, control_variates, inits, seed
-        As in `stansub.sample`; with the same seed the chain is the first of `sample`'s.
+        As in `stansub.sample`; with the same seed, the chain is the first of `sample`'s.
     test : StoppingRule or {"austerity", "pocock"}, optional
-        The t-test; those that do not rely on normal means have nothing to be tried.
+        The t-test; tests that do not rely on normal means are rejected.
     epsilon, looks, first_look
-        Its settings, when ``test`` is a name.
+        Its settings, if ``test`` is a name.
     pairs : int
         Pairs of a state and a proposal; each costs up to two passes over the data.
     subsets : int
-        Subsets drawn for each pair and look.
+        Subsets per pair and look.
     iter_warmup : int
         Steps of the chain; a quarter of the pairs come from the first eighth of them, the others from the later half.
 
@@ -171,7 +170,7 @@ def diagnose(
     Raises
     ------
     InputError
-        When the program, the data or an option cannot be used, or the first look takes all the blocks.
+        If the program, the data or an option cannot be used, or the first look uses all the blocks.
     """
     _check_counts(pairs, subsets, iter_warmup, block_size, seed)
     rule = _t_test(test, epsilon, looks, first_look)
@@ -211,7 +210,7 @@ def _try(
     settings: Mapping[str, int],
     log: Callable[[str], None],
 ) -> NormalityTrial:
-    """Run the chain, take pairs along it, and judge."""
+    """Run the chain, collect pairs along it and judge."""
     seed, iter_warmup = settings["seed"], settings["iter_warmup"]
     anchored, rule, _ = about_mode(posterior, rule, request, log)
     if rule.table(len(posterior.blocks)).n.size == 1:
@@ -252,7 +251,7 @@ def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | 
 def _t_test(
     test: StoppingRule | str | None, epsilon: float | None, looks: str | None, first_look: int | None
 ) -> StoppingRule:
-    """The test asked for; InputError for one that does not rely on normal means."""
+    """Return the requested test; raise InputError if it does not rely on normal means."""
     rule = decisions.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
     if rule.guarantee(None) == Guarantee.ASYMPTOTIC and rule.rests_on_t:
         return rule
@@ -273,12 +272,12 @@ def _pairs_along(
     rng: np.random.Generator,
     log: Callable[[str], None],
 ) -> dict[str, list[Pair]]:
-    """Run the trial chain and take pairs of a state and a proposal along it, by phase.
+    """Run the trial chain and collect pairs of a state and a proposal along it, by phase.
 
     Raises
     ------
     InputError
-        When no proposal in the later half has a finite log density.
+        If no proposal in the later half has a finite log density.
     """
     found: dict[str, list[Pair]] = {"start": [], "end": []}
     for stretch, (n_start, n_end) in enumerate(_when(n_pairs, -(-iter_warmup // WARMUP_STRETCH))):
@@ -306,7 +305,7 @@ def _judge(
     rng: np.random.Generator,
     log: Callable[[str], None],
 ) -> NormalityTrial:
-    """Draw subsets of the pairs, say whether the test can be trusted, and what to do where it cannot."""
+    """Draw subsets of the pairs, judge whether the test can be trusted, and suggest alternatives if not."""
     log("Drawing subsets")
     subsets, table = settings["subsets"], rule.table(len(posterior.blocks))
     trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
@@ -332,7 +331,7 @@ def _judge(
 
 
 def _when(pairs: int, n_stretches: int) -> Iterator[tuple[int, int]]:
-    """How many pairs to take at the start and after each stretch of the chain, for either phase."""
+    """Yield how many pairs to collect at the start and after each stretch of the chain, for either phase."""
     n_start = max(1, round(_START_PAIRS * pairs))
     early = np.linspace(0, _START_STEPS * n_stretches, n_start).astype(int)
     late = np.linspace(n_stretches / 2, n_stretches, pairs - n_start).astype(int)
@@ -392,7 +391,7 @@ def _advice(
     log: Callable[[str], None],
     judged: Callable[[Trial, StoppingRule], dict[str, Any]],
 ) -> Iterator[str]:
-    """Settings under which the same pairs pass the trial, the least change of either kind, and tests that need none."""
+    """Yield the smallest changes of settings with which the same pairs pass, and tests without the assumption."""
     n_blocks, block_size = len(posterior.blocks), posterior.blocks.size
     first = int(test.table(n_blocks).n[0])
 
@@ -400,7 +399,7 @@ def _advice(
         table = rule.table(tried[0].differences.size)
         trial = try_pairs(tried, table, n_subsets=subsets, rng=rng, decision_work=_REMEDY_WORK)
         seen, first_tail = judged(trial, rule), trial.tails()[0]
-        # What is advised should pass again: at the first look, the worst as a rule, it has to be seen to.
+        # Suggested settings must pass the trial at the first look, usually the worst.
         unsure = first_tail.observed.value > TOLERATED * first_tail.nominal
         if unsure or seen["tail_fails"] or seen["decisions_fail"]:
             return ""

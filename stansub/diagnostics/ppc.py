@@ -1,4 +1,4 @@
-"""Posterior predictive draws of a random subset of the observations, from a program's own generated quantities."""
+"""Posterior predictive draws of a random subset of the observations, from a program's generated quantities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stansub.types import FloatArray
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# What names of replicated data end with, after the name of the data.
+# Suffixes of replicated data, after the name of the data.
 _SUFFIXES = ("_rep", "_hat")
 _FACTS = ("model", "model_code", "model_hash", "data_hash", "data_file", "n_observations")
 
@@ -47,35 +47,35 @@ def ppc(
     """Draw replicated data of a random subset of the observations.
 
     The program's generated quantities ``y_rep`` (or ``y_hat``) of a data variable ``y`` are computed with the subset as
-    its whole data, at draws that are evenly spaced in each chain.
+    the whole data, at draws evenly spaced in each chain.
 
     Parameters
     ----------
     draws : path or InferenceData
         Draws of `stansub.sample` or `stansub.reference`.
     data : path, mapping, table or DataSources, optional
-        The data, if the file that the draws were made from has been moved.
+        The data, if their file has moved since the run.
     observations : int
         Size of the subset; all observations if there are no more.
     n_draws : int
         Number of replicated data sets.
     seed : int
-        Of the subset and of the replicated data.
+        Seed of the subset and of the replicated data.
     show_progress : bool, optional
-        Progress; by default on a terminal or in a notebook.
+        Whether to show progress; by default on a terminal or in a notebook.
     console : rich.console.Console, optional
-        Where progress goes.
+        Console for progress.
 
     Returns
     -------
     InferenceData
-        Groups ``posterior_predictive`` and ``observed_data``, in which replicated and observed data have the name of
-        the data variable, as `arviz.plot_ppc` expects; the coordinate ``observation`` counts rows of the data from 0.
+        Groups ``posterior_predictive`` and ``observed_data``, in which replicated and observed data share the name of
+        the data variable, as `arviz.plot_ppc` expects. The coordinate ``observation`` is the row of the data, from 0.
 
     Raises
     ------
     InputError
-        If the program has no such quantities, or they depend on more than the observations in the subset.
+        If the program lacks such quantities, or they depend on more than the observations in the subset.
     RunError
         If generated quantities fail.
     """
@@ -112,7 +112,7 @@ def ppc(
 
 
 def _replicated(posterior: Posterior) -> dict[str, str]:
-    """Names of replicated data, and of the data variables that they replicate."""
+    """Return names of replicated data, and of the data variables that they replicate."""
     counts, outcomes = set(posterior.counts), {one.name: one for one in posterior.values.declarations}
     found = {}
     for one in posterior.program.generated_quantities.declarations:
@@ -128,7 +128,7 @@ def _replicated(posterior: Posterior) -> dict[str, str]:
 
 
 def _subset(posterior: Posterior, rows: Places, theta: FloatArray) -> tuple[Data, Model]:
-    """Some rows of the data and the program with them as its whole data, proved to have these log likelihoods."""
+    """Return some rows of the data and the program with only them, proved to have the same log likelihoods."""
     try:
         values = posterior.values.rows(posterior.values.axes(posterior.sizes), posterior.sizes, rows)
         assert isinstance(posterior.full, Model)

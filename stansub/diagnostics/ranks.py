@@ -1,6 +1,6 @@
-"""Ranks of true values among draws, and whether they are uniform: simultaneous bands and exact p-values.
+"""Ranks of true values among draws, with simultaneous bands and exact p-values for their uniformity.
 
-Ranks follow Talts et al. (2018), the band and its p-value Säilynoja, Bürkner and Vehtari (2022).
+Ranks follow Talts et al. (2018); the band and its p-value follow Säilynoja, Bürkner and Vehtari (2022).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from scipy.stats import binom
 
 from stansub.types import FloatArray
 
-# Even intervals at whose ends distribution functions are looked at: more gain nothing that could be seen.
+# Equal intervals at whose ends distribution functions are compared; more give no visible gain.
 _INTERVALS = 100
 _POINTS: FloatArray = np.arange(1, _INTERVALS) / _INTERVALS
-# Tail probabilities of mirrored counts are equal but for rounding.
+# Tail probabilities of mirrored counts are equal up to rounding.
 _ROUNDING = 1 + 1e-9
 
 
 class Rank(NamedTuple):
-    """The rank of a value among draws.
+    """Rank of a value among draws.
 
     Attributes
     ----------
@@ -38,25 +38,25 @@ class Rank(NamedTuple):
     of: int
 
     def uniform(self, rng: np.random.Generator) -> float:
-        """A number that is uniform between 0 and 1 where the rank is uniform, however many draws there are."""
+        """Return a number that is uniform between 0 and 1 if the rank is uniform, for any number of draws."""
         return float((self.rank + rng.random()) / (self.of + 1))
 
 
 def rank(draws: FloatArray, value: float, ess: float, rng: np.random.Generator, *, most: int) -> Rank:
-    """The rank of a value among draws that are thinned until they are nearly independent.
+    """Return the rank of a value among draws thinned until they are nearly independent.
 
-    As many draws are kept as half the effective sample size, evenly spread over the chains: at the autocorrelation of
-    a first-order process neighbours then have a correlation of exp(-4). Draws equal to the value are put on either
-    side at random, all places among them equally probable.
+    Half the effective sample size is kept, evenly spread over the chains. With the autocorrelation of a first-order
+    process, neighbours then have a correlation of exp(-4). Draws equal to the value are placed on either side at
+    random, with all places equally probable.
 
     Parameters
     ----------
     draws : ndarray, shape (chain, draw)
     value : float
     ess : float
-        Effective sample size of ``draws``; nan where they never moved, which counts as one draw.
+        Effective sample size of ``draws``; nan if they never moved, which counts as one draw.
     most : int
-        Draws that are kept at most.
+        Maximum number of draws kept.
     """
     pooled = draws.ravel()
     kept = int(min(most, max(1.0, ess / 2), pooled.size)) if math.isfinite(ess) else 1
@@ -66,13 +66,13 @@ def rank(draws: FloatArray, value: float, ess: float, rng: np.random.Generator, 
 
 
 class Band(NamedTuple):
-    """Where the empirical distribution function of independent uniform numbers stays.
+    """Simultaneous band of the empirical distribution function of independent uniform numbers.
 
     Attributes
     ----------
     at : ndarray, shape (points,)
     low, high : ndarray, shape (points,)
-        Ends of the band there, less the distribution function itself.
+        Ends of the band at these points, less the distribution function itself.
     """
 
     at: FloatArray
@@ -81,16 +81,16 @@ class Band(NamedTuple):
 
 
 def difference(uniforms: FloatArray, at: FloatArray) -> FloatArray:
-    """The empirical distribution function less that of the uniform distribution, at some points."""
+    """Return the empirical distribution function less that of the uniform distribution, at some points."""
     counts = np.searchsorted(np.sort(uniforms), at, side="right")
     return np.asarray(counts / len(uniforms) - at)
 
 
 def band(n: int, error: float) -> Band:
-    """The simultaneous band that ``n`` uniform numbers leave anywhere with a probability of at most ``error``.
+    """Return the simultaneous band that ``n`` uniform numbers leave with a probability of at most ``error``.
 
-    At each point it holds the counts whose two-sided binomial tail probability is above one and the same level
-    (Säilynoja et al. 2022, section 2.2), which is the lowest that keeps the error.
+    At each point the band holds the counts whose two-sided binomial tail probability exceeds a common level (Säilynoja
+    et al. 2022, section 2.2), the lowest that keeps the error.
     """
     tails = _tails(n)
     levels = np.unique(tails[tails <= error])
@@ -106,7 +106,7 @@ def band(n: int, error: float) -> Band:
 
 
 def p_value(uniforms: FloatArray) -> float:
-    """Probability that independent uniform numbers leave a band as far as these, or further; exact."""
+    """Return the exact probability that independent uniform numbers leave a band at least as far as these."""
     n = len(uniforms)
     counts = np.searchsorted(np.sort(uniforms), _POINTS, side="right")
     return _leaving(n, float(_tails(n)[np.arange(len(counts)), counts].min()))
@@ -114,7 +114,7 @@ def p_value(uniforms: FloatArray) -> float:
 
 @lru_cache(maxsize=8)
 def _tails(n: int) -> FloatArray:
-    """Two-sided tail probabilities of counts below each point, shape (points, n + 1)."""
+    """Return two-sided tail probabilities of counts below each point, shape (points, n + 1)."""
     at, counts = _POINTS[:, np.newaxis], np.arange(n + 1)
     below, above = binom.cdf(counts, n, at), binom.sf(counts - 1, n, at)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
@@ -122,10 +122,10 @@ def _tails(n: int) -> FloatArray:
 
 @lru_cache(maxsize=4096)
 def _leaving(n: int, level: float) -> float:
-    """Probability that at some point the tail probability of ``n`` uniform numbers is at most ``level``.
+    """Return the probability that the tail probability of ``n`` uniform numbers is at most ``level`` at some point.
 
-    Counts in intervals are independent Poisson variables given their sum, so that the paths that stay inside are
-    summed by convolutions, point by point.
+    Counts in intervals are independent Poisson variables given their sum, so convolutions sum the paths that stay
+    inside, point by point.
     """
     inside = _tails(n) > level * _ROUNDING
     step = _poisson(np.arange(n + 1), n / _INTERVALS)

@@ -1,4 +1,4 @@
-"""Risk against time: how far posterior means are off after so many seconds, for one error level after another.
+"""Risk against time: error of posterior means after a given time, for several error levels.
 
 After Korattikara, Chen and Welling (2014, section 3 and figures 2, 3 and 5): looser tests take more steps in the same
 time, which lowers the variance of a mean, and change the stationary distribution, which biases it.
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
-# Share of the truth's own error in the lowest risk from which it is noted.
+# Share of the truth's error in the lowest risk from which a note is added.
 _LARGE_FLOOR = 0.3
-# The exact chains that stand for the truth where NUTS does not: how many, steps of each, draws kept of each.
+# Exact chains that replace NUTS as the truth: number of chains, steps of each, draws kept of each.
 _EXACT_CHAINS, _EXACT_STEPS, _EXACT_KEPT = 4, (5_000, 400_000), 10_000
 
 
 @taking(RiskConfig)
 def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, config: RiskConfig) -> Risk:
-    """Run each error level several times and estimate the risk of the posterior means on the way.
+    """Run each error level several times and estimate the risk of the posterior means along the runs.
 
-    All settings are on equal terms: one random walk with the covariance of the reference draws, one order of the data,
-    and in every repeat the same start and the same seed for all of them. Nothing is adapted while time is taken.
+    All settings run under equal conditions: one random walk with the covariance of the reference draws, one order of
+    the data, and in every repeat the same start and seed. Nothing is adapted while time is measured.
 
     Parameters
     ----------
@@ -70,14 +70,14 @@ def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, c
     Returns
     -------
     Risk
-        Data frames and facts; nothing is rendered.
+        Data frames and facts.
 
     Raises
     ------
     InputError
-        When the program, the data, the reference or an option cannot be used.
+        If the program, the data, the reference or an option cannot be used.
     RunError
-        When too few runs come to their end.
+        If too few runs finish.
     """
     reference = config.reference
     given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
@@ -110,7 +110,7 @@ def _run(
     reference: tuple[InferenceData, str],
     about: Mapping[str, Any],
 ) -> Risk:
-    """The experiment with these draws, and where they are from, for the truth; ``about`` are facts on the posterior."""
+    """Run the experiment with this reference (draws and their source); ``about`` are facts about the posterior."""
     stored, source = reference
     rules, console, show = config.rules, config.terminal, config.show
     with stage_progress(console, show=show) as log:
@@ -130,12 +130,12 @@ def _run(
 def _kept(
     courses: Mapping[Key, Course], failures: Mapping[Key, Exception], stopped: str, levels: Iterable[float]
 ) -> dict[float, dict[int, Course]]:
-    """The courses of each level, by repeat, where there are enough of them.
+    """Return the records of each level by repeat, for levels with enough of them.
 
     Raises
     ------
     RunError
-        When there are too few of every level; InterruptError where the user has stopped them.
+        If every level has too few; InterruptError if the user stopped them.
     """
     kept = {
         epsilon: {key[1]: course for key, course in sorted(courses.items()) if key[0] == place}
@@ -156,7 +156,7 @@ def _found(
     facts: Mapping[str, Any],
     notes: tuple[str, ...],
 ) -> Risk:
-    """The frames of the runs that are kept, with the facts of the truth."""
+    """Return the frames of the kept runs, with the facts of the truth."""
     of_truth = {
         "truth": truth.source,
         "truth_r_hat": truth.r_hat,
@@ -179,7 +179,7 @@ def write(found: Risk, path: str | Path) -> None:
     Raises
     ------
     RunError
-        If the file cannot be written; the figures are then in another one, which the message names.
+        If the file cannot be written; the figures are then in another file, which the message names.
     """
     content = json.dumps(found.to_dict(), indent=1).encode()
     try:
@@ -190,12 +190,12 @@ def write(found: Risk, path: str | Path) -> None:
 
 
 def parse_epsilons(text: str) -> tuple[float, ...]:
-    """Error levels as written on the command line, separated by commas.
+    """Return error levels as written on the command line, separated by commas.
 
     Raises
     ------
     InputError
-        When one of them is no number.
+        If one of them is not a number.
     """
     try:
         return tuple(float(part) for part in text.split(","))
@@ -204,7 +204,7 @@ def parse_epsilons(text: str) -> tuple[float, ...]:
 
 
 def _stored(reference: InferenceData | str | Path | None) -> InferenceData | None:
-    """Draws that were given, or read; None where they are to be made."""
+    """Return the draws that were passed, or read from a file; None if they are to be made."""
     if reference is None or (isinstance(reference, str) and reference in REFERENCES):
         return None
     return inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
@@ -217,7 +217,7 @@ def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:
 
 
 def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[InferenceData, str]:
-    """Reference draws and where they came from."""
+    """Return reference draws and their source."""
     if how == "nuts":
         from stansub.nuts.reference import Program, reference
 
@@ -234,7 +234,7 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
     steps = _exact_steps(posterior, config)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS stand with the result
+        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS are part of the result
         made = sample(
             posterior,
             chains=_EXACT_CHAINS,
@@ -254,7 +254,7 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
 
 
 def _exact_steps(posterior: Posterior, config: RiskConfig) -> int:
-    """Steps of each exact chain, for all of them to take about twice as much as the repeats of one setting."""
+    """Return the steps of each exact chain, such that all take about twice the time of one setting's repeats."""
     budget, steps = config.budget, config.budget.steps
     if math.isfinite(budget.seconds):
         evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
@@ -265,7 +265,7 @@ def _exact_steps(posterior: Posterior, config: RiskConfig) -> int:
 
 
 def _starts(posterior: Posterior, truth: Truth, config: RiskConfig) -> list[FloatArray]:
-    """Where the runs of each repeat start."""
+    """Return the starting values of each repeat."""
     generators = [config.generator(repeat, 0) for repeat in range(config.repeats)]
     if config.inits is None:
         return [truth.draws[rng.integers(len(truth.draws))] for rng in generators]
@@ -277,7 +277,7 @@ def _starts(posterior: Posterior, truth: Truth, config: RiskConfig) -> list[Floa
 
 
 def _announced(config: RiskConfig) -> str:
-    """What is going to be done, and how long it takes where that is known."""
+    """Return a description of the planned work, with its time if known."""
     n, budget, parallel = len(config.rules) * config.repeats, config.budget, config.parallel
     if not math.isfinite(budget.seconds):
         return f"{n} runs of {budget.steps:,} steps, {min(parallel, n)} at once"
@@ -288,7 +288,7 @@ def _announced(config: RiskConfig) -> str:
 def _run_all(
     config: RiskConfig, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
 ) -> tuple[dict[Key, Course], dict[Key, Exception], str]:
-    """Courses and failures by (place of the setting, repeat), and why the runs ended early, if they did."""
+    """Return records and failures by (index of the setting, repeat), and why the runs ended early, if they did."""
     stop, rules, console = np.zeros(1, dtype=np.int32), list(config.rules.values()), config.terminal
 
     def make(place: int, repeat: int) -> Run:
@@ -308,7 +308,7 @@ def _run_all(
             stop=stop,
         )
 
-    # One repeat of every setting after the other: whenever it stops, all settings have about as many.
+    # Repeats run one after the other over all settings, so that settings have similar numbers whenever the runs stop.
     keys = [(place, repeat) for repeat in range(len(starts)) for place in range(len(rules))]
     queue: deque[tuple[Key, Callable[[], Run]]] = deque((key, partial(make, *key)) for key in keys)
     courses: dict[Key, Course] = {}
@@ -332,7 +332,7 @@ def _run_all(
 
 @contextmanager
 def _progress(n_runs: int, done: Callable[[], float], *, show: bool, console: Console) -> Iterator[Callable[[], None]]:
-    """A bar over all runs; gives what is to be called now and then."""
+    """Display a bar over all runs; yields a function to call periodically."""
     if not show:
         yield lambda: None
         return

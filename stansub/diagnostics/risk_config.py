@@ -1,4 +1,4 @@
-"""The options of `risk`, each declared once, and what follows from them: error levels, budget and random streams."""
+"""The options of `risk` and values derived from them: error levels, budget and random streams."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ENDLESS = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class RiskOptions:
-    """What runs, how often, and what it is held against."""
+    """Options of the runs, their number and the reference."""
 
     epsilons: Sequence[float] = option(
         EPSILONS, "Error levels; 0 stands for exact decisions.", type_="sequence of float"
@@ -88,7 +88,7 @@ class RiskOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RiskConfig(DataOptions, RiskOptions):
-    """Options of `risk`, checked; all settings have the same blocks.
+    """Checked options of `risk`; all settings use the same blocks.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class RiskConfig(DataOptions, RiskOptions):
     Raises
     ------
     InputError
-        When an option is out of range.
+        If an option is out of range.
     """
 
     def __post_init__(self) -> None:
@@ -105,11 +105,11 @@ class RiskConfig(DataOptions, RiskOptions):
         check(options, {name: getattr(self, name) for name in options})
         if not 0 <= self.audit <= 1:
             raise InputError(f"`audit={self.audit}` must be between 0 and 1")
-        _ = self.rules, self.budget  # which check theirs
+        _ = self.rules, self.budget  # which check their own
 
     @cached_property
     def rules(self) -> dict[float, StoppingRule]:
-        """Tests by error level."""
+        """Return the tests by error level."""
         if self.test not in TESTS:
             raise InputError(f"the test {self.test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
         if not self.epsilons:
@@ -121,7 +121,7 @@ class RiskConfig(DataOptions, RiskOptions):
 
     @cached_property
     def budget(self) -> Budget:
-        """Of a run."""
+        """Return the budget of a run."""
         seconds = self.max_time
         if seconds is not None and not 0 < seconds < math.inf:
             raise InputError(f"`max_time={seconds}` must be a number of seconds above 0")
@@ -131,22 +131,22 @@ class RiskConfig(DataOptions, RiskOptions):
 
     @property
     def parallel(self) -> int:
-        """Runs at once."""
+        """Return the number of runs at once."""
         return self.parallel_chains or choices.cores()
 
     @cached_property
     def root_seed(self) -> int:
-        """Seed of everything random, drawn if none is given."""
+        """Return the seed of everything random, drawn if none is given."""
         return secrets.randbits(31) if self.seed is None else int(self.seed)
 
     @cached_property
     def terminal(self) -> Console:
-        """Console for progress, standard error if none is given."""
+        """Return the console for progress; standard error by default."""
         return self.console or default_console()
 
     @property
     def show(self) -> bool:
-        """Whether progress is shown."""
+        """Return whether to show progress."""
         return wanted(self.show_progress, self.terminal)
 
     def generator(self, repeat: int, stream: int) -> np.random.Generator:
@@ -154,11 +154,11 @@ class RiskConfig(DataOptions, RiskOptions):
         return np.random.default_rng(self.streams(repeat, stream))
 
     def streams(self, *place: int) -> np.random.SeedSequence:
-        """Return seeds apart from those of `sample`, whose draws may be the truth."""
+        """Return seeds distinct from those of `sample`, whose draws may be the reference."""
         return np.random.SeedSequence(self.root_seed, spawn_key=(_STREAMS, *place))
 
     def facts(self) -> dict[str, Any]:
-        """Return what does not depend on the posterior."""
+        """Return the facts that do not depend on the posterior."""
         return {
             "test": self.test,
             "max_steps": self.max_steps,

@@ -1,4 +1,4 @@
-"""Test functions whose posterior means are estimated: scalar parameters, and quantities of a few observations."""
+"""Test functions whose posterior means are estimated: scalar parameters and quantities of some observations."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from stansub.types import FloatArray
 # Groups of test functions: the parameters, and their squared deviations from the true means.
 MEANS, VARIANCES = "means", "variances"
 
-# Taken as predictive where a program has them.
+# Names of quantities used as predictive if a program has them.
 PREDICTIVE = ("log_lik", "y_rep")
 
-# Values of a quantity that are followed, evenly spread over the observations.
+# Maximum number of a quantity's values, evenly spread over the observations.
 MAX_VALUES = 300
 
 
 class Functions:
-    """Values of the test functions at unconstrained positions; threads may share it.
+    """Values of the test functions at unconstrained positions; safe to share between threads.
 
     Parameters
     ----------
     posterior : Posterior
         Of the program.
     quantities : sequence of str, optional
-        Transformed parameters or generated quantities; by default those of `PREDICTIVE` that the program has.
+        Transformed parameters or generated quantities; by default those in `PREDICTIVE` that the program has.
 
     Attributes
     ----------
     quantities : tuple of str
-        Those that are followed; groups of test functions under their own names.
+        The quantities used; groups of test functions have their names.
     parameters : Layout
         The program's constrained parameters.
 
     Raises
     ------
     InputError
-        When the program has no such quantity.
+        If the program lacks a quantity.
     """
 
     def __init__(self, posterior: Posterior, quantities: Sequence[str] | None = None) -> None:
@@ -67,16 +67,16 @@ class Functions:
         self._values = {name: _spread(everything.columns[name].ravel()) for name in self.quantities}
 
     def of_parameters(self, theta: FloatArray) -> FloatArray:
-        """Constrained parameters at one position, shape (n_parameters,), each variable's values in C order."""
+        """Return constrained parameters at one position, shape (n_parameters,), each variable's values in C order."""
         return self._model.param_constrain(theta)[self._places]
 
     def of_quantities(self, thetas: FloatArray, rng: Any) -> dict[str, FloatArray]:
-        """Quantities at positions of shape (n, dim): by name, each (n, n_values).
+        """Return quantities at positions of shape (n, dim), by name, each (n, n_values).
 
         Raises
         ------
         RunError
-            When the program raises an error there.
+            If the program raises an error there.
         """
         out = np.empty(self._n_written)
         values = {name: np.empty((len(thetas), places.size)) for name, places in self._values.items()}
@@ -87,7 +87,7 @@ class Functions:
         return values
 
     def generator(self, seed: np.random.SeedSequence) -> Any:
-        """A generator for generated quantities; one a thread."""
+        """Return a generator for generated quantities; one per thread."""
         return self._model.rng(int(seed.generate_state(1)[0]))
 
 
@@ -96,6 +96,6 @@ def _flat(layout: Layout) -> NDArray[np.int64]:
 
 
 def _spread(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """At most `MAX_VALUES` of the places, evenly spread."""
+    """Return at most `MAX_VALUES` of the places, evenly spread."""
     n = min(MAX_VALUES, places.size)
     return places[np.linspace(0, places.size - 1, n).astype(np.int64)]

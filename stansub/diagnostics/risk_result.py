@@ -1,4 +1,4 @@
-"""What risk runs have come to: data frames, and which settings can be distinguished from exact decisions."""
+"""Results of risk runs: data frames, and which settings differ from exact decisions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ AXES = ("seconds", "passes", "steps")
 Runs = Mapping[float, Mapping[int, Course]]
 
 _POINTS = 40
-# Settings are distinguished at this level, shared among the comparisons.
+# Level of the tests of settings, shared among the comparisons.
 _LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Risk:
-    """Risk of posterior means, in squared posterior sds of the test functions, averaged over them.
+    """Risk of posterior means, in squared posterior sds, averaged over the test functions.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class Risk:
         Columns ``what``, ``epsilon``, ``repeat``, ``loss``: mean squared error of each run at the end of the budget,
         the truth's error not subtracted.
     facts : dict
-        Model and data with their hashes, the truth with its own error (``floor``, by what), budget, seed, versions.
+        Model and data with their hashes, the truth's own error (``floor``, by group), budget, seed, versions.
     notes : tuple of str
-        What to bear in mind, if anything.
+        Caveats, if any.
     """
 
     curves: pd.DataFrame
@@ -68,23 +68,23 @@ class Risk:
 
     @property
     def final(self) -> pd.DataFrame:
-        """The curves' last points, at the end of the budget: index ``what`` and ``epsilon``."""
+        """Return the curves' last points, at the end of the budget, indexed by ``what`` and ``epsilon``."""
         curves = self.curves[self.curves["axis"] == self.facts["budget_axis"]]
         last: pd.DataFrame = curves.groupby(["what", "epsilon"], sort=False).last()
         return last
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain values for JSON, NaN as None."""
+        """Return everything as plain values for JSON, NaN as None."""
         frames = {"settings": self.settings.reset_index(), "curves": self.curves, "losses": self.losses}
         plain = {name: _plain(frame.to_dict("records")) for name, frame in frames.items()}
         return {**_plain(self.facts), "notes": list(self.notes), "headlines": headlines(self), **plain}
 
 
 def headlines(found: Risk) -> list[str]:
-    """For each group of test functions, which settings differ visibly from exact decisions at the end of the budget.
+    """Return, for each group of test functions, which settings differ from exact decisions at the end of the budget.
 
-    The losses of a repeat are paired, since its runs share start and seed. Their logarithms are compared, as losses
-    spread the more the larger they are; Student's t with Bonferroni's level.
+    Losses of a repeat are paired, because its runs share start and seed. The test compares their logarithms, because
+    the spread of losses grows with their size. It is Student's t with Bonferroni's level.
     """
     budget = f"{found.facts['max_time']:g} s" if found.facts["max_time"] else f"{found.facts['max_steps']:,} steps"
     lines = []
@@ -107,7 +107,7 @@ def headlines(found: Risk) -> list[str]:
 
 
 def label(what: str) -> str:
-    """A group of test functions in words."""
+    """Return a group of test functions in words."""
     return f"{what} of the parameters" if what in (MEANS, VARIANCES) else f"means of {what}"
 
 
@@ -131,7 +131,7 @@ def _named(epsilon: float) -> str:
 
 
 def curves(kept: Runs, truth: Truth) -> pd.DataFrame:
-    """Risk along the runs, on grids of seconds, passes and steps that all settings share as far as they go."""
+    """Return the risk along the runs, on grids of seconds, passes and steps common to all settings."""
     import pandas as pd
 
     everything = [course for runs in kept.values() for course in runs.values()]
@@ -152,7 +152,7 @@ def curves(kept: Runs, truth: Truth) -> pd.DataFrame:
 
 
 def losses(kept: Runs, truth: Truth, axis: str) -> pd.DataFrame:
-    """What each run had lost at the end of the budget."""
+    """Return the loss of each run at the end of the budget."""
     import pandas as pd
 
     rows = []
@@ -166,7 +166,7 @@ def losses(kept: Runs, truth: Truth, axis: str) -> pd.DataFrame:
 
 
 def settings(kept: Runs, rules: Mapping[float, StoppingRule], n_observations: int) -> pd.DataFrame:
-    """What each setting did in its steps, all repeats together."""
+    """Return statistics of each setting's steps over all repeats."""
     import pandas as pd
 
     rows = {}
@@ -199,7 +199,7 @@ def _summed(several: Sequence[Totals]) -> Totals:
 
 
 def _plain(value: Any) -> Any:
-    """Without numpy types; what is not finite is None."""
+    """Return a value without numpy types; None if it is not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Runs that are measured: a random walk from a given start, whose running means are noted along the way."""
+"""Measured runs: a random walk from a given start, with its running means recorded."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from stansub.run.state import Totals
 from stansub.stan.library import Rng
 from stansub.types import FloatArray
 
-# Position of the setting, and of the repeat.
+# Index of the setting, and of the repeat.
 Key = tuple[int, int]
 
-# A stretch between two notes is this share of the steps before it, so that the notes are even on a logarithmic axis.
+# A stretch between two records is this share of the steps before it, so records are even on a logarithmic axis.
 _STRETCH, _SHORTEST, _LONGEST = 0.02, 10, 5000
 
-# Positions at which quantities are evaluated: when there are twice as many, every other one is dropped.
+# Positions at which quantities are evaluated; when there are twice as many, every other one is dropped.
 _POSITIONS = 250
 
-# Quantities evaluated, and decisions audited, between two looks at the clock and at Ctrl-C.
+# Quantities evaluated, and decisions audited, between two checks of the clock and of Ctrl-C.
 _PIECE = 25
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a run goes on: until either is used up.
+    """Length of a run, which ends when either limit is reached.
 
     Attributes
     ----------
@@ -50,24 +50,24 @@ class Budget:
 
     @property
     def axis(self) -> str:
-        """What the budget is counted in."""
+        """Return the unit of the budget."""
         return "seconds" if math.isfinite(self.seconds) else "steps"
 
 
 @dataclass(frozen=True)
 class Course:
-    """What a finished run has to show.
+    """Record of a finished run.
 
     Attributes
     ----------
     axes : dict
-        By "seconds", "passes" and "steps", what each note had cost since the start, shape (n_notes,).
+        By "seconds", "passes" and "steps", the cost from the start to each record, shape (n_notes,).
     means : dict
-        By group of test functions, their means over the steps so far at each note, shape (n_notes, n_functions).
+        By group of test functions, running means at each record, shape (n_notes, n_functions).
     totals : Totals
         Counts over the measured steps.
     audit : Totals
-        Counts over the steps after them, all audited.
+        Counts over the audited steps that follow.
     """
 
     axes: dict[str, FloatArray]
@@ -76,39 +76,39 @@ class Course:
     audit: Totals
 
     def at(self, axis: str, points: FloatArray, what: str) -> FloatArray:
-        """Means at the last note not after each point, shape (n_points, n_functions)."""
+        """Return means at the last record not after each point, shape (n_points, n_functions)."""
         notes = np.searchsorted(self.axes[axis], points * (1 + 1e-12), side="right") - 1
         return self.means[what][np.maximum(notes, 0)]
 
 
 class Run:
-    """One run, advanced stretch by stretch: measured steps, then audited steps, then the quantities.
+    """A run, advanced stretch by stretch: measured steps, then audited steps, then the quantities.
 
-    Only the measured steps count in time and evaluations. Time is the processor time of the thread, which is wall time
-    on a free core and does not count what other processes do.
+    Only the measured steps count in time and evaluations. Time is the thread's processor time, which equals wall time
+    on a free core and excludes other processes.
 
     Parameters
     ----------
     decider : Decider
-        The run's own, standing at the start.
+        The run's own, at the start.
     proposal : RandomWalk
-        Held fixed.
+        Fixed during the run.
     functions : Functions
-        Whose means are followed.
+        Functions whose means are recorded.
     centre : ndarray, shape (n_parameters,)
-        True means, about which squared deviations are taken.
+        True means, about which deviations are squared.
     budget : Budget
-        For the measured steps.
+        Budget of the measured steps.
     audit : float
         Audited steps as a share of the measured ones.
     rng, audit_rng : Generator
-        For the steps, and (never asked, as all are audited) for choosing audits.
+        For the steps, and for choosing audits (unused, because all are audited).
     quantity_rng : Rng
         For generated quantities.
     n_observations : int
-        Observations a pass.
+        Observations per pass.
     stop : ndarray of int32, shape (1,)
-        Set to 1 to stop all runs after the step they are in.
+        Set to 1 to stop all runs after the current step.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Run:
         self._evaluated: list[dict[str, FloatArray]] = []
 
     def advance(self) -> bool:
-        """Do the next piece; False when the run is finished or was stopped."""
+        """Do the next piece; return False if the run has finished or was stopped."""
         if self._stop[0]:
             return False
         if self._left > 0:
@@ -156,16 +156,16 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return whether the run has finished."""
         return self._left == 0 and self._audit["n_steps"] >= self._n_audited and self._n_evaluated >= self._n_positions
 
     @property
     def share_done(self) -> float:
-        """How much of the budget is used, for progress."""
+        """Return the share of the budget used, for progress."""
         return float(max(self._totals["seconds"] / self._budget.seconds, self._totals["n_steps"] / self._budget.steps))
 
     def course(self) -> Course:
-        """What the finished run has to show."""
+        """Return the record of the finished run."""
         columns = np.array(self._notes).T
         deviations, squares = np.array(self._means).transpose(1, 0, 2)
         means = {MEANS: self._centre + deviations, VARIANCES: squares}
@@ -178,7 +178,7 @@ class Run:
 
     @property
     def _left(self) -> int:
-        """Steps that may still be measured."""
+        """Return the number of steps that may still be measured."""
         return 0 if self._totals["seconds"] >= self._budget.seconds else self._budget.steps - self._totals["n_steps"]
 
     @property
@@ -200,7 +200,7 @@ class Run:
         n = self._steps(self._totals, min(wanted, self._left), 0.0)
         if n == 0:
             return
-        # Where a proposal was rejected the functions have the values they had.
+        # After a rejection the functions keep their values.
         moved = np.flatnonzero(self._buffer["accepted"][:n])
         stays = np.diff(moved, prepend=0, append=n)
         self._sums += stays[0] * self._values
@@ -214,12 +214,12 @@ class Run:
         self._means.append(self._sums / totals["n_steps"])
 
     def _deviations(self, theta: FloatArray) -> FloatArray:
-        """Deviations from the centre and their squares, shape (2, n_parameters)."""
+        """Return deviations from the centre and their squares, shape (2, n_parameters)."""
         deviations = self._functions.of_parameters(theta) - self._centre
         return np.stack([deviations, deviations**2])
 
     def _steps(self, totals: Totals, n_steps: int, audit: float) -> int:
-        """Steps done, counted in ``totals``."""
+        """Run steps, counted in ``totals``, and return their number."""
         kernel = self._kernel
         oversight = Oversight(self._audit_rng, audit, self._stop, self._counters)
         evaluated, began = kernel.n_evaluated, clock.computed()
@@ -234,7 +234,7 @@ class Run:
 
 
 class _Positions:
-    """Every k-th position of a run, the first included; k doubles when there are many."""
+    """Every k-th position of a run, from the first; k doubles as they accumulate."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
@@ -243,11 +243,11 @@ class _Positions:
 
     @property
     def positions(self) -> FloatArray:
-        """Shape (n, dim)."""
+        """Return the positions, shape (n, dim)."""
         return np.array(self._kept)
 
     def add(self, thetas: FloatArray) -> None:
-        """Take in the positions of the next steps, shape (n, dim)."""
+        """Add the positions of the next steps, shape (n, dim)."""
         for row in range(-self._seen % self._every, len(thetas), self._every):
             self.steps.append(self._seen + row + 1)
             self._kept.append(thetas[row].copy())
@@ -257,16 +257,16 @@ class _Positions:
 
 
 class Lane:
-    """Takes runs from a queue that lanes share, each to its end before the next.
+    """Worker that takes runs from a shared queue and completes each before the next.
 
-    Finished runs are what an interrupt leaves; a run that fails leaves the others as they are.
+    Finished runs survive an interrupt, and a run that fails does not affect the others.
 
     Parameters
     ----------
     queue : deque of (key, callable)
-        Runs in order, each made when its turn comes.
+        Runs in order, each created when its turn comes.
     courses, failures : dict
-        Filled by key.
+        Results by key.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Lane:
         self.run: Run | None = None
 
     def advance(self) -> bool:
-        """Do a piece of the present run, or begin the next; False when there is none or all were stopped."""
+        """Do a piece of the current run, or start the next; return False if there is none or all were stopped."""
         try:
             if self.run is None:
                 try:

@@ -1,4 +1,4 @@
-"""What estimates are held against: posterior means from reference draws, with the error those have themselves."""
+"""The truth with which estimates are compared: posterior means from reference draws, with their error."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
-# Draws at which quantities are evaluated, and of which proposal and starts are made.
+# Draws at which quantities are evaluated, and from which proposal and starts are made.
 _DRAWS = 1000
 
-# Functions whose correlations are looked at.
+# Functions whose correlations are computed.
 _CORRELATED = 500
 
-# R-hat from which reference draws are not to be trusted (Vehtari et al. 2021).
+# R-hat above which reference draws are not trusted (Vehtari et al. 2021).
 MAX_R_HAT = 1.01
 
 
@@ -40,11 +40,12 @@ class Target:
     Attributes
     ----------
     moving : ndarray of int64, shape (n_functions,)
-        Places of the functions that are not constant; the others are left out.
+        Indices of the functions that are not constant; the others are left out.
     mean, sd, mcse : ndarray, shape (n_functions,)
         Posterior mean and sd, and the Monte Carlo standard error of the mean.
     shared : float
-        Mean absolute correlation of the functions, themselves included; their truths' errors are correlated alike.
+        Mean absolute correlation of the functions, including with themselves; the errors of their truths have the same
+        correlations.
     """
 
     moving: NDArray[np.int64]
@@ -55,22 +56,22 @@ class Target:
 
     @property
     def floor(self) -> float:
-        """Mean squared Monte Carlo error of the truth itself, in squared posterior sds."""
+        """Return the mean squared Monte Carlo error of the truth, in squared posterior sds."""
         return float(np.mean((self.mcse / self.sd) ** 2))
 
     def errors(self, means: FloatArray) -> FloatArray:
-        """Estimates (of all functions, on the last axis) less truth, in posterior sds."""
+        """Return estimates (of all functions, on the last axis) less truth, in posterior sds."""
         return (means[..., self.moving] - self.mean) / self.sd
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Reference draws of the posterior, as far as runs and their errors need them.
+    """What runs and their errors need of the reference draws.
 
     Attributes
     ----------
     source : str
-        Where they came from.
+        Source of the draws.
     draws : ndarray, shape (n, dim)
         Unconstrained positions, for starts.
     proposal : RandomWalk
@@ -78,9 +79,9 @@ class Truth:
     centre : ndarray, shape (n_parameters,)
         Posterior means of the parameters.
     targets : dict
-        By group of test functions.
+        True means by group of test functions.
     r_hat, ess : float
-        Of the worst parameter.
+        R-hat and ESS of the worst parameter.
     """
 
     source: str
@@ -93,12 +94,12 @@ class Truth:
 
 
 def check_same(reference: InferenceData, facts: dict[str, Any], source: str) -> None:
-    """Refuse reference draws of another model or other data; draws that do not record theirs are let pass.
+    """Raise InputError for reference draws of another model or data; draws that do not record theirs are accepted.
 
     Raises
     ------
     InputError
-        When the hashes differ.
+        If the hashes differ.
     """
     other = inference_data.attrs(reference)
     for what, own, its in (
@@ -116,12 +117,12 @@ def check_same(reference: InferenceData, facts: dict[str, Any], source: str) -> 
 def make_truth(
     reference: InferenceData, posterior: Posterior, functions: Functions, *, source: str, seed: np.random.SeedSequence
 ) -> Truth:
-    """Means, their errors, a proposal and starts from reference draws.
+    """Return means with their errors, a proposal and starts from reference draws.
 
     Raises
     ------
     InputError
-        When parameters are missing or have another shape, all are constant, or there are too few draws.
+        If parameters are missing or have another shape, all are constant, or there are too few draws.
     """
     _check_parameters(reference, functions, source)
     statistics = table(reference, percentiles=(), var_names=functions.parameters.names)
@@ -162,7 +163,7 @@ def _check_parameters(reference: InferenceData, functions: Functions, source: st
 
 
 def _statistics(values: FloatArray) -> pd.DataFrame:
-    """Statistics of values of shape (chain, draw, n)."""
+    """Return statistics of values of shape (chain, draw, n)."""
     return table(inference_data.build(posterior={"values": values}, sample_stats={}, attrs={}), percentiles=())
 
 
@@ -177,7 +178,7 @@ def _target(values: FloatArray, statistics: pd.DataFrame, what: str, source: str
 
 
 def _unconstrained(reference: InferenceData, posterior: Posterior, functions: Functions, source: str) -> FloatArray:
-    """Unconstrained positions of about `_DRAWS` draws, evenly spread, shape (chain, draw, dim)."""
+    """Return unconstrained positions of about `_DRAWS` draws, evenly spread, shape (chain, draw, dim)."""
     found = inference_data.group(reference, "posterior")
     n_chains, n_draws = found.sizes["chain"], found.sizes["draw"]
     rows = np.linspace(0, n_draws - 1, min(n_draws, max(4, _DRAWS // n_chains))).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How two samplers' draws of each scalar quantity differ, in Monte Carlo standard errors and in posterior sds.
+"""Differences of two samplers' marginal distributions, in Monte Carlo standard errors and in posterior sds.
 
 Monte Carlo standard errors and ESS are ArviZ's (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, Bayesian
 Analysis 16(2)); the two sides' errors add in quadrature.
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 PROBABILITIES = (0.05, 0.5, 0.95)
 TESTS = ("mean", "sd", "q5", "q50", "q95", "ks")
-KINDS = (*TESTS, "correlation")  # the last one is of pairs, see `covariance`
-RESOLVED = 0.1  # standard error of a log sd above which its normal approximation is not relied on
-POWER = 0.9  # with which a detectable difference shows
-_RESIDUAL = 0.05  # autocorrelation that thinning may leave
+KINDS = (*TESTS, "correlation")  # the last kind is of pairs, see `covariance`
+RESOLVED = 0.1  # standard error of a log sd above which its normal approximation is not trusted
+POWER = 0.9  # power for a detectable difference
+_RESIDUAL = 0.05  # autocorrelation allowed after thinning
 _TINY = 1e-300
 
 
 class Side(NamedTuple):
-    """One sampler's draws, (chain, draw, quantity), and statistics of them, (quantity,) or (probability, quantity)."""
+    """One sampler's draws, (chain, draw, quantity), with statistics, (quantity,) or (probability, quantity)."""
 
     values: FloatArray
     mean: FloatArray
@@ -47,18 +47,18 @@ class Side(NamedTuple):
 
     @property
     def ess(self) -> FloatArray:
-        """The smaller of bulk and tail ESS."""
+        """Return the smaller of bulk and tail ESS."""
         return np.minimum(self.ess_bulk, self.ess_tail)
 
     @property
     def ess_squares(self) -> FloatArray:
-        """ESS of the squared deviations, from the Monte Carlo error of the sd."""
+        """Return the ESS of the squared deviations, from the Monte Carlo error of the sd."""
         with np.errstate(all="ignore"):
             return np.asarray((self.fourth - self.sd**4) / (2 * self.sd * self.mcse_sd) ** 2)
 
 
 def side(values: FloatArray) -> Side:
-    """Statistics of draws of shape (chain, draw, quantity); NaN for quantities with draws that are not finite."""
+    """Return statistics of draws of shape (chain, draw, quantity); NaN for quantities with non-finite draws."""
     with np.errstate(all="ignore"):
         mean = values.mean(axis=(0, 1))
         ess_quantiles = np.stack([_statistic("ess", values, method="quantile", prob=p) for p in PROBABILITIES])
@@ -78,31 +78,31 @@ def side(values: FloatArray) -> Side:
 
 
 def mcse(values: FloatArray) -> FloatArray:
-    """Monte Carlo standard error of the means of values of shape (chain, draw, quantity)."""
+    """Return the Monte Carlo standard error of the means of values of shape (chain, draw, quantity)."""
     return _statistic("mcse", values, method="mean")
 
 
 def share(level: float, n: int) -> float:
-    """Level of one of n tests of a kind: every kind has an equal part of `level`, and divides it equally (Bonferroni).
+    """Return the level of one of n tests of a kind; all kinds, and all tests of a kind, share `level` equally.
 
-    The probability that any test is significant where nothing differs is then at most `level`, however the tests
-    depend on each other.
+    By Bonferroni, the probability that any test is significant if nothing differs is then at most `level`, for any
+    dependence between the tests.
     """
     return level / (len(KINDS) * n)
 
 
 def critical(level: float, n: int, df: FloatArray | float = np.inf) -> FloatArray:
-    """Standard errors, on `df` degrees of freedom, at which one of n tests of a kind becomes significant."""
+    """Return the standard errors, on `df` degrees of freedom, at which one of n tests of a kind becomes significant."""
     return np.asarray(stats.t.isf(share(level, n) / 2, df), dtype=float)
 
 
 def detectable(level: float, n: int, df: FloatArray | float = np.inf) -> FloatArray:
-    """Standard errors of a difference that one of n tests of a kind finds with probability `POWER`."""
+    """Return the difference in standard errors that one of n tests of a kind detects with probability `POWER`."""
     return critical(level, n, df) + float(stats.norm.ppf(POWER))
 
 
 def compare_marginals(names: Sequence[str], draws: Side, reference: Side, *, level: float) -> pd.DataFrame:
-    """Differences of each quantity's two marginal distributions.
+    """Compare each quantity's two marginal distributions.
 
     Returns
     -------
@@ -115,23 +115,22 @@ def compare_marginals(names: Sequence[str], draws: Side, reference: Side, *, lev
 
     Notes
     -----
-    Means and log sds: difference over its Monte Carlo standard error. The squared error of a log sd is
-    (k - 1) / (4 ESS of squares); the kurtosis k is estimated from both sides together, since the side that happens to
-    lack the extremes has a small sd and believes it well known. An sd that is known to worse than 10 % is not
-    tested.
+    Means and log sds: the difference over its Monte Carlo standard error. The squared error of a log sd is
+    (k - 1) / (4 ESS of squares). The kurtosis k is estimated from both sides together, because a side that happens to
+    lack the extremes has a small sd and underestimates its error. An sd with an error above 10 % is not tested.
 
-    The z of these and of quantiles are referred to Student's t, as the standard errors are estimates. Over runs of
-    AR(1) and of independent chains the log of ArviZ's Monte Carlo variance has a variance of up to 16 / ESS
-    (simulated), and the log variance of the draws itself adds 4 mcse_sd^2 / sd^2; v degrees of freedom stand for
-    2 / v. The two sides' are combined after Welch (1947).
+    The z of these and of quantiles refer to Student's t, because the standard errors are estimates. Over runs of AR(1)
+    and of independent chains, the log of ArviZ's Monte Carlo variance has a variance of up to 16 / ESS (simulated), and
+    the log variance of the draws itself adds 4 mcse_sd^2 / sd^2. A variance of 2 / v corresponds to v degrees of
+    freedom. The degrees of the two sides are combined after Welch (1947).
 
-    Quantiles: the shares of draws at or below a common point (the two sides' quantiles averaged, weighted by ESS) are
-    compared, which needs no estimate of the density there.
+    Quantiles: the test compares shares of draws at or below a common point (the two sides' quantiles averaged, weighted
+    by ESS), which needs no density estimate there.
 
-    Kolmogorov-Smirnov and Anderson-Darling: two-sample statistics of draws thinned to independence. As the lag is
-    taken the smallest that leaves an AR(1) chain of the same ESS an autocorrelation of at most 0.05; what is
-    left is allowed for in the number of draws that the p-value takes. The p-values of Anderson-Darling end at 0.001 and
-    0.25 and are not among the tests of the verdict.
+    Kolmogorov-Smirnov and Anderson-Darling: two-sample statistics of draws thinned to independence. The lag is the
+    smallest at which an AR(1) chain of the same ESS has an autocorrelation of at most 0.05; the number of draws for the
+    p-value accounts for the rest. The p-values of Anderson-Darling are limited to 0.001 to 0.25 and are not among the
+    verdict's tests.
     """
     import pandas as pd
 
@@ -180,7 +179,7 @@ def _of_means(draws: Side, reference: Side, level: float, n: int) -> dict[str, F
 
 
 def _of_sds(draws: Side, reference: Side, level: float, n: int) -> dict[str, FloatArray]:
-    """Those of log sds, as far as these are known."""
+    """Return the columns of log sds with known errors."""
     ratio = draws.sd / reference.sd
     logs = _Difference(np.log(ratio), _log_sd_errors(draws, reference), (draws.ess / 8, reference.ess / 8))
     limit = np.abs(logs.value) + logs.error * critical(level, n, logs.df)
@@ -207,7 +206,7 @@ def _of_quantiles(draws: Side, reference: Side) -> dict[str, FloatArray]:
 
 
 class _Difference(NamedTuple):
-    """A difference and what each side contributes to its error: standard errors and their degrees of freedom."""
+    """A difference with the standard error and degrees of freedom of each side."""
 
     value: FloatArray
     errors: tuple[FloatArray, FloatArray]
@@ -219,7 +218,7 @@ class _Difference(NamedTuple):
 
     @property
     def df(self) -> FloatArray:
-        """Welch (1947)."""
+        """Return the degrees of freedom after Welch (1947)."""
         a, b = (error**2 for error in self.errors)
         return np.asarray(np.maximum((a + b) ** 2 / (a**2 / self.dfs[0] + b**2 / self.dfs[1]), 1))
 
@@ -237,7 +236,7 @@ def _mean_df(side: Side) -> FloatArray:
 
 
 def _log_sd_errors(draws: Side, reference: Side) -> tuple[FloatArray, FloatArray]:
-    """Standard errors of the two log sds, the kurtosis from both together."""
+    """Return standard errors of the two log sds, with the kurtosis from both together."""
     ess, other = draws.ess_squares, reference.ess_squares
     variance = (ess * draws.sd**2 + other * reference.sd**2) / (ess + other)
     kurtosis = (ess * draws.fourth + other * reference.fourth) / (ess + other) / variance**2
@@ -245,7 +244,7 @@ def _log_sd_errors(draws: Side, reference: Side) -> tuple[FloatArray, FloatArray
 
 
 def _shares(draws: Side, reference: Side, k: int) -> _Difference:
-    """Shares of the draws at or below a common point near quantile k, reference - draws as a quantile would differ."""
+    """Return shares of the draws at or below a common point near quantile k, as reference - draws like a quantile."""
     ess, other = draws.ess_quantiles[k], reference.ess_quantiles[k]
     point = (ess * draws.quantiles[k] + other * reference.quantiles[k]) / (ess + other)
     own, others = ((one.values <= point).mean(axis=(0, 1)) for one in (draws, reference))
@@ -260,7 +259,7 @@ def _shares(draws: Side, reference: Side, k: int) -> _Difference:
 
 
 def _distances(draws: Side, reference: Side) -> dict[str, FloatArray]:
-    """Distances of whole marginal distributions; NaN for quantities that are not finite or never move."""
+    """Return distances of whole marginal distributions; NaN for quantities that are not finite or constant."""
     n = draws.values.shape[2]
     found = {name: np.full(n, np.nan) for name in ("ks", "ks_p", "ad", "ad_p", "wasserstein_sd")}
     for k in range(n):
@@ -275,14 +274,14 @@ def _distances(draws: Side, reference: Side) -> dict[str, FloatArray]:
         if still(np.concatenate([x, y])[:, None])[0]:
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the p-value is at the end of its table, and options to come
+            warnings.simplefilter("ignore")  # that the p-value is at the end of its table, and about future options
             result = stats.anderson_ksamp([x, y])
         found["ad"][k], found["ad_p"][k] = result.statistic, result.pvalue
     return found
 
 
 def _independent(side: Side, k: int) -> tuple[FloatArray, float]:
-    """Draws of quantity k thinned to independence, and how many independent ones they count for."""
+    """Return draws of quantity k thinned to independence, and their effective number."""
     values = side.values[:, :, k]
     lag, left = independence_lag(values, side.ess[k])
     thinned = values[:, ::lag].ravel()
@@ -290,7 +289,8 @@ def _independent(side: Side, k: int) -> tuple[FloatArray, float]:
 
 
 def independence_lag(values: FloatArray, ess: float) -> tuple[int, float]:
-    """The smallest lag at which an AR(1) chain of this ESS has an autocorrelation of at most 0.05, and what it has.
+    """Return the smallest lag at which an AR(1) chain of this ESS has an autocorrelation of at most 0.05, and its
+    value.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def independence_lag(values: FloatArray, ess: float) -> tuple[int, float]:
 
 
 def _pooled_r_hat(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Rank-normalised split R-hat over the chains of both samplers, thinned to the same number of draws."""
+    """Return rank-normalised split R-hat over the chains of both samplers, thinned to equal numbers of draws."""
     n = min(x.shape[1], y.shape[1])
     return _statistic("rhat", np.concatenate([_thinned(x, n), _thinned(y, n)]))
 
@@ -315,7 +315,7 @@ def _thinned(values: FloatArray, n: int) -> FloatArray:
 
 
 def _statistic(name: str, values: FloatArray, **options: Any) -> FloatArray:
-    """ArviZ's function of this name for each quantity; NaN for those that are not finite."""
+    """Return ArviZ's statistic of this name for each quantity; NaN for those that are not finite."""
     import xarray
 
     finite = np.isfinite(values).all(axis=(0, 1))

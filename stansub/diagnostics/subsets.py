@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.int64]
 
-# Tasks of a thread, after each of which an interrupt ends it.
+# Tasks per thread between two checks for an interrupt.
 _TASKS = 4
 
 
 def check_subset(observations: int, seed: int) -> None:
-    """Raise InputError unless there are such subsets."""
+    """Raise InputError unless the size and seed of a subset are valid."""
     Count(at_least=2).check("observations", observations)
     Count(at_least=0, at_most=MOST["seed"]).check("seed", seed)
 
@@ -39,12 +39,12 @@ def random_rows(n: int, m: int, seed: int) -> Places:
 
 
 def unconstrained_draws(draws: InferenceData, posterior: Posterior) -> FloatArray:
-    """Return positions of draws, shape (chain, draw, dim); those of NUTS are computed from the parameters.
+    """Return unconstrained positions of draws, shape (chain, draw, dim), computed from the parameters for NUTS.
 
     Raises
     ------
     InputError
-        When a parameter was not kept.
+        If a parameter was not kept.
     """
     if "unconstrained_posterior" in inference_data.groups(draws):
         return np.asarray(inference_data.group(draws, "unconstrained_posterior")["theta"].values)

@@ -1,13 +1,13 @@
-"""Whether draws can be used in place of the reference: a word, a sentence and its reasons.
+"""Verdict on draws compared with a reference: a word, a sentence and its reasons.
 
 The verdict rests on a family of tests: mean, sd, 5, 50 and 95 % quantiles and Kolmogorov-Smirnov for every quantity,
 and the correlation of every pair. Each of the seven kinds has an equal share of the level, which its tests divide
-equally (Bonferroni), so that draws without fault are said to differ with probability at most `level` however the
-tests depend on each other. What is significant makes "differs"; what makes draws unfit for any use, or the comparison
-unfit to tell, makes "do not use".
-
+equally (Bonferroni). Faultless draws are therefore said to differ with probability at most `level`, for any dependence
+between the tests. A significant difference gives "differs". Draws unfit for any use, or a comparison too weak to tell,
+give "do not use".
 Wrong decisions beyond the level that was accepted are a reason, not a verdict: the comparison itself shows what they
-did to the posterior.
+Wrong decisions beyond the accepted level are a reason, not a verdict: the comparison itself shows their effect on the
+posterior.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 Word = Literal["agrees", "differs", "do not use"]
 
-R_HAT_UNFIT = 1.05  # chains that disagree so much that their pooled draws stand for nothing
-MEAN_GRAVE, SD_GRAVE = 0.5, 1.5  # sds that a mean, and a factor that an sd, may be off before draws are of no use
-MEAN_RESOLUTION, SD_RESOLUTION = 0.3, 0.25  # coarser than this, in sds and as a share, a comparison says too little
-_NAMED = 3  # quantities named in a reason
+R_HAT_UNFIT = 1.05  # chains that disagree so much that their pooled draws mean nothing
+MEAN_GRAVE, SD_GRAVE = 0.5, 1.5  # error of a mean in sds, and factor of an sd, beyond which draws are useless
+MEAN_RESOLUTION, SD_RESOLUTION = 0.3, 0.25  # coarser comparisons (sds, share) say too little
+_NAMED = 3  # maximum number of quantities named in a reason
 _KINDS = {
     "mean": ("the mean", "Means"),
     "sd": ("the sd", "Sds"),
@@ -47,14 +47,14 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the comparison comes to.
+    """Verdict of a comparison.
 
     Attributes
     ----------
     word
-    headline
+    One sentence that starts with the word.
         One sentence that begins with the word.
-    reasons
+    A sentence each, the most serious first.
         A sentence each, the gravest first.
     """
 
@@ -64,7 +64,7 @@ class Verdict:
 
 
 class Evidence(NamedTuple):
-    """What a verdict is found from: figures of each quantity, the worst pair, either side by itself, shared chains."""
+    """Evidence for a verdict: figures of each quantity, the worst pair, either side by itself, shared chains."""
 
     parameters: pd.DataFrame
     pair: Pair | None
@@ -74,17 +74,17 @@ class Evidence(NamedTuple):
 
 
 def judge(evidence: Evidence, *, level: float) -> Verdict:
-    """Find the verdict.
+    """Return the verdict.
 
     Parameters
     ----------
     level
-        Probability of a verdict other than "agrees" where draws and reference come from the same distribution and
+        Probability of a verdict other than "agrees" if draws and reference come from the same distribution and
         converged.
     """
     mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(evidence)]
     unfit = [*_shared(evidence), *mistrust, *_broken(evidence)]
-    # Whether a difference is grave can be asked of sound draws only.
+    # The size of a difference matters only for sound draws.
     grave = [] if unfit else list(_grave(evidence, level))
     blunt = [] if unfit or grave else list(_too_few(evidence, level))
     differing = list(_differing(evidence, level))
@@ -101,7 +101,7 @@ def judge(evidence: Evidence, *, level: float) -> Verdict:
 
 
 def n_tests(evidence: Evidence) -> int:
-    """Tests that the verdict rests on."""
+    """Return the number of tests of the verdict."""
     return 6 * len(evidence.parameters) + (evidence.pair.n_pairs if evidence.pair else 0)
 
 
@@ -187,7 +187,7 @@ def _grave(evidence: Evidence, level: float) -> Iterator[str]:
 
 
 def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
-    """Whether means, and sds of normal quantities with as many effective draws in the tails, are known too badly."""
+    """Yield reasons if means, or sds of normal quantities with this tail ESS, are known too badly."""
     parameters = evidence.parameters
     means = parameters["mean_detectable_sd"]
     tails = (0.5 / parameters["ess_tail"] + 0.5 / parameters["ess_tail_reference"]) ** 0.5
@@ -212,7 +212,7 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
 
 
 class _Size(NamedTuple):
-    """A significant difference: of what, how large, and how sure."""
+    """A significant difference: quantity, size and significance."""
 
     name: str
     size: str
@@ -220,7 +220,7 @@ class _Size(NamedTuple):
 
 
 class _Differing(NamedTuple):
-    """The significant differences of a kind of test, the surest first."""
+    """Significant differences of a kind of test, the most significant first."""
 
     kind: str
     sizes: Sequence[_Size]
@@ -235,7 +235,7 @@ class _Differing(NamedTuple):
 
 
 def _differing(evidence: Evidence, level: float) -> Iterator[_Differing]:
-    """What is significant, by kind of test."""
+    """Yield the significant differences by kind of test."""
     parameters, pair = evidence.parameters, evidence.pair
     alpha = share(level, len(parameters))
 
@@ -262,7 +262,7 @@ def _errors(z: float) -> str:
 
 
 def _remarks(evidence: Evidence) -> Iterator[str]:
-    """What a reader should know, whatever the word is."""
+    """Yield remarks for the reader, whatever the verdict."""
     parameters = evidence.parameters
     for side, health, column in (
         ("draws", evidence.draws, "r_hat"),
@@ -296,7 +296,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _worst(values: pd.Series[float], form: str, *, sort: bool = True) -> str:
-    """The largest values with their names, by size unless they are sorted already."""
+    """Return the largest values with their names, sorted by size unless they are sorted already."""
     ordered = values.loc[values.abs().sort_values(ascending=False).index] if sort else values
     return _names(f"{form.format(value)} ({name})" for name, value in ordered.items())
 
@@ -311,7 +311,7 @@ def _plural(n: int, what: str) -> str:
 
 
 def _lower(sentence: str) -> str:
-    """A sentence without its capital, but for names."""
+    """Return a sentence in lower case at its start, unless it starts with a name."""
     first, _, rest = sentence.partition(" ")
     return f"{first.lower() if first in ('The', 'There', 'One') else first} {rest}"
 

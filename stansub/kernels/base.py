@@ -1,4 +1,4 @@
-"""What a kernel is: (rng, state, params) -> (state, info), with the statistics that it makes declared beside it."""
+"""The kernel interface, (rng, state, params) -> (state, info), and the statistics that kernels declare."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Info = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Stat:
-    """A statistic of a kernel, from which recording, totals, groups and documentation follow.
+    """Statistic of a kernel, which determines how it is recorded, summed, grouped and documented.
 
     Attributes
     ----------
     name : str
-        As ArviZ has it, where it has one.
+        ArviZ's name, if it has one.
     dtype : type
-        Of a value: `bool`, `numpy.int32`, `numpy.int64` or `float`.
+        Type of a value: `bool`, `numpy.int32`, `numpy.int64` or `float`.
     sentence : str
-        What it says.
+        Description in a sentence.
     total : str
-        Name of its sum over all steps of a chain, thinned-away ones included; empty where a sum says nothing.
+        Name of its sum over all steps of a chain, including those thinned away; empty if the sum has no meaning.
     per_step : bool
-        Whether there is a value a step; a statistic without is counted by the kernel (see `Kernel.counts`).
+        Whether there is a value per step; otherwise the kernel counts the statistic (see `Kernel.counts`).
     largest : bool
-        Whether what is counted is the largest value so far and not a sum.
+        Whether the count is the largest value so far and not a sum.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Stat:
     largest: bool = False
 
     def of(self, kernel: str) -> Stat:
-        """The same statistic of one of several kernels, named after it."""
+        """Return the same statistic of one of several kernels, with the kernel's name as prefix."""
         total = f"{kernel}.{self.total}" if self.total else ""
         return replace(self, name=f"{kernel}.{self.name}", total=total)
 
 
 class State(NamedTuple):
-    """Where a chain is.
+    """State of a chain.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class State(NamedTuple):
 
 
 class Records:
-    """One row a step: the position after it, and the statistics of its kernel.
+    """Rows of steps: the position after each step and the kernel's statistics.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Records:
 
     @classmethod
     def allocate(cls, n: int, dim: int, stats: Iterable[Stat]) -> Records:
-        """Rows to be filled."""
+        """Return empty rows."""
         return cls(np.empty((n, dim)), {one.name: np.zeros(n, one.dtype) for one in stats if one.per_step})
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -84,33 +84,33 @@ class Records:
         return len(self.theta)
 
     def is_like(self, other: Records) -> bool:
-        """Whether rows have the same columns, of the same types, and as many parameters, as those of ``other``."""
+        """Return whether the rows have the same columns, types and number of parameters as those of ``other``."""
         columns = [{name: (one.dtype, one.shape[1:]) for name, one in each.columns.items()} for each in (self, other)]
         return columns[0] == columns[1] and {len(one) for one in self.columns.values()} == {len(self)}
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """All arrays: positions, and statistics by name."""
+        """Return all arrays: positions, and statistics by name."""
         return {"theta": self.theta, **{f"stat {name}": one for name, one in self.stats.items()}}
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray[Any]]) -> Records:
-        """From `columns`."""
+        """Return records from `columns`."""
         stats = {name.removeprefix("stat "): one for name, one in columns.items() if name != "theta"}
         return cls(columns["theta"], stats)
 
     @classmethod
     def together(cls, parts: Sequence[Records]) -> Records:
-        """The rows of several, which have the same columns."""
+        """Return the concatenated rows of records with the same columns."""
         return cls.of({name: np.concatenate([one.columns[name] for one in parts]) for name in parts[0].columns})
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a step."""
+        """Return the bytes of a row."""
         return sum(one[:1].nbytes for one in self.columns.values())
 
     def rows(self, which: slice | NDArray[np.int64]) -> Records:
-        """Some of the rows; a slice gives a view."""
+        """Return some of the rows; a slice gives a view."""
         return Records(self.theta[which], {name: values[which] for name, values in self.stats.items()})
 
     def put(self, start: int, other: Records) -> None:
@@ -121,23 +121,23 @@ class Records:
             values[start:end] = other.stats[name]
 
     def write(self, row: int, state: State, info: Info) -> None:
-        """Write one step."""
+        """Write one step into a row."""
         self.theta[row] = state.position
         for name, values in self.stats.items():
             values[row] = info[name]
 
 
 class Oversight(NamedTuple):
-    """What stands over a batch of steps: audits, a stop, and counts of how far it is.
+    """Control of a batch of steps: audits, a stop flag and progress counters.
 
     Attributes
     ----------
     audit_rng : Generator
-        Chooses the decisions that are audited.
+        Chooses the decisions to audit.
     audit_probability : float
-        Share of the decisions that are audited.
+        Share of the decisions to audit.
     stop : int32, shape (1,)
-        Read before every step; not 0 stops.
+        Read before every step; a nonzero value stops the batch.
     counters : int64, shape (4,)
         Steps, accepted, observations used and observations evaluated so far.
     """
@@ -149,16 +149,16 @@ class Oversight(NamedTuple):
 
     @classmethod
     def none(cls) -> Oversight:
-        """No audits, and nobody who stops it."""
+        """Return an oversight without audits or a stop."""
         return cls(np.random.default_rng(0), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
     def audits(self) -> bool:
-        """Whether the next decision is audited."""
+        """Draw whether the next decision is audited."""
         return self.audit_probability > 0 and self.audit_rng.random() < self.audit_probability
 
 
 class Kernel(Protocol):
-    """A transition that leaves a posterior as it is, or nearly; bound to a target, for one thread at a time.
+    """Transition that leaves a posterior invariant, exactly or nearly; bound to a target and to one thread.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Kernel(Protocol):
     dim : int
         Parameters of a state.
     deciders : tuple of Decider
-        Those that its decisions are taken by; kernels may share one.
+        The deciders that take its decisions; kernels may share one.
     n_evaluated : int
         Observations evaluated by its decisions so far.
     """
@@ -184,36 +184,36 @@ class Kernel(Protocol):
     def n_evaluated(self) -> int: ...
 
     def init(self, position: FloatArray) -> State:
-        """The state at a position, shape (dim,)."""
+        """Return the state at a position of shape (dim,)."""
         ...
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """One transition, with its statistics by name; ``params`` is what is adapted, such as a proposal."""
+        """Return the next state and its statistics by name; ``params`` is what is adapted, such as a proposal."""
         ...
 
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
     ) -> tuple[State, int]:
-        """Fill the first rows of ``out`` with up to ``n_steps`` steps; the steps done, fewer when stopped."""
+        """Fill the first rows of ``out`` with up to ``n_steps`` steps; return the number done, fewer if stopped."""
         ...
 
     def set_level(self, level: float) -> None:
-        """Take decisions at another error level from now on, where that can change."""
+        """Take decisions at another error level from now on, if the kernel supports it."""
         ...
 
     def counts(self) -> dict[str, float]:
-        """What it has counted so far that has no value a step, by name."""
+        """Return the counts of statistics that have no value per step, by name."""
         ...
 
     def save(self) -> Any:
-        """All that its next step depends on besides the position, in values that a checkpoint can hold.
+        """Return everything besides the position that the next step depends on, as values for a checkpoint.
 
-        They are None, numbers, text, bytes, numpy arrays and generators, and lists, tuples and dicts of these.
+        Allowed are None, numbers, text, bytes, numpy arrays and generators, and lists, tuples and dicts of these.
         """
         ...
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on as the kernel would that gave ``saved`` at this state."""
+        """Restore the kernel that returned ``saved`` at this state."""
         ...
 
 
@@ -226,7 +226,7 @@ def step_by_step(
     n_steps: int,
     oversight: Oversight,
 ) -> tuple[State, int]:
-    """A batch of steps, one after the other: what `Kernel.batch` is for kernels that have nothing faster."""
+    """Run a batch of steps one by one: `Kernel.batch` for kernels without a faster way."""
     for row in range(n_steps):
         if oversight.stop[0]:
             return state, row
@@ -239,5 +239,5 @@ def step_by_step(
 
 
 def totals_of(stats: Sequence[Stat], records: Records) -> dict[str, float]:
-    """Sums of the statistics that have a total, over all rows."""
+    """Return the sums of the statistics that have a total, over all rows."""
     return {one.total: records[one.name].sum().item() for one in stats if one.per_step and one.total}

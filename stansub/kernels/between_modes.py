@@ -1,4 +1,4 @@
-"""Proposals that change between several modes, about each of which stands a normal approximation."""
+"""Proposals that move between several modes, each with a normal approximation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class LaplaceMixture(BuiltIn):
-    """Independent draws from a mixture of normal approximations at several modes, so that chains change modes.
+    """Independence proposal from a mixture of normal approximations at several modes, so that chains change modes.
 
     Attributes
     ----------
@@ -35,13 +35,13 @@ class LaplaceMixture(BuiltIn):
         return proposed, self.log_density(position) - self.log_density(proposed)
 
     def log_density(self, position: FloatArray) -> float:
-        """Of the mixture, less a constant."""
+        """Return the log density of the mixture, up to a constant."""
         squares = _squares(self.inverses, position - self.means)
         return float(scipy.special.logsumexp(np.log(self.weights) + self._log_scales - 0.5 * squares))
 
     @cached_property
     def inverses(self) -> FloatArray:
-        """Of the factors, shape (k, dim, dim)."""
+        """Return the inverses of the factors, shape (k, dim, dim)."""
         return np.asarray(np.linalg.inv(self.choleskys))
 
     @cached_property
@@ -51,14 +51,14 @@ class LaplaceMixture(BuiltIn):
 
 @dataclass(frozen=True)
 class NearestWalk(BuiltIn):
-    """Random walk with the covariance of the nearest of several modes, which need not be the same on the way back.
+    """Random walk with the covariance of the nearest mode, which may be another on the way back.
 
     Attributes
     ----------
     mixture : LaplaceMixture
         Means and covariances of the modes.
     scale : float
-        Of a step, in sds of the mode.
+        Step size, in sds of the mode.
     """
 
     mixture: LaplaceMixture
@@ -80,5 +80,5 @@ class NearestWalk(BuiltIn):
 
 
 def _squares(inverses: FloatArray, away: FloatArray) -> FloatArray:
-    """Squared distances in sds, shape (k,)."""
+    """Return squared distances in sds, shape (k,)."""
     return np.asarray(np.sum(np.einsum("kij,kj->ki", inverses, away) ** 2, axis=1))

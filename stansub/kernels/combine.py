@@ -1,7 +1,7 @@
-"""Kernels made of kernels: one after the other, one at random, and one that moves some of the parameters only.
+"""Kernels made of kernels: in sequence, at random, or on some of the parameters.
 
-Each leaves the posterior as it is if its parts do (Tierney 1994, section 2.4). Parts have names; their statistics carry
-them (``scales.accepted``), and those without a name are of the whole step.
+Each leaves the posterior invariant if its parts do (Tierney 1994, section 2.4). Parts have names, which prefix their
+statistics (``scales.accepted``); statistics without a prefix are of the whole step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPONENT = Stat("component", np.int32, "Which of the parts made the step, coun
 
 
 class _Combined(ABC):
-    """What sequences and mixtures share.
+    """Base of sequences and mixtures.
 
     Parameters
     ----------
@@ -39,33 +39,33 @@ class _Combined(ABC):
 
     @property
     def stats(self) -> tuple[Stat, ...]:
-        """Of the whole step, then of each part."""
+        """Return the statistics of the whole step, then of each part."""
         own = [one.of(name) for name, part in self.parts.items() for one in part.stats if one.per_step]
         return (*_WHOLE, DECISIONS, *COUNTS, *own)
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """Return the number of parameters."""
         return next(iter(self.parts.values())).dim
 
     @property
     def n_evaluated(self) -> int:
-        """Observations evaluated by decisions so far."""
+        """Return the observations evaluated by decisions so far."""
         return sum(int(one.n_evaluated) for one in self.deciders)
 
     def init(self, position: FloatArray) -> State:
-        """Have all parts stand at a position."""
+        """Move all parts to a position and return its state."""
         for part in self.parts.values():
             part.init(position)
         return State(np.array(position))
 
     def set_level(self, level: float) -> None:
-        """For all parts."""
+        """Set the error level of all parts."""
         for part in self.parts.values():
             part.set_level(level)
 
     def counts(self) -> dict[str, float]:
-        """What has no value a step."""
+        """Return the counts of statistics that have no value per step."""
         several = [counts_of(one) for one in self.deciders]
         return {
             count.name: max([0, *values]) if count.largest else sum(values)
@@ -74,11 +74,11 @@ class _Combined(ABC):
         }
 
     def save(self) -> Any:
-        """What each part remembers."""
+        """Return what each part saves."""
         return {name: part.save() for name, part in self.parts.items()}
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on from what `save` gave."""
+        """Restore the parts from what `save` returned."""
         for name, part in self.parts.items():
             part.restore(state, saved[name])
 
@@ -86,7 +86,7 @@ class _Combined(ABC):
     def step(
         self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
     ) -> tuple[State, Info]:
-        """One step of the whole."""
+        """Return the next state and the statistics of all parts."""
 
     def batch(
         self,
@@ -97,7 +97,7 @@ class _Combined(ABC):
         n_steps: int,
         oversight: Oversight,
     ) -> tuple[State, int]:
-        """Step by step."""
+        """Run the batch step by step."""
         return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
     def _named(self, name: str, info: Info) -> dict[str, Any]:
@@ -105,12 +105,12 @@ class _Combined(ABC):
 
 
 class InSequence(_Combined):
-    """All parts, one after the other."""
+    """Kernel that applies all parts one after the other."""
 
     def step(
         self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
     ) -> tuple[State, Info]:
-        """One step of each part."""
+        """Return the state after one step of each part, with statistics."""
         found: dict[str, Any] = {one.name: one.dtype(0) for one in (*_WHOLE, DECISIONS)}
         for name, part in self.parts.items():
             state, info = part.step(rng, state, params[name], audit=audit)
@@ -123,7 +123,7 @@ class InSequence(_Combined):
 
 
 class InMixture(_Combined):
-    """One of the parts, drawn anew at each step.
+    """Kernel that applies one part, drawn at random at each step.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ class InMixture(_Combined):
 
     @property
     def stats(self) -> tuple[Stat, ...]:
-        """Which part it was, then as in a sequence; a part that was not drawn has zeros."""
+        """Return the number of the part drawn, then the statistics of a sequence; parts not drawn have zeros."""
         return (_COMPONENT, *super().stats)
 
     def step(
         self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
     ) -> tuple[State, Info]:
-        """One step of one part."""
+        """Return the state after one step of one part, with statistics."""
         number = int(np.searchsorted(self._edges, rng.random(), side="right"))
         name, part = list(self.parts.items())[number]
         state, info = part.step(rng, state, params[name], audit=audit)
@@ -154,19 +154,20 @@ class InMixture(_Combined):
 
 
 class OnSome(MetropolisHastings):
-    """Metropolis-Hastings on some parameters while the others stand still; its params propose values of these alone.
+    """Metropolis-Hastings on some parameters with the others fixed; its params propose values of these alone.
 
-    The factors that none of them touches cancel in the acceptance ratio: a decision is one among the others, with their
-    number for N, and evaluates nothing where there are none (Chen, Mansinghka, Ghahramani 2014, section 3.1).
+    Factors that depend on none of these parameters cancel in the acceptance ratio. A decision therefore samples from
+    the other factors, with their number for N, and evaluates nothing if there are none (Chen, Mansinghka, Ghahramani
+    2014, section 3.1).
 
     Parameters
     ----------
     decider : Decider
     index : ndarray of int64
-        Places of the parameters that move.
+        Indices of the parameters that move.
     touched : callable
-        Of the position: the factors that they touch there, None for all. It must be the same wherever these parameters
-        alone have moved to (T(rho, v) is empty in the paper's terms).
+        From the position to the factors that depend on these parameters there; None for all. The result must not change
+        with these parameters (T(rho, v) is empty in the paper's terms).
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class OnSome(MetropolisHastings):
         self.index, self._touched = index, touched
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """Propose values of some parameters, and decide."""
+        """Propose values of some parameters and decide."""
         values, log_q_ratio = params(rng, state.position[self.index])
         proposed = state.position.copy()
         proposed[self.index] = values
@@ -186,5 +187,5 @@ class OnSome(MetropolisHastings):
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
     ) -> tuple[State, int]:
-        """Step by step."""
+        """Run the batch step by step."""
         return step_by_step(self, rng, state, params, out, n_steps, oversight)

@@ -1,5 +1,7 @@
-"""Kernels that take no decision: they draw from a distribution that leaves the posterior as it is, such as a full
-conditional (Gibbs sampling; Geman and Geman 1984, Tierney 1994)."""
+"""Kernels without decisions, which draw from a distribution that leaves the posterior invariant.
+
+An example is a full conditional (Gibbs sampling; Geman and Geman 1984, Tierney 1994).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_
 from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS
 from stansub.types import FloatArray
 
-# Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
+# Every step moves, without a decision that could count as accepted and without evaluating observations for one.
 DIRECT_STATS: tuple[Stat, ...] = (
     *(replace(one, total="") if one.name == "accepted" else one for one in STATS),
     DECISIONS,
@@ -24,7 +26,7 @@ MOVED: Info = {one.name: one.dtype(0) for one in (*STATS, DECISIONS)} | {"accept
 
 
 class DirectKernel(ABC):
-    """What such kernels share: all of `stansub.kernels.base.Kernel` but `step`, for one that remembers nothing.
+    """Base of kernels without decisions or memory: implements all of `stansub.kernels.base.Kernel` but `step`.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ class DirectKernel(ABC):
     Attributes
     ----------
     stats : tuple of Stat
-        A subclass may add its own.
+        A subclass may add statistics.
     """
 
     stats: ClassVar[tuple[Stat, ...]] = DIRECT_STATS
@@ -45,29 +47,29 @@ class DirectKernel(ABC):
         self.dim = dim
 
     def init(self, position: FloatArray) -> State:
-        """The state at a position."""
+        """Return the state at a position."""
         return State(np.array(position))
 
     @abstractmethod
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """One draw; its statistics are `MOVED`, and those that the kernel adds."""
+        """Return one draw and its statistics: `MOVED` and those that the kernel adds."""
 
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
     ) -> tuple[State, int]:
-        """Step by step."""
+        """Run the batch step by step."""
         return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
     def set_level(self, level: float) -> None:  # noqa: B027 - nothing is what most kernels do
-        """There are no decisions to be taken at an error level."""
+        """Do nothing: there are no decisions."""
 
     def counts(self) -> dict[str, float]:
-        """Nothing was evaluated."""
+        """Return no counts: nothing is evaluated."""
         return {one.name: 0 for one in COUNTS}
 
     def save(self) -> Any:
-        """Nothing is remembered."""
+        """Return None: the kernel has no memory."""
         return None
 
     def restore(self, state: State, saved: Any) -> None:  # noqa: B027
-        """Nothing is to be restored."""
+        """Do nothing: the kernel has no memory."""

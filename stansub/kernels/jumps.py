@@ -1,14 +1,14 @@
-"""Metropolis-Hastings across dimensions: paired moves (Green 1995), with decisions from subsets of the data.
+"""Metropolis-Hastings across dimensions by paired moves (Green 1995), with decisions from subsets of the data.
 
-A position has room for the largest model; what is not in the model is exactly 0 there, or marked by an indicator: moves
-are functions of the stored vector, and the kernel does not care. A move m, picked at x with probability j_m(x), draws
-auxiliary variables u with density q_m(u | x) and goes to (x', u') = h_m(x, u); the paired move n goes from (x', u')
-back to (x, u). The log acceptance ratio is that of the posterior and, besides (Green 1995, equation 8),
+A position has the dimension of the largest model. A coordinate outside the current model is exactly 0, or marked by an
+indicator; only the moves interpret the stored vector. A move m, picked at x with probability j_m(x), draws auxiliary
+variables u with density q_m(u | x) and goes to (x', u') = h_m(x, u). The paired move n goes from (x', u') back to (x,
+u). The log acceptance ratio is that of the posterior plus (Green 1995, equation 8)
 
     log j_n(x') + log q_n(u' | x') - log j_m(x) - log q_m(u | x) + log |det dh_m(x, u)|.
 
-What is wrong in a pair makes wrong draws that look right. So each chain checks the first tries of every move: the
-paired move must lead back, with the Jacobian inverted; `ReversibleJump.check` has finite differences of it besides.
+An error in a pair gives wrong draws that look right. Each chain therefore checks the first tries of every move: the
+paired move must lead back and invert the Jacobian. `ReversibleJump.check` also compares it with finite differences.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from stansub.kernels.proposals import Adapter, BuiltIn, NoAdapter
 from stansub.kernels.recipes import Bench, Leaf, Leaves
 from stansub.types import FloatArray
 
-# Of a position: places of the continuous coordinates of its model.
+# From a position to the indices of the continuous coordinates of its model.
 Active = Callable[[FloatArray], NDArray[np.integer[Any]]]
 
-# Tries of each move whose way back a chain checks.
+# Tries of each move whose reverse move a chain checks.
 _CHECKED = 20
-# Relative error of the way there and back; absolute error of a log determinant by central differences, per dimension.
+# Relative error of a round trip; absolute error of a log determinant by central differences, per dimension.
 _ROUNDING, _DIFFERENCES = 1e-6, 1e-5
 
 
 class Auxiliary(NamedTuple):
-    """What a move draws.
+    """Auxiliary variables that a move draws.
 
     Attributes
     ----------
     values : ndarray, shape (n,)
         Continuous variables.
     choice : hashable
-        Discrete ones, such as the number of a coordinate; compared by ``==``.
+        Discrete variables, such as the number of a coordinate; compared by ``==``.
     """
 
     values: FloatArray
@@ -55,16 +55,16 @@ class Auxiliary(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Where a move leads.
+    """Result of a move.
 
     Attributes
     ----------
     proposed : ndarray, shape (dim,)
     back : Auxiliary
-        What the paired move must draw there to come back.
+        What the paired move must draw there to lead back.
     log_jacobian : float
-        ``log |det|`` of the derivative of (continuous coordinates of the proposed model, ``back.values``) by (those of
-        the present one, ``values`` drawn).
+        ``log |det|`` of the derivative of (continuous coordinates of the proposed model, ``back.values``) with respect
+        to (those of the current model, ``values`` drawn).
     """
 
     proposed: FloatArray
@@ -73,39 +73,39 @@ class Moved(NamedTuple):
 
 
 class Move(Protocol):
-    """One of two paired moves, or one that is its own way back. Positions are read only, save in `transform`.
+    """One of two paired moves, or a move that is its own reverse. Only `transform` may write to positions.
 
-    A move with a method ``adapter(dim)`` learns in warmup as proposals do (see `stansub.kernels.proposals.Adaptive`):
-    its adapter sees the steps in which it was tried, and gives moves.
+    A move with a method ``adapter(dim)`` adapts in warmup as proposals do (see `stansub.kernels.proposals.Adaptive`).
+    The adapter sees the steps in which its move was tried, and returns moves.
     """
 
     def weight(self, position: FloatArray) -> float:
-        """How often it is picked here: in proportion to this, and never where it is 0."""
+        """Return the weight of the move at a position; moves are picked in proportion to it, and never at 0."""
         ...
 
     def draw(self, rng: np.random.Generator, position: FloatArray) -> Auxiliary:
-        """Auxiliary variables."""
+        """Draw auxiliary variables."""
         ...
 
     def log_density(self, position: FloatArray, drawn: Auxiliary) -> float:
-        """Of these draws at this position, the probability of the discrete ones included; -inf where impossible."""
+        """Return the log density of these draws, with the probability of discrete ones; -inf if impossible."""
         ...
 
     def transform(self, position: FloatArray, drawn: Auxiliary) -> Moved:
-        """Where it leads; the position is a copy that may be written into and returned."""
+        """Return where the move leads; the position is a copy that may be modified and returned."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symmetric:
-    """A move x' = x + s that is its own way back: s is as probable at x as -s at x'.
+    """Move x' = x + s that is its own reverse: s is as probable at x as -s at x'.
 
     Attributes
     ----------
     step : callable
-        Draws s, of (generator, position); 0 for all that is not in the model.
+        Draws s from (generator, position); 0 for coordinates outside the model.
     weight_of : callable, optional
-        Of the position: its weight; 1 by default.
+        From the position to its weight; 1 by default.
     """
 
     step: Callable[[np.random.Generator, FloatArray], FloatArray]
@@ -118,19 +118,19 @@ class Symmetric:
         return Auxiliary(np.asarray(self.step(rng, position), dtype=np.float64))
 
     def log_density(self, position: FloatArray, drawn: Auxiliary) -> float:
-        return 0.0  # the same both ways
+        return 0.0  # the same in both directions
 
     def transform(self, position: FloatArray, drawn: Auxiliary) -> Moved:
         return Moved(position + drawn.values, Auxiliary(-drawn.values))
 
 
 class Jump:
-    """Two paired moves, ``Jump(birth=..., death=...)``, or one that is its own way back, ``Jump(update=...)``.
+    """Two paired moves, ``Jump(birth=..., death=...)``, or one that is its own reverse, ``Jump(update=...)``.
 
     Raises
     ------
     InputError
-        When there are not one or two moves.
+        If there are not one or two moves.
     """
 
     def __init__(self, **moves: Move) -> None:
@@ -147,7 +147,7 @@ class Jump:
 
 
 class _Try(NamedTuple):
-    """A move, and where it leads."""
+    """A move and where it leads."""
 
     number: int
     drawn: Auxiliary
@@ -157,14 +157,14 @@ class _Try(NamedTuple):
 
 @dataclass(frozen=True)
 class Moves(BuiltIn):
-    """Moves as a proposal: one of them picked at random.
+    """Proposal that picks one of several moves at random.
 
     Attributes
     ----------
     names : tuple of str
     moves : tuple of Move
     paired : tuple of int
-        The number of the way back of each.
+        The index of the reverse of each move.
     """
 
     names: tuple[str, ...]
@@ -176,18 +176,18 @@ class Moves(BuiltIn):
         return tried.moved.proposed, tried.log_q_ratio
 
     def tried(self, rng: np.random.Generator, position: FloatArray) -> _Try:
-        """Pick a move, draw, and go; the errors are those of `way`."""
+        """Pick a move, draw its variables and apply it; raises the errors of `way`."""
         picked = self.probabilities(position)
         number = int(np.searchsorted(np.cumsum(picked), rng.random() * picked.sum(), side="right"))
         return self.way(position, number, self.moves[number].draw(rng, position))
 
     def way(self, position: FloatArray, number: int, drawn: Auxiliary) -> _Try:
-        """Where a move leads with such draws.
+        """Return where a move leads with the given auxiliary variables.
 
         Raises
         ------
         RunError
-            When what the move gives makes no sense.
+            If the move returns invalid values.
         """
         log_q = self._number(number, "log_density of its own draws", self.moves[number].log_density(position, drawn))
         moved = self._transformed(number, position, drawn)
@@ -205,12 +205,12 @@ class Moves(BuiltIn):
         return _Try(number, drawn, moved, float(log_q_ratio + moved.log_jacobian))
 
     def check_back(self, position: FloatArray, tried: _Try) -> None:
-        """Have the paired move lead back, where it can.
+        """Check that the paired move leads back, if it can.
 
         Raises
         ------
         RunError
-            When it leads elsewhere, draws other variables, or its Jacobian is not the inverse.
+            If it leads elsewhere, draws other variables, or its Jacobian is not the inverse.
         """
         number, drawn, moved, _ = tried
         other = self.paired[number]
@@ -238,7 +238,7 @@ class Moves(BuiltIn):
         Raises
         ------
         RunError
-            When they differ, or the dimensions there and back do not match.
+            If they differ, or the dimensions of the two models do not match.
         """
         number, drawn, moved, _ = tried
         here, there = active(position), active(moved.proposed)
@@ -266,12 +266,12 @@ class Moves(BuiltIn):
             )
 
     def adapter(self, dim: int) -> Adapter:
-        """What the moves that learn make of themselves in warmup."""
+        """Return an adapter of the moves that adapt in warmup."""
         learning = {number: move.adapter(dim) for number, move in enumerate(self.moves) if hasattr(move, "adapter")}
         return MovesAdapter(self, learning) if learning else NoAdapter(self)
 
     def probabilities(self, position: FloatArray) -> FloatArray:
-        """With which each move is picked; RunError when weights make no sense."""
+        """Return the probability of each move; raise RunError if the weights are invalid."""
         weights = np.array([move.weight(position) for move in self.moves], dtype=np.float64)
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             found = ", ".join(f"{name} {weight:g}" for name, weight in zip(self.names, weights, strict=True))
@@ -298,7 +298,7 @@ class Moves(BuiltIn):
 
 @dataclass(eq=False)
 class MovesAdapter:
-    """Adapters of the moves that learn, by their numbers; each sees the steps in which its move was tried."""
+    """Adapters of the moves that adapt, by index; each sees the steps in which its move was tried."""
 
     _moves: Moves
     _learning: dict[int, Any]
@@ -324,14 +324,14 @@ class MovesAdapter:
 
 
 class JumpKernel(MetropolisHastings):
-    """The kernel of one chain; its params are `Moves`.
+    """Kernel of one chain; its params are `Moves`.
 
     Parameters
     ----------
     decider, tables
         See `MetropolisHastings`.
     names : tuple of str
-        Of the moves.
+        Names of the moves.
     """
 
     def __init__(self, decider: Decider, tables: Callable[[float], Table] | None, names: tuple[str, ...]) -> None:
@@ -341,7 +341,7 @@ class JumpKernel(MetropolisHastings):
 
     @property
     def stats(self) -> tuple[Stat, ...]:
-        """Those of a decision, and which move it was about."""
+        """Return the statistics of a decision, and the move it was about."""
         return (self._move, *super().stats)
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
@@ -356,7 +356,7 @@ class JumpKernel(MetropolisHastings):
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
     ) -> tuple[State, int]:
-        """Step by step."""
+        """Run the batch step by step."""
         return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
     def _check(self, moves: Moves, position: FloatArray, tried: _Try) -> None:
@@ -378,18 +378,18 @@ class ReversibleJump:
     Parameters
     ----------
     *jumps : Jump
-        Such as ``Jump(update=...), Jump(birth=..., death=...)``. At each step one of their moves is picked, with a
-        probability in proportion to its weight at the position; the statistic ``move`` says which.
+        Moves such as ``Jump(update=...), Jump(birth=..., death=...)``. Each step picks one move, with probability in
+        proportion to its weight at the position. The statistic ``move`` records which.
 
     Raises
     ------
     InputError
-        When there is no jump, or two moves have one name.
+        If there is no jump, or two moves share a name.
 
     Notes
     -----
-    There is no one smooth density: no modes are looked for, before or after, and there are no control variates. Give
-    `inits`, for without them chains start with all coordinates in the model.
+    The posterior has no single smooth density: stansub searches for no modes, before or after sampling, and uses no
+    control variates. Pass `inits`; without them, chains start with all coordinates in the model.
     """
 
     smooth: ClassVar[bool] = False
@@ -406,11 +406,11 @@ class ReversibleJump:
         self.moves = Moves(tuple(names), tuple(move for one in jumps for move in one.moves.values()), tuple(paired))
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         return JumpKernel(bench.decider, bench.tables, self.moves.names)
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        """The moves."""
+        """Return the moves."""
         return Leaf(self.moves, np.arange(len(names)))
 
     def check(
@@ -421,23 +421,23 @@ class ReversibleJump:
         n_steps: int = 200,
         active: Active = np.flatnonzero,
     ) -> None:
-        """Try the moves without a target, going wherever they lead: pairs and Jacobians.
+        """Check pairs and Jacobians by applying the moves without a target, accepting every move.
 
-        What it cannot see is whether draws have the density that ``log_density`` says.
+        The check cannot tell whether draws have the density that ``log_density`` returns.
 
         Parameters
         ----------
         position : ndarray, shape (dim,)
-            Where to begin.
+            Starting position.
         n_steps : int
-            Moves to be tried.
+            Moves to try.
         active : callable
-            Of a position: places of the continuous coordinates of its model. By default those that are not 0.
+            From a position to the indices of its model's continuous coordinates. By default those that are not 0.
 
         Raises
         ------
         RunError
-            When two moves are no pair, or a Jacobian is not that of finite differences.
+            If two moves are not a pair, or a Jacobian differs from finite differences.
         """
         here = _read_only(np.asarray(position, dtype=np.float64))
         for _ in range(n_steps):

@@ -1,7 +1,7 @@
-"""Metropolis-Hastings with a decision from a subset of the data (Korattikara et al. 2014, algorithm 2).
+"""Metropolis-Hastings with decisions from a subset of the data (Korattikara et al. 2014, algorithm 2).
 
-A step takes d standard normals (or whatever its proposal draws), then one uniform, then block indices from the
-chain's generator, in this order; the compiled loop and the Python one make the same decisions on the same stream.
+A step draws d standard normals (or whatever its proposal draws), then one uniform, then block indices from the chain's
+generator, in this order. The compiled loop and the Python loop make the same decisions on the same stream.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ LEVEL = Stat("error_level", float, "Error level at which the decision was taken,
 
 
 class MetropolisHastings:
-    """Kernel of one decision a step, with any proposal; its params are the proposal.
+    """Kernel with one decision per step and any proposal; its params are the proposal.
 
     Parameters
     ----------
     decider : Decider
-        Settles accept or reject; remembers what is known of the log density where it stands.
+        Accepts or rejects, and remembers the log density at its position.
     tables : callable, optional
-        From an error level to the looks at that level, where it changes during the run (see `set_level`).
+        From an error level to the looks at that level, if the level changes during the run (see `set_level`).
     """
 
     def __init__(self, decider: Decider, tables: Callable[[float], Table] | None = None) -> None:
@@ -80,7 +80,7 @@ class MetropolisHastings:
 
     @property
     def stats(self) -> tuple[Stat, ...]:
-        """Of a decision, and its level where that changes."""
+        """Return the statistics of a decision, and the level if it changes."""
         return (*STATS, *COUNTS) if self._tables is None else (*STATS, LEVEL, *COUNTS)
 
     def set_level(self, level: float) -> None:
@@ -91,33 +91,33 @@ class MetropolisHastings:
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """Return the number of parameters."""
         return len(self.decider.theta)
 
     @property
     def deciders(self) -> tuple[Decider, ...]:
-        """Its decider."""
+        """Return the kernel's decider."""
         return (self.decider,)
 
     @property
     def n_evaluated(self) -> int:
-        """Observations evaluated by decisions so far."""
+        """Return the observations evaluated by decisions so far."""
         return int(self.decider.n_evaluated)
 
     @property
     def here(self) -> State:
-        """The state at which the decider stands."""
+        """Return the state at the decider's position."""
         return State(np.array(self.decider.theta))
 
     def init(self, position: FloatArray) -> State:
-        """Stand at a position."""
+        """Move to a position and return its state."""
         self.decider.reset(position)
         return State(np.array(position))
 
     def step(
         self, rng: np.random.Generator, state: State, params: Proposal, *, audit: bool = False
     ) -> tuple[State, Info]:
-        """Propose and decide."""
+        """Propose and decide; return the state and statistics."""
         proposed, log_q_ratio = params(rng, state.position)
         return self.decide(rng, state, proposed, log_q_ratio, audit=audit)
 
@@ -131,7 +131,7 @@ class MetropolisHastings:
         audit: bool = False,
         subset: Subset | None = None,
     ) -> tuple[State, Info]:
-        """Accept or reject, from all factors or as if there were only those of a subset."""
+        """Accept or reject, from all factors or from those of a subset as if there were no others."""
         self._stand_at(state)
         log_u = np.log1p(-rng.random())
         decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit, subset)
@@ -140,8 +140,11 @@ class MetropolisHastings:
     def batch(
         self, rng: np.random.Generator, state: State, params: Proposal, out: Records, n_steps: int, oversight: Oversight
     ) -> tuple[State, int]:
-        """Up to ``n_steps`` steps: random walks, affine proposals and mixtures of them in C++ without the interpreter's
-        lock, other proposals asked from Python."""
+        """Run up to ``n_steps`` steps.
+
+        Random walks, affine proposals and mixtures of them run in C++ without the interpreter lock; other proposals are
+        called from Python.
+        """
         proposals = compiled(params)
         if proposals is None:
             return step_by_step(self, rng, state, params, out, n_steps, oversight)
@@ -161,25 +164,25 @@ class MetropolisHastings:
         return (State(out.theta[n - 1].copy()) if n else state), int(n)
 
     def counts(self) -> dict[str, float]:
-        """What has no value a step."""
+        """Return the counts of statistics that have no value per step."""
         return counts_of(self.decider)
 
     def save(self) -> Any:
-        """The order of the blocks, and what is known of the log density at the position."""
+        """Return the order of the blocks and what is known of the log density at the position."""
         return self.decider.state
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on from what `save` gave."""
+        """Restore what `save` returned."""
         self.decider.state = saved
 
     def _stand_at(self, state: State) -> None:
-        # Another kernel may have moved on meanwhile.
+        # Another kernel may have moved since.
         if not np.array_equal(self.decider.theta, state.position):
             self.decider.reset(state.position)
 
 
 def counts_of(decider: Decider) -> dict[str, float]:
-    """What a decider has counted, by the names of `COUNTS`."""
+    """Return the counts of a decider, by the names of `COUNTS`."""
     return {
         "n_obs_evaluated": decider.n_evaluated + decider.n_evaluated_extra,
         "n_nonfinite": decider.n_nonfinite,
@@ -195,7 +198,7 @@ def counts_of(decider: Decider) -> dict[str, float]:
 
 
 def statistics(decision: Decision) -> dict[str, Any]:
-    """A decision by the names of `STATS`."""
+    """Return the statistics of a decision, by the names of `STATS`."""
     return {
         "accepted": decision.accepted,
         "n_obs_used": decision.n_obs_used,

@@ -1,11 +1,11 @@
-"""Paths of hidden states drawn given the parameters, by conditional sequential Monte Carlo.
+"""Particle Gibbs: conditional sequential Monte Carlo for paths of hidden states given the parameters.
 
-A sweep runs a particle filter in which one particle is held to the present path, and draws a new path from its
-particles (Andrieu, Doucet and Holenstein 2010, section 4.5). With any number of particles from two on it leaves
-p(path | parameters, data) as it is. With ancestor sampling (Lindsten, Jordan and Schön 2014, algorithm 2) the present
-path is given a new past at each time, so that few particles renew long paths as well.
+A sweep runs a particle filter in which one particle is fixed to the current path, and draws a new path from the
+particles (Andrieu, Doucet and Holenstein 2010, section 4.5). It leaves p(path | parameters, data) invariant with two or
+more particles. With ancestor sampling (Lindsten, Jordan and Schön 2014, algorithm 2) the current path draws a new
+ancestor at each time, so that few particles renew long paths too.
 
-What it is not: checked. Nothing compares the state-space model with the posterior that is sampled beside it.
+stansub does not check that the state-space model matches the posterior that is sampled.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ _OWN = (
 
 @runtime_checkable
 class StateSpace(Protocol):
-    """Several independent series with one hidden path each, as four functions of many particles at once.
+    """Several independent series with one hidden path each, as four functions vectorised over particles.
 
-    Arrays of states have the shape (n, n_series), or (n, n_series, k) where a state has k components; log densities
-    have the shape (n, n_series), -inf where there is no density. Times are counted from 0. ``position`` is the whole
-    unconstrained vector, shape (dim,), which parameters are read from.
+    Arrays of states have the shape (n, n_series), or (n, n_series, k) if a state has k components. Log densities have
+    the shape (n, n_series), with -inf where the density is 0. Times count from 0. ``position`` is the whole
+    unconstrained vector, shape (dim,), which holds the parameters.
     """
 
     def draw_first(self, rng: np.random.Generator, position: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-        """States at time 0, of the shape asked for."""
+        """Draw states at time 0, of the given shape."""
         ...
 
     def draw_next(self, rng: np.random.Generator, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
-        """States at time t, one for each of the states at time t - 1."""
+        """Draw states at time t, one for each of the states at time t - 1."""
         ...
 
     def log_transition(self, position: FloatArray, t: int, states: FloatArray, following: FloatArray) -> FloatArray:
-        """Log density of the states that follow at time t given those at time t - 1; ``following`` has n = 1."""
+        """Return the log density of the states at time t given those at time t - 1; ``following`` has n = 1."""
         ...
 
     def log_observation(self, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
-        """Log density of what was observed at time t given the states there."""
+        """Return the log density of the observations at time t given the states there."""
         ...
 
 
 class Sweep(NamedTuple):
-    """What a sweep came to.
+    """Result of a sweep.
 
     Attributes
     ----------
     path : ndarray, shape (n_times, n_series) or (n_times, n_series, k)
     renewed : float
-        Share of its states that come from another particle than that of the path before.
+        Share of the states that do not come from the previous path.
     n_effective : float
         1 / (sum of the squared weights), averaged over times and series.
     """
@@ -84,12 +84,12 @@ def sweep(
     n_particles: int,
     ancestor_sampling: bool = True,
 ) -> Sweep:
-    """Draw a new path given the present one (Lindsten, Jordan and Schön 2014, algorithm 2).
+    """Draw a new path given the current path (Lindsten, Jordan and Schön 2014, algorithm 2).
 
-    States are proposed from the transition of the model. The last particle is the present path; the others choose their
-    ancestors independently of each other (multinomial resampling), which is what makes the conditional filter simple:
-    holding one ancestor fixed changes nothing for the rest. Systematic resampling would have to be drawn given that the
-    present path survives.
+    States are proposed from the transition of the model. The last particle is the current path. The others draw their
+    ancestors independently of each other (multinomial resampling), which keeps the conditional filter simple: fixing
+    one ancestor does not affect the rest. Systematic resampling would have to condition on the survival of the current
+    path.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def sweep(
     Raises
     ------
     RunError
-        When a path has no particle of positive density, or a log density is nan.
+        If a path has no particle of positive density, or a log density is nan.
     """
     n_times, series = len(path), np.arange(path.shape[1])
     particles = np.empty((n_times, n_particles, *path.shape[1:]))
@@ -130,7 +130,7 @@ def sweep(
 
 
 def _trace(particles: FloatArray, ancestors: Places, chosen: Places) -> tuple[FloatArray, float]:
-    """The path that leads to the chosen particles, one of each series, and the share of it that is not the last's."""
+    """Return the path that ends in the chosen particles, one per series, and its share not from the last particle."""
     path, series = np.empty_like(particles[:, 0]), np.arange(len(chosen))
     renewed = np.empty(len(path))
     for t in reversed(range(len(path))):
@@ -141,7 +141,7 @@ def _trace(particles: FloatArray, ancestors: Places, chosen: Places) -> tuple[Fl
 
 
 def _weights(log_weights: FloatArray, t: int, what: str) -> FloatArray:
-    """Weights that sum to 1 over the particles of each series, shape (n_particles, n_series)."""
+    """Return weights that sum to 1 over the particles of each series, shape (n_particles, n_series)."""
     top = log_weights.max(axis=0)
     if not np.isfinite(top).all():
         raise RunError(
@@ -154,8 +154,8 @@ def _weights(log_weights: FloatArray, t: int, what: str) -> FloatArray:
 
 
 def _draw(rng: np.random.Generator, weights: FloatArray, n: int) -> Places:
-    """Particles of each series, n independent ones with probabilities in proportion to weights, shape (n, n_series)."""
-    # Levels that are reached are counted: of few particles that is quicker than a search in each series.
+    """Draw n independent particles of each series in proportion to weights, shape (n, n_series)."""
+    # Counting the levels reached is faster, for few particles, than a search in each series.
     levels = np.cumsum(weights, axis=0)
     reached = rng.random((n, weights.shape[1])) * levels[-1]
     drawn: Places = (reached >= levels[:-1, np.newaxis]).sum(axis=0)
@@ -163,13 +163,13 @@ def _draw(rng: np.random.Generator, weights: FloatArray, n: int) -> Places:
 
 
 class ParticleGibbsKernel(DirectKernel):
-    """Draws the paths of all series given everything else.
+    """Kernel that draws the paths of all series given everything else.
 
     Parameters
     ----------
     model : StateSpace
     places : ndarray of int64, shape (n_times, n_series) or (n_times, n_series, k)
-        Of the states in a position.
+        Indices of the states in a position.
     dim : int
     n_particles : int
     ancestor_sampling : bool
@@ -185,7 +185,7 @@ class ParticleGibbsKernel(DirectKernel):
         self._options: Any = {"n_particles": n_particles, "ancestor_sampling": ancestor_sampling}
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """One sweep."""
+        """Run one sweep and return the state with statistics."""
         found = sweep(rng, self.model, state.position, state.position[self.places], **self._options)
         position = state.position.copy()
         position[self.places] = found.path
@@ -194,28 +194,30 @@ class ParticleGibbsKernel(DirectKernel):
 
 @dataclass(frozen=True)
 class ParticleGibbs:
-    """Particle Gibbs on the paths of hidden states, as `stansub.sample` takes it.
+    """Kernel for `stansub.sample` that draws the paths of hidden states by particle Gibbs.
 
-    Put it beside a kernel for the parameters: ``stansub.Sequence(states=ParticleGibbs(model, ["h"]), rest=...)``.
+    Combine it with a kernel for the parameters: ``stansub.Sequence(states=ParticleGibbs(model, ["h"]), rest=...)``.
 
     Attributes
     ----------
     model : StateSpace
-        Must be the conditional distribution of the states under the posterior that is sampled, which nothing checks.
+        Must be the conditional distribution of the states under the posterior that is sampled. stansub does not check
+        this.
     names : sequence of str
-        Of the parameters that hold the paths, one for each component of a state: ``h`` of shape (n_times,) for one
-        series, or (n_series, n_times). They must be unconstrained.
+        Parameters that hold the paths, one for each component of a state: ``h`` of shape (n_times,) for one series, or
+        (n_series, n_times). They must be unconstrained.
     n_particles : int
-        The present path included; any number from 2 on is right, and more renew more of the path. Time and memory go
-        with its square, which is nothing for the tens that ancestor sampling needs.
+        Number of particles, including the current path. Any number from 2 on is correct; more particles renew more of
+        the path. Time and memory grow with its square, which is negligible for the tens of particles that ancestor
+        sampling needs.
     ancestor_sampling : bool
-        Whether the present path chooses its ancestors anew; without, long paths need many particles.
+        Whether the current path draws new ancestors; without it, long paths need many particles.
 
     Raises
     ------
     InputError
-        When the model lacks a function, there are fewer than two particles, or, once it is bound, the names are no
-        paths of one shape.
+        If the model lacks a function or there are fewer than two particles; when bound, if the names are not paths of
+        one shape.
     """
 
     model: StateSpace
@@ -234,7 +236,7 @@ class ParticleGibbs:
             )
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         return ParticleGibbsKernel(
             self.model,
             _places(bench.names, self.names),
@@ -244,12 +246,12 @@ class ParticleGibbs:
         )
 
     def leaves(self, names: Sequence[str]) -> Leaves:
-        """Nothing is adapted."""
+        """Return no leaves: nothing is adapted."""
         return {}
 
 
 def _places(known: Sequence[str], names: Sequence[str]) -> Places:
-    """Places of the states, shape (n_times, n_series), or (n_times, n_series, k) of several components."""
+    """Return indices of the states, shape (n_times, n_series), or (n_times, n_series, k) with several components."""
     columns = Layout.from_names(list(known)).columns
     found = []
     for name in names:

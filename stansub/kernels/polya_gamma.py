@@ -1,12 +1,12 @@
 """Gibbs sampling of logistic regression with Pólya-Gamma variables, from all the data or from mini-batches.
 
-Given omega_i ~ PG(1, x_i beta) for every observation, beta is normal (Polson, Scott and Windle 2013), so that a step
-takes no decision. With omega for a mini-batch of m of the N observations alone (Johndrow et al. 2015, equation 10) a
-step costs m / N of that, but the posterior is no longer what is sampled: the precision matrix has a random error of
-relative order sqrt(p / m), which moves beta in proportion, while the sd of the posterior is of order 1 / sqrt(N). So
-draws spread too widely, by what depends on m / N and not on m.
+Given omega_i ~ PG(1, x_i beta) for every observation, beta is normal (Polson, Scott and Windle 2013), so a step needs
+no decision. With omega for a mini-batch of m of the N observations alone (Johndrow et al. 2015, equation 10), a step
+costs m / N of that, but no longer samples the posterior. The precision matrix has a random error of relative order
+sqrt(p / m), which moves beta in proportion, while the posterior sd is of order 1 / sqrt(N). The draws are therefore too
+wide, by a factor that depends on m / N and not on m.
 
-What it is not: checked. Nothing compares the regression with the posterior that is sampled beside it.
+stansub does not check that the regression matches the posterior that is sampled.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.recipes import Bench, Leaves, find
 from stansub.types import FloatArray, IntArray
 
-# Of a generator and the weights, shape (p,): observations in the mini-batch of the next step.
+# From a generator and the weights, shape (p,), to the observations in the mini-batch of the next step.
 Size = Callable[[np.random.Generator, FloatArray], int]
 
-# Rows that are worked on at a time: they stay in a processor's cache.
+# Rows processed at a time, so that they stay in the processor's cache.
 _CHUNK = 8192
 _MINI_BATCH = Stat("mini_batch", np.int64, "Observations in the mini-batch, or all.", "mini_batch")
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A logistic regression y_i ~ Bernoulli(logit^-1(x_i beta)), beta ~ Normal(mean, covariance).
+    """Logistic regression y_i ~ Bernoulli(logit^-1(x_i beta)), beta ~ Normal(mean, covariance).
 
     Attributes
     ----------
     x : ndarray, shape (N, p)
     y : ndarray, shape (N,)
-        Of 0 and 1.
+        Values 0 and 1.
     prior_mean : ndarray, shape (p,)
     prior_precision : ndarray, shape (p, p)
     """
@@ -54,22 +54,22 @@ class Regression:
 
     @property
     def n_observations(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.x)
 
     @property
     def dim(self) -> int:
-        """Weights: p."""
+        """Return the number of weights, p."""
         return len(self.prior_mean)
 
     @cached_property
     def pull(self) -> FloatArray:
-        """X'(y - 1/2) + B^-1 b, shape (p,): of all the data, at the first step and never again."""
+        """Return X'(y - 1/2) + B^-1 b, shape (p,), computed once from all the data."""
         pull: FloatArray = self.x.T @ (self.y - 0.5) + self.prior_precision @ self.prior_mean
         return pull
 
     def precision(self, rng: np.random.Generator, beta: FloatArray, which: IntArray | None = None) -> FloatArray:
-        """S^-1 with new Pólya-Gamma variables, shape (p, p) (Johndrow et al. 2015, equations 9 and 10).
+        """Return S^-1 with new Pólya-Gamma variables, shape (p, p) (Johndrow et al. 2015, equations 9 and 10).
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Regression:
 
         total = np.zeros((self.dim, self.dim))
         for rows in self._rows(which):
-            # Of the package's methods this one is exact where the first parameter is 1, and the quickest.
+            # Among the package's methods, this one is exact if the first parameter is 1, and the fastest.
             omega = random_polyagamma(1.0, rows @ beta, method="devroye", disable_checks=True, random_state=rng)
             scaled = rows * np.sqrt(omega)[:, np.newaxis]
             total += scaled.T @ scaled
@@ -91,14 +91,14 @@ class Regression:
         return precision
 
     def _rows(self, which: IntArray | None) -> Iterator[FloatArray]:
-        """Rows of the design, a chunk at a time."""
+        """Yield rows of the design, a chunk at a time."""
         n = self.n_observations if which is None else len(which)
         for first in range(0, n, _CHUNK):
             chunk = slice(first, first + _CHUNK)
             yield self.x[chunk] if which is None else self.x[which[chunk]]
 
     def draw(self, rng: np.random.Generator, precision: FloatArray) -> FloatArray:
-        """beta ~ Normal(S (X'(y - 1/2) + B^-1 b), S), shape (p,), given S^-1 (equation 9)."""
+        """Draw beta ~ Normal(S (X'(y - 1/2) + B^-1 b), S), shape (p,), given S^-1 (equation 9)."""
         lower = np.linalg.cholesky(precision)
         mean = scipy.linalg.cho_solve((lower, True), self.pull)
         beta: FloatArray = mean + scipy.linalg.solve_triangular(
@@ -108,16 +108,16 @@ class Regression:
 
 
 class PolyaGammaKernel(DirectKernel):
-    """Draws the weights of a logistic regression given Pólya-Gamma variables, which are forgotten.
+    """Kernel that draws the weights of a logistic regression given new Pólya-Gamma variables.
 
     Parameters
     ----------
     regression : Regression
     index : ndarray of int64, shape (p,)
-        Of the weights in a position.
+        Indices of the weights in a position.
     dim : int
     size : callable, optional
-        How many observations are in the mini-batch of a step; all by default.
+        Number of observations in the mini-batch of a step; all by default.
     """
 
     stats = (*DIRECT_STATS, _MINI_BATCH)
@@ -128,7 +128,7 @@ class PolyaGammaKernel(DirectKernel):
         self.n_evaluated = 0
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """Pólya-Gamma variables given the weights, and weights given these."""
+        """Draw Pólya-Gamma variables given the weights, then weights given these."""
         regression, beta = self.regression, state.position[self.index]
         which = self._mini_batch(rng, beta)
         position = state.position.copy()
@@ -138,22 +138,22 @@ class PolyaGammaKernel(DirectKernel):
         return State(position), {**MOVED, "mini_batch": m}
 
     def _mini_batch(self, rng: np.random.Generator, beta: FloatArray) -> IntArray | None:
-        """Distinct observations, at least p + 1 of them; None for all."""
+        """Return distinct observations, at least p + 1 of them; None for all."""
         n = self.regression.n_observations
         m = n if self.size is None else max(self.size(rng, beta), self.regression.dim + 1)
-        # In order of their places rows are gathered faster.
+        # Rows are gathered faster in the order of their places.
         return None if m >= n else np.sort(rng.choice(n, m, replace=False, shuffle=False))
 
     def counts(self) -> dict[str, float]:
-        """Observations whose variables were drawn."""
+        """Return the number of observations whose variables were drawn."""
         return super().counts() | {"n_obs_evaluated": self.n_evaluated}
 
     def save(self) -> Any:
-        """What was counted: steps depend on the position alone."""
+        """Return the counts; steps depend on the position alone."""
         return self.n_evaluated
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on counting."""
+        """Restore the counts."""
         self.n_evaluated = saved
 
 
@@ -169,29 +169,30 @@ class FixedSize:
 
 @dataclass(frozen=True)
 class PolyaGamma:
-    """Pólya-Gamma Gibbs sampling of a logistic regression, as `stansub.sample` takes it.
+    """Kernel for `stansub.sample`: Pólya-Gamma Gibbs sampling of a logistic regression.
 
     Attributes
     ----------
     x : ndarray, shape (N, p)
-        Design, with a column of ones where there is an intercept. It must be that of the program, which nothing checks.
+        Design, with a column of ones for an intercept. It must be the program's design; stansub does not check this.
     y : ndarray, shape (N,)
-        Of 0 and 1.
+        Values 0 and 1.
     names : sequence of str
-        Of the weights, p elements in all: ``["alpha", "beta"]``.
+        Parameters that hold the weights, p elements in all: ``["alpha", "beta"]``.
     prior_sd : float or ndarray, shape (p,)
-        Of independent normal priors.
+        Sd of the independent normal priors.
     prior_mean : float or ndarray, shape (p,)
+        Mean of the priors.
     mini_batch : int or callable, optional
-        Observations a step; a callable is asked at every step, with a generator and the weights, shape (p,), such as
-        ``lambda rng, beta: rng.binomial(N, q)`` for equation 10 of Johndrow et al. (2015). All by default, which is
-        exact. At least p + 1 are taken.
+        Observations per step. A callable is called at every step with a generator and the weights, shape (p,), such as
+        ``lambda rng, beta: rng.binomial(N, q)`` for equation 10 of Johndrow et al. (2015). By default all, which is
+        exact. At least p + 1 are used.
 
     Raises
     ------
     InputError
-        When x and y do not belong together, y is not of 0 and 1, a prior sd is not above 0, there would be no
-        mini-batch, or the package polyagamma is missing; once it is bound, when the names are not p parameters.
+        If x and y have different lengths, y has values other than 0 and 1, a prior sd is not positive, the mini-batch
+        is empty, or the package polyagamma is missing; when bound, if the names are not p parameters.
     """
 
     x: FloatArray
@@ -217,7 +218,7 @@ class PolyaGamma:
 
     @property
     def regression(self) -> Regression:
-        """The same with arrays of the shapes that kernels work with."""
+        """Return the regression with arrays of the shapes that kernels use."""
         p = self.x.shape[1]
         return Regression(
             np.ascontiguousarray(self.x, np.float64),
@@ -227,7 +228,7 @@ class PolyaGamma:
         )
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         regression, index = self.regression, np.concatenate([find(bench.names, [name]) for name in self.names])
         if len(index) != regression.dim:
             raise InputError(f"{', '.join(self.names)} are {len(index)} parameters, but x has {regression.dim} columns")
@@ -235,5 +236,5 @@ class PolyaGamma:
         return PolyaGammaKernel(regression, index, len(bench.names), size)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
-        """Nothing is adapted."""
+        """Return no leaves: nothing is adapted."""
         return {}

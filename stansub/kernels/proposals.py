@@ -1,7 +1,7 @@
 """Proposals: (rng, position) -> (proposed position, log density ratio).
 
-Anything with this signature is a proposal. Built-in ones answer a few questions about themselves besides (`BuiltIn`),
-such as how C++ draws them: random walks, affine Gaussian proposals and mixtures of them, here as in stretches of steps.
+Anything with this signature is a proposal. Built-in proposals also have the attributes of `BuiltIn`, such as how C++
+draws them: random walks, affine Gaussian proposals and mixtures of these run in C++.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stansub.types import FloatArray
 
 
 class Proposal(Protocol):
-    """Draws the next candidate of a Metropolis-Hastings step; several chains may ask it at once."""
+    """Function that draws the next candidate of a Metropolis-Hastings step; several chains may call it at once."""
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         """Propose a move.
@@ -62,12 +62,12 @@ class AffineParts(NamedTuple):
 
 
 class BuiltIn(ABC):
-    """A proposal of this package.
+    """Base of this package's proposals.
 
     Attributes
     ----------
     is_walk : bool
-        Whether it is a Gaussian random walk, the same everywhere.
+        Whether the proposal is a Gaussian random walk with the same steps everywhere.
     """
 
     is_walk: ClassVar[bool] = False
@@ -78,84 +78,84 @@ class BuiltIn(ABC):
 
     @property
     def name(self) -> str:
-        """For the record."""
+        """Return the name for the record."""
         return type(self).__name__
 
     @property
     def smooth(self) -> bool:
-        """Whether what it moves on is one smooth density of the whole space; a manifold that it keeps to is not."""
+        """Return whether the proposal moves on one smooth density of the whole space, and not on a manifold."""
         return True
 
     def affine(self) -> AffineParts | None:
-        """Its parts where it is Gaussian with a mean that is affine in the state; else None."""
+        """Return the affine parts if the proposal is Gaussian with a mean affine in the state; else None."""
         return None
 
     def compiled(self) -> Proposals | None:
-        """What the decision loop draws in C++; None where Python is asked at every step."""
+        """Return the proposal for the C++ decision loop; None if each step calls Python."""
         parts = self.affine()
         return _compiled([parts], np.ones(1)) if parts is not None else None
 
     def adapter(self, dim: int) -> Adapter:
-        """What becomes of it in warmup: it stays as it is unless a subclass learns.
+        """Return an adapter for warmup, which keeps the proposal unless a subclass adapts it.
 
         Raises
         ------
         InputError
-            When it is for another number of parameters.
+            If the proposal is for another number of parameters.
         """
         return NoAdapter(self)
 
     def choices(self) -> tuple[Chosen, ...]:
-        """What was chosen in it for the user."""
+        """Return the choices that were made in it for the user."""
         return ()
 
 
 class Adaptive(Proposal, Protocol):
-    """A proposal of one's own that learns in warmup, or has a state in each chain.
+    """Custom proposal that adapts in warmup, or has a state in each chain.
 
-    `stansub.sample` makes one adapter a chain and has it give the proposal that the chain asks, so that what it gives
-    may change from step to step: it is nobody else's, and goes into checkpoints with the chain. For that adapters and
-    what they give must be dataclasses, whose fields hold numbers, text, arrays, generators, containers of these or
-    other such dataclasses. A step may depend on the past through them only where that leaves the posterior as it is (a
-    cycle of directions does; anything learned after warmup in general does not).
+    `stansub.sample` creates one adapter per chain, which returns the proposal that the chain calls. This proposal
+    belongs to one chain, so it may change from step to step, and it is saved in checkpoints with the chain. Adapters
+    and their proposals must therefore be dataclasses whose fields hold numbers, text, arrays, generators, containers of
+    these or other such dataclasses. A step may depend on the past through them only if that leaves the posterior
+    invariant (a cycle of directions does; anything learned after warmup in general does not).
     """
 
     def adapter(self, dim: int) -> Adapter:
-        """A new adapter, for so many parameters."""
+        """Return a new adapter for this number of parameters."""
         ...
 
 
 class Adapter(Protocol):
-    """Learns a proposal from the draws of warmup; one a chain.
+    """Adapts a proposal to the draws of warmup; one per chain.
 
-    It is asked for a proposal at the beginning, again after each stretch of 25 steps of warmup that it has learned
-    from, and at the end of warmup for the one to be kept.
+    The chain requests a proposal at the start, after each stretch of 25 warmup steps that the adapter has seen, and at
+    the end of warmup for sampling.
 
     Attributes
     ----------
     n_evaluated : int
-        Observations that its proposals have evaluated so far, decisions left out.
+        Observations that its proposals have evaluated so far, without decisions.
     """
 
     @property
     def n_evaluated(self) -> int: ...
 
     def learn(self, records: Records) -> None:
-        """Take in a stretch of steps."""
+        """Adapt to a stretch of steps."""
         ...
 
     def proposal(self) -> Proposal:
-        """The proposal for the next stretch."""
+        """Return the proposal for the next stretch."""
         ...
 
     def final(self) -> Proposal:
-        """The proposal to be kept for sampling."""
+        """Return the proposal for sampling."""
         ...
 
 
 @dataclass(eq=False)
 class NoAdapter:
-    """Keeps the proposal it is given."""
+    """Adapter that keeps the proposal unchanged."""
 
     _proposal: Proposal = field(metadata=GIVEN)
     n_evaluated: ClassVar[int] = 0
@@ -171,7 +171,7 @@ class NoAdapter:
 
 
 class _Gaussian(BuiltIn):
-    """A proposal with affine parts, drawn in C++."""
+    """Base of proposals with affine parts, drawn in C++."""
 
     @abstractmethod
     def affine(self) -> AffineParts: ...
@@ -182,7 +182,7 @@ class _Gaussian(BuiltIn):
 
 @dataclass(frozen=True)
 class RandomWalk(_Gaussian):
-    """Gaussian random walk theta' = theta + L z; the decision loop runs whole stretches of it in C++.
+    """Gaussian random walk theta' = theta + L z, run in C++.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class RandomWalk(_Gaussian):
     Raises
     ------
     InputError
-        When L is not a square, finite, lower triangular matrix.
+        If L is not a square, finite, lower triangular matrix.
     """
 
     cholesky: FloatArray
@@ -218,7 +218,7 @@ class RandomWalk(_Gaussian):
 class Affine(_Gaussian):
     """Gaussian proposal with a mean that is affine in the state: theta' = A theta + c + L z.
 
-    The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs whole stretches in C++.
+    The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs the proposal in C++.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class Affine(_Gaussian):
     Raises
     ------
     InputError
-        When the shapes do not fit each other, a number is not finite, or L is not lower triangular and invertible.
+        If the shapes do not match, a number is not finite, or L is not lower triangular and invertible.
     """
 
     matrix: FloatArray
@@ -261,10 +261,10 @@ class Affine(_Gaussian):
 
 @dataclass(frozen=True)
 class Mixture(BuiltIn):
-    """Each step is of one of several proposals, chosen with fixed probabilities, without regard to the state.
+    """Mixture of proposals: each step uses one, drawn with fixed probabilities independent of the state.
 
-    Every component leaves the posterior as it is, and so does the mixture (Tierney 1994, section 2.4): the log ratio is
-    that of the component that was chosen. Where there is a choice it takes one uniform number, before all others.
+    Every component leaves the posterior invariant, and so does the mixture (Tierney 1994, section 2.4). The log ratio
+    is that of the chosen component. With several components, the choice draws one uniform number before any other.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class Mixture(BuiltIn):
     Raises
     ------
     InputError
-        When there is no proposal, or not a positive, finite weight for each.
+        If there is no proposal, or not a positive, finite weight for each.
     """
 
     proposals: Sequence[Proposal]
@@ -299,16 +299,16 @@ class Mixture(BuiltIn):
         return self.proposals[chosen](rng, position)
 
     def compiled(self) -> Proposals | None:
-        """Where all its proposals are affine; InputError when they have different numbers of parameters."""
+        """Return the mixture for C++ if all components are affine; raise InputError if their dimensions differ."""
         parts = [part for one in self.proposals if (part := checked(one).affine()) is not None]
         return _compiled(parts, self.weights) if len(parts) == len(self.proposals) else None
 
 
 @dataclass(frozen=True)
 class Checked(BuiltIn):
-    """A proposal of the user's own, whose answers are looked at before they are used; it may learn (`Adaptive`).
+    """Custom proposal whose results are validated before use; it may adapt (`Adaptive`).
 
-    Both positions are copies, so that a function may write into the one it gets and return one array again and again.
+    Both positions are copies, so a function may modify its argument and may return the same array at every call.
 
     Attributes
     ----------
@@ -317,7 +317,7 @@ class Checked(BuiltIn):
     Raises
     ------
     InputError
-        When called, if what the proposal returns is no position with a log ratio.
+        When called, if the proposal does not return a position and a log ratio.
     """
 
     proposal: Proposal
@@ -340,8 +340,8 @@ class Checked(BuiltIn):
             what = "no numbers" if proposed is None else f"an array of shape {proposed.shape}"
             raise _malformed(f"{what} as the position", position.size)
         if not np.isfinite(proposed).all():
-            return proposed, -np.inf  # rejected, whatever the log ratio is there
-        # -inf is for moves that have no way back.
+            return proposed, -np.inf  # rejected, whatever its log ratio
+        # -inf marks moves without a reverse.
         if log_ratio is None or log_ratio.ndim or not log_ratio < np.inf:
             raise _malformed(f"{returned[1]!r} as the log ratio", position.size)
         return proposed, float(log_ratio)
@@ -353,7 +353,7 @@ class Checked(BuiltIn):
 
 @dataclass(eq=False)
 class CheckedAdapter:
-    """An adapter of the user's own, whose proposals are looked at."""
+    """Custom adapter whose proposals are validated."""
 
     _adapter: Adapter
 
@@ -372,12 +372,12 @@ class CheckedAdapter:
 
 
 def checked(proposal: Proposal) -> BuiltIn:
-    """The proposal, with its answers looked at unless it is a built-in one."""
+    """Return the proposal, with its results validated unless it is built-in."""
     return proposal if isinstance(proposal, BuiltIn) else Checked(proposal)
 
 
 def _numbers(given: object) -> FloatArray | None:
-    """A copy as an array of numbers; None of what is none."""
+    """Return a copy as an array of numbers; None if it is not numeric."""
     try:
         array = np.asarray(given)
     except ValueError:
@@ -393,14 +393,15 @@ def _malformed(returned: str, dim: int) -> InputError:
 
 
 def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:
-    """Preconditioned Crank-Nicolson move about a Laplace approximation N(m, L L').
+    """Return the preconditioned Crank-Nicolson proposal about a Laplace approximation N(m, L L').
 
     theta' = m + rho (theta - m) + sqrt(1 - rho^2) L z is reversible for N(m, L L') (Cotter, Roberts, Stuart and White
-    2013, section 4.2), so that a posterior of that form accepts every move; rho = 0 is the independence sampler.
+    2013, section 4.2), so if the posterior is this normal distribution, every move is accepted. rho = 0 is the
+    independence sampler.
 
     With rho = cos t it is Hamiltonian Monte Carlo on the surrogate with an exact integrator: under the Hamiltonian of
     N(m, L L') with mass matrix (L L')^-1 and momentum L^-T z, theta is at theta' after time t (Neal 2011, section
-    5.5.1; Shahbaba, Lan, Johnson and Neal 2014), and the remainders decide. rho = 0 is a quarter turn.
+    5.5.1; Shahbaba, Lan, Johnson and Neal 2014), and the decision uses the remainders. rho = 0 is a quarter turn.
 
     Parameters
     ----------
@@ -409,12 +410,12 @@ def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:
     cholesky : ndarray, shape (dim, dim)
         L.
     rho : float
-        Between -1 and 1, both excluded; below 0 moves go to the other side of m.
+        Between -1 and 1, both excluded; below 0, moves go to the other side of m.
 
     Raises
     ------
     InputError
-        When ``rho`` is not in this range or the arrays do not fit.
+        If ``rho`` is not in this range or the shapes do not match.
     """
     if not -1 < rho < 1:
         raise InputError(f"rho of a pCN move must be between -1 and 1, not {rho}")
@@ -425,10 +426,10 @@ def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:
 def langevin(
     anchor: FloatArray, gradient: FloatArray, hessian: FloatArray, cholesky: FloatArray, step: float
 ) -> Affine:
-    """Langevin move on the quadratic surrogate of the log density about an anchor.
+    """Return the Langevin proposal on the quadratic surrogate of the log density about an anchor.
 
     theta' = theta + (step / 2) L L' (g + H (theta - m)) + sqrt(step) L z: MALA preconditioned by L L' (Roberts and
-    Stramer 2002, section 2), with a gradient that touches no data.
+    Stramer 2002, section 2), with a gradient that needs no data.
 
     Parameters
     ----------
@@ -444,7 +445,7 @@ def langevin(
     Raises
     ------
     InputError
-        When ``step`` is not positive or the arrays do not fit.
+        If ``step`` is not positive or the shapes do not match.
     """
     if not 0 < step < np.inf:
         raise InputError(f"the step of a Langevin move must be positive, not {step}")
@@ -455,22 +456,22 @@ def langevin(
 
 
 def component(weights: FloatArray, rng: np.random.Generator) -> int:
-    """Number of a component of a mixture, drawn with probabilities that sum to 1; takes one uniform number."""
+    """Draw the number of a component with probabilities that sum to 1; takes one uniform number."""
     return int(np.searchsorted(np.cumsum(weights[:-1]), rng.random(), side="right"))
 
 
 def optimal_scale(dim: int) -> float:
-    """Of a random walk's steps on a normal posterior, in its sds (Roberts, Gelman and Gilks 1997)."""
+    """Return the optimal scale of a random walk on a normal posterior, in its sds (Roberts, Gelman and Gilks 1997)."""
     return float(2.38 / np.sqrt(dim))
 
 
 def optimal_walk(cholesky: FloatArray) -> RandomWalk:
-    """Random walk of optimal scale for a normal posterior with such a factor."""
+    """Return the random walk of optimal scale for a normal posterior with this covariance factor."""
     return RandomWalk(optimal_scale(len(cholesky)) * cholesky)
 
 
 def compiled(proposal: Proposal) -> Proposals | None:
-    """The proposal as the decision loop draws it in C++; None where it does not know it."""
+    """Return the proposal for the C++ decision loop; None if C++ does not support it."""
     return checked(proposal).compiled()
 
 

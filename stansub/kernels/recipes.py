@@ -1,6 +1,7 @@
-"""Kernels as a user writes them: values, bound to a target by each chain.
+"""Kernels as users write them: values that each chain binds to a target.
 
-For example the scales of a multilevel model, which touch no data where effects are centred, beside everything else::
+For example, update the scales of a multilevel model, which need no data if effects are centred, and then all
+parameters::
 
     stansub.Sequence(
         scales=stansub.OnParameters(stansub.Metropolis("random-walk"), ["tau"]),
@@ -30,15 +31,15 @@ from stansub.types import FloatArray, IntArray
 
 
 class Leaf(NamedTuple):
-    """A kernel that proposes: what is to be adapted of a recipe.
+    """Kernel of a recipe whose proposal is to be adapted.
 
     Attributes
     ----------
     proposal : str or Proposal
     places : ndarray of int64
-        Of the parameters that it moves.
+        Indices of the parameters that it moves.
     exact : bool
-        Whether its decisions are exact, whatever the test of the run is.
+        Whether its decisions are exact, whatever the run's test is.
     """
 
     proposal: str | Proposal
@@ -50,14 +51,14 @@ Leaves = Leaf | Mapping[str, "Leaves"]
 
 
 class Bench(Protocol):
-    """What a recipe is bound to.
+    """What a recipe is bound to: a chain's decider and the names of the parameters.
 
     Attributes
     ----------
     decider : Decider
-        The chain's own.
+        The chain's own decider.
     names : sequence of str
-        Of the unconstrained parameters: ``beta.2``.
+        Names of the unconstrained parameters: ``beta.2``.
     """
 
     @property
@@ -65,7 +66,7 @@ class Bench(Protocol):
 
     @property
     def exact_decider(self) -> Decider:
-        """Takes every decision on all the data."""
+        """Return a decider that uses all the data for every decision."""
         ...
 
     @property
@@ -73,37 +74,37 @@ class Bench(Protocol):
 
     @property
     def split(self) -> Split:
-        """The posterior in two; NoPredictorsError where it cannot be split."""
+        """Return the posterior split into prior and likelihood; raise NoPredictorsError if that is impossible."""
         ...
 
     @property
     def tables(self) -> Callable[[float], Table] | None:
-        """From an error level to the looks at that level, where it changes during the run."""
+        """Return the function from an error level to its looks, if the level changes during the run."""
         ...
 
     def touched_by(self, index: NDArray[np.int64], *, exact: bool = False) -> Subset | None:
-        """The factors that depend on any of these parameters; None for all."""
+        """Return the factors that depend on any of these parameters; None for all."""
         ...
 
     def among(self, observations: IntArray, *, exact: bool = False) -> Subset:
-        """Some of the observations, by their numbers from 0."""
+        """Return the subset of these observations, given by number from 0."""
         ...
 
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A kernel before it is bound to a target.
+    """Kernel before it is bound to a target.
 
-    One that moves on anything but one smooth density of the whole space, such as between models of different dimension
-    or on a manifold, says so by an attribute ``smooth`` that is False (see `is_smooth`); so does a proposal.
+    A recipe or proposal that does not move on one smooth density of the whole space, such as between dimensions or on a
+    manifold, sets the attribute ``smooth`` to False (see `is_smooth`).
     """
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         ...
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        """What is to be adapted, in the shape of the kernel's params."""
+        """Return the leaves to be adapted, in the structure of the kernel's params."""
         ...
 
 
@@ -114,9 +115,9 @@ class Metropolis:
     Attributes
     ----------
     proposal : {"adaptive-metropolis", "random-walk"} or Proposal
-        The former learn in warmup.
+        The proposals given by name adapt in warmup.
     exact : bool
-        Whether every decision is taken on all the data that it depends on, whatever the test of the run is.
+        Whether every decision uses all the data that it depends on, whatever the run's test is.
     """
 
     proposal: str | Proposal = "adaptive-metropolis"
@@ -124,7 +125,7 @@ class Metropolis:
 
     @property
     def smooth(self) -> bool:
-        """Whether its proposal moves on one smooth density of the whole space."""
+        """Return whether its proposal moves on one smooth density of the whole space."""
         return is_smooth(self.proposal)
 
     def bind(self, bench: Bench) -> Kernel:
@@ -138,18 +139,19 @@ class Metropolis:
 
 @dataclass(frozen=True)
 class OnParameters:
-    """A kernel on some of the parameters, the others standing still; decided from the factors that they touch.
+    """Kernel on some of the parameters, with the others fixed; decisions use the factors that depend on these
+    parameters.
 
     Attributes
     ----------
     kernel : Metropolis
-        Its proposal sees the values of these parameters alone.
+        Kernel whose proposal sees the values of these parameters alone.
     names : sequence of str
-        Parameters of the program (``beta``, all of it) or elements of unconstrained ones (``beta.2``).
+        Parameters of the program (``beta``: all elements) or elements of unconstrained ones (``beta.2``).
     observations : callable, optional
-        Of the unconstrained position: numbers, from 0, of the observations that these parameters touch there, where
-        that changes with other parameters, such as the members of a cluster. They must not depend on the parameters
-        that move. By default what is touched is found once, from gradients, or all are taken.
+        From the unconstrained position to the numbers, from 0, of the observations that depend on these parameters, if
+        they change with other parameters, such as the members of a cluster. They must not depend on the parameters that
+        move. By default gradients determine them once, or all observations are used.
     """
 
     kernel: Metropolis
@@ -158,7 +160,7 @@ class OnParameters:
 
     @property
     def smooth(self) -> bool:
-        """Whether its kernel moves on one smooth density of the whole space."""
+        """Return whether its kernel moves on one smooth density of the whole space."""
         return self.kernel.smooth
 
     def __post_init__(self) -> None:
@@ -183,7 +185,7 @@ class OnParameters:
 
 @dataclass(init=False, eq=False)
 class _Parts:
-    """Named kernels."""
+    """Base of recipes with named kernels."""
 
     kernels: dict[str, Recipe]
 
@@ -191,18 +193,18 @@ class _Parts:
         if not kernels:
             raise InputError(f"{type(self).__name__} needs at least one kernel")
         for name, one in kernels.items():
-            if not name.isidentifier():  # statistics carry it, with a dot behind it
+            if not name.isidentifier():  # the name prefixes statistics, followed by a dot
                 raise InputError(f"{name!r} cannot be the name of a kernel: use letters, digits and underscores")
             check_recipe(one, name)
         self.kernels = dict(kernels)
 
     @property
     def smooth(self) -> bool:
-        """Whether all of them move on one smooth density."""
+        """Return whether all kernels move on one smooth density."""
         return all(map(is_smooth, self.kernels.values()))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        """Of each part, by its name."""
+        """Return the leaves of each kernel, by name."""
         return {name: kernel.leaves(names) for name, kernel in self.kernels.items()}
 
     def _bound(self, bench: Bench) -> dict[str, Kernel]:
@@ -211,24 +213,24 @@ class _Parts:
 
 @dataclass(init=False, eq=False)
 class Sequence(_Parts):
-    """All kernels at every step, in the order in which they are given: ``Sequence(first=..., second=...)``."""
+    """Apply all kernels at every step, in the given order: ``Sequence(first=..., second=...)``."""
 
     def __init__(self, **kernels: Recipe) -> None:
         super().__init__(kernels)
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         return InSequence(self._bound(bench))
 
 
 @dataclass(init=False, eq=False)
 class Mixture(_Parts):
-    """One of the kernels at each step, drawn with probabilities in proportion to weights, equal ones by default.
+    """Apply one kernel at each step, drawn in proportion to weights (equal by default).
 
     Raises
     ------
     InputError
-        When there are no kernels, or the weights are not one positive number for each.
+        If there are no kernels, or the weights are not one positive number for each.
     """
 
     weights: FloatArray
@@ -242,17 +244,17 @@ class Mixture(_Parts):
         self.weights = values / values.sum()
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         return InMixture(self._bound(bench), self.weights)
 
 
 def is_smooth(moves: str | Proposal | Recipe) -> bool:
-    """Whether a kernel or proposal moves on one smooth density of the whole space, with modes to be looked for."""
+    """Return whether a kernel or proposal moves on one smooth density of the whole space, so that it has modes."""
     return bool(getattr(moves, "smooth", True))
 
 
 def check_recipe(kernel: Any, name: str) -> None:
-    """Raise InputError unless what was given under a name is a kernel, of this package or one's own."""
+    """Raise InputError unless the value of option ``name`` is a kernel, built-in or custom."""
     if isinstance(kernel, type) or not isinstance(kernel, Recipe):
         raise InputError(
             f"{name} must be a kernel, such as stansub.Metropolis(), not {_described(kernel)}; pass functions and "
@@ -265,19 +267,19 @@ def _described(value: Any) -> str:
 
 
 def _are_weights(given: Any, kernels: Mapping[str, Recipe]) -> bool:
-    """Whether there is a positive number for each kernel."""
+    """Return whether there is a positive number for each kernel."""
     if not isinstance(given, Mapping) or set(given) != set(kernels):
         return False
     return all(isinstance(one, numbers.Real) and 0 < float(one) < np.inf for one in given.values())
 
 
 def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64]:
-    """Places of parameters among the unconstrained ones.
+    """Return the indices of parameters among the unconstrained ones.
 
     Raises
     ------
     InputError
-        For a name that is none of theirs, or none at all.
+        If a name matches no parameter, or no name is given.
     """
     if isinstance(names, str):
         names = [names]
@@ -293,5 +295,5 @@ def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64
 
 
 def parameters(known: abc.Sequence[str]) -> list[str]:
-    """Parameters of the program, from the names of unconstrained elements."""
+    """Return the program's parameters, from the names of unconstrained elements."""
     return list(dict.fromkeys(name.split(".")[0] for name in known))

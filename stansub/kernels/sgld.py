@@ -1,9 +1,9 @@
 """Stochastic-gradient Langevin proposals with a Metropolis-Hastings test (Korattikara et al. 2014, section 5.4).
 
-Each step draws a mini-batch of blocks without regard to the state, moves along the gradient that is estimated from it
-(eq. 13), and is accepted or not by the proposal density of the same mini-batch both ways (eq. 14). Given the mini-batch
-that is a Metropolis-Hastings kernel of the posterior, and a mixture of such kernels with fixed probabilities leaves the
-posterior as it is (Tierney 1994, section 2.4), however rough the gradient. A decision draws blocks of its own.
+Each step draws a mini-batch of blocks independently of the state, moves along the gradient estimated from it (eq. 13),
+and is accepted or rejected with the proposal density of the same mini-batch both ways (eq. 14). Given the mini-batch,
+this is a Metropolis-Hastings kernel of the posterior. A mixture of such kernels with fixed probabilities leaves the
+posterior invariant (Tierney 1994, section 2.4), however rough the gradient. The decision draws its own blocks.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from stansub.selection import Chosen, MiniBatchGradients
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
-# Blocks of a mini-batch: with control variates a few give nearly the gradient of all the data; without them their noise
-# keeps the steps short, and there are as many as in the paper, one in twenty.
+# Blocks in a mini-batch. With control variates, a few blocks give nearly the gradient of all the data. Without them,
+# noise keeps the steps short, and the mini-batch is one in twenty, as in the paper.
 _FEW, _SHARE = 10, 0.05
 
 _NO_BLOCKS = np.empty(0, np.int32)
 
 
 class Differentiable(Protocol):
-    """What is needed of an evaluator."""
+    """Evaluator with gradients."""
 
     def subset_log_density_gradient(self, theta: FloatArray, which: NDArray[np.int32]) -> tuple[float, FloatArray]: ...
 
 
 class MiniBatches:
-    """Gradients of the log density as mini-batches of blocks estimate them.
+    """Mini-batch estimates of the gradient of the log density.
 
-    From m of M blocks: gradient of the global part plus M / m times the sum of the blocks' gradients; with control
-    variates plus the gradient of the expansions of all blocks, less M / m times that of the blocks drawn. Either has
-    the gradient of the log density as its mean, and with m = M is that gradient.
+    From m of M blocks, the estimate is the gradient of the global part plus M / m times the sum of the blocks'
+    gradients. With control variates it adds the gradient of the expansions of all blocks, less M / m times that of the
+    blocks drawn. Both estimates are unbiased, and exact if m = M.
 
     Parameters
     ----------
     evaluator : Evaluator
-        Used by no other chain at the same time.
+        Must belong to this chain alone.
     block_sizes : ndarray of int32, shape (M,)
         Observations in each block.
     variates : ControlVariates, optional
     size : int, optional
-        m; by default 10 with control variates and a twentieth of the blocks without, but no more than there are.
+        m; by default 10 with control variates and a twentieth of the blocks without, but at most all blocks.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ class MiniBatches:
         self.size = min(wanted, self.n_blocks)
         self.n_evaluated = 0
         self._evaluator, self._block_sizes = evaluator, block_sizes
-        # A gradient that only proposes may be rough away from the first anchor.
+        # A gradient that is used only to propose may be rough away from the first anchor.
         self._expansion = variates.first if variates else None
         self._total = self._expansion.total if self._expansion else None
 
     def draw(self, rng: np.random.Generator) -> Callable[[FloatArray], FloatArray]:
-        """The gradient, shape (dim,), as a function of the parameters, from one mini-batch.
+        """Draw a mini-batch and return its gradient estimate, shape (dim,), as a function of the parameters.
 
-        Where it is not defined it is 0: what is proposed there is a random walk's step.
+        If the gradient is not defined, the estimate is 0, so that the proposal is a random walk step.
         """
         which = rng.choice(self.n_blocks, self.size, replace=False, shuffle=False).astype(np.int32)
         scale = self.n_blocks / self.size
@@ -91,7 +91,7 @@ class MiniBatches:
             found = scale * self._evaluator.subset_log_density_gradient(theta, which)[1]
             self.n_evaluated += n_observations
             if scale > 1:
-                # The blocks bring the global part along, which counts once.
+                # The blocks include the global part, which must count once.
                 found -= (scale - 1) * self._evaluator.subset_log_density_gradient(theta, _NO_BLOCKS)[1]
             if expansion is not None:
                 found += expansion(theta)
@@ -100,17 +100,17 @@ class MiniBatches:
         return gradient
 
     def __deepcopy__(self, memo: object) -> MiniBatches:
-        """Itself: an evaluator cannot be copied, and nothing else changes save a count."""
+        """Return itself: an evaluator cannot be copied, and nothing else changes but a count."""
         return self
 
     def choice(self) -> MiniBatchGradients:
-        """How gradients are estimated."""
+        """Return how gradients are estimated."""
         return MiniBatchGradients(self.size, self.n_blocks, control_variates=self._expansion is not None)
 
 
 @dataclass(frozen=True)
 class Sgld(BuiltIn):
-    """Langevin proposal with the gradient of a mini-batch: theta' = theta + L L' g / 2 + L z.
+    """Langevin proposal with a mini-batch gradient: theta' = theta + L L' g / 2 + L z.
 
     With z' = -(z + L' (g + g') / 2), g' being the gradient at theta' from the same mini-batch, theta = theta' + L L' g'
     / 2 + L z', so that the log ratio is (|z|^2 - |z'|^2) / 2. Of all the blocks it is MALA (Roberts and Tweedie 1996),
@@ -120,7 +120,7 @@ class Sgld(BuiltIn):
     ----------
     batches : MiniBatches
     cholesky : ndarray, shape (dim, dim)
-        L; the paper has the square root of the step size alpha times the identity.
+        L; in the paper, the square root of the step size alpha times the identity.
     """
 
     batches: MiniBatches = field(metadata=GIVEN)

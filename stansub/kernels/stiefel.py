@@ -1,8 +1,7 @@
-"""Random walk on matrices with orthonormal rows: the Stiefel manifold (Korattikara et al. 2014, section 5.2).
+"""Random walk on matrices with orthonormal rows, the Stiefel manifold (Korattikara et al. 2014, section 5.2).
 
-The walk is that of Ouyang (2008), as that section describes it. The density that is sampled is taken
-with respect to the uniform measure on the manifold: the proposal never leaves it, and what the density is elsewhere
-counts for nothing.
+The walk is that of Ouyang (2008), as that section describes it. The target density is with respect to the uniform
+measure on the manifold. The proposal never leaves the manifold, so the density elsewhere does not matter.
 """
 
 from __future__ import annotations
@@ -17,42 +16,41 @@ from stansub.kernels.base import Records
 from stansub.kernels.proposals import Adapter, BuiltIn, NoAdapter
 from stansub.types import FloatArray
 
-# Scale of the first steps where it is learned, and the largest: there directions are all but uniform already.
+# Initial scale if it is adapted, and its maximum, at which directions are nearly uniform.
 _FIRST, _LARGEST = 0.1, 10.0
 
-# Optimal acceptance rate of a random walk in one dimension: most moves are rotations by one angle.
+# Optimal acceptance rate of a random walk in one dimension, because most moves are rotations by one angle.
 _ACCEPTANCE = 0.44
 
-# How far the rows of a position may be from orthonormal; moves themselves keep to rounding.
+# Tolerated deviation of a position's rows from orthonormality; the moves themselves keep it to rounding.
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class StiefelWalk(BuiltIn):
-    """One row of a matrix with orthonormal rows moves to a random unit vector nearby, orthogonal to the others.
+    """Random walk that moves one row of an orthonormal matrix to a nearby unit vector orthogonal to the others.
 
-    Row j becomes w_j + scale z, z standard normal, projected on the orthogonal complement of the rows that stay and
-    brought to unit length. A square matrix leaves a row no room, so that another one, k, is discarded before, and
-    becomes afterwards a unit vector orthogonal to all others, with a random sign: there are two, and matrices of
-    either determinant are reached. Uniform random j and k.
+    Row j becomes w_j + scale z, with z standard normal, projected on the orthogonal complement of the fixed rows and
+    normalised. A square matrix leaves a row no freedom. In that case another row k is first discarded, and afterwards
+    replaced by a unit vector orthogonal to all others. Its sign is random, so that the walk reaches matrices of either
+    determinant. j and k are uniform.
 
-    The proposal is symmetric. In the complement, of dimension m, the projection of z is standard normal, so that the
-    new row has a density on the unit sphere there that depends on its angle to the old one alone; that is the same
-    angle on the way back, in the same complement, for neither j, k nor the rows that stay have changed. The sign of
-    row k has probability 1/2 both ways. So the density with respect to the uniform measure is the same both ways, and
-    the log ratio is 0.
+    The proposal is symmetric. In the complement, of dimension m, the projection of z is standard normal, so the new row
+    has a density on the unit sphere there that depends only on its angle to the old row. The way back has the same
+    angle in the same complement, because neither j, k nor the fixed rows change. The sign of row k has probability 1/2
+    both ways. The density with respect to the uniform measure is therefore the same both ways, and the log ratio is 0.
 
     Attributes
     ----------
     rows : int
-        Of the matrix, whose elements stand column by column, as Stan has them; no more than its columns.
+        Rows of the matrix, at most its columns; elements are stored column by column, as in Stan.
     scale : float or None
-        Standard deviation of a step in each direction, 1 / psi in the paper's words. None to learn it in warmup.
+        Standard deviation of a step in each direction, 1 / psi in the paper's notation. None adapts it in warmup.
 
     Raises
     ------
     InputError
-        When there is less than one row or the scale is not positive; when called, if the position is no such matrix.
+        If ``rows`` is less than one or the scale is not positive; when called, if the position is not such a matrix.
 
     Examples
     --------
@@ -86,7 +84,7 @@ class StiefelWalk(BuiltIn):
         new[j] = _unit(old[j] + (self.scale or _FIRST) * rng.standard_normal(columns), staying)
         if square:
             sign = 1.0 if rng.random() < 0.5 else -1.0
-            # In the plane of the two rows, a quarter turn from the new one.
+            # In the plane of the two rows: a quarter turn from the new row.
             turned = sign * ((new[j] @ old[j]) * old[k] - (new[j] @ old[k]) * old[j])
             new[k] = _unit(turned, np.vstack([staying, new[j]]))
         return new.ravel(order="F"), 0.0
@@ -96,7 +94,7 @@ class StiefelWalk(BuiltIn):
         return False
 
     def adapter(self, dim: int) -> Adapter:
-        """Learns the scale unless it is given."""
+        """Return an adapter of the scale, unless the scale is given."""
         if dim % self.rows or dim < self.rows**2 or dim == 1:
             raise InputError(
                 f"{dim} parameters do not form a matrix with {self.rows} orthonormal rows and room to move"
@@ -115,7 +113,7 @@ class StiefelWalk(BuiltIn):
 
 @dataclass(eq=False)
 class ScaleLearner:
-    """The scale follows the acceptance rate (Robbins-Monro)."""
+    """Adapter that tunes the scale to the acceptance rate (Robbins-Monro)."""
 
     _walk: StiefelWalk
     _log_scales: list[float] = field(default_factory=lambda: [float(np.log(_FIRST))])
@@ -135,9 +133,9 @@ class ScaleLearner:
 
 
 def _unit(vector: FloatArray, others: FloatArray) -> FloatArray:
-    """The unit vector along the part of ``vector`` that is orthogonal to all ``others``, which are orthonormal.
+    """Return the unit vector along the part of ``vector`` orthogonal to all ``others``, which are orthonormal.
 
-    Projected twice, which is enough for orthogonality to rounding: errors of earlier moves do not add up.
+    Projecting twice makes it orthogonal to rounding, so that errors of earlier moves do not accumulate.
     """
     for _ in range(2):
         vector = vector - (others @ vector) @ others

@@ -1,12 +1,12 @@
-"""Surrogate transitions: steps that leave a surrogate posterior as it is, accepted or rejected by what it leaves out.
+"""Surrogate transitions: proposals from a surrogate posterior, accepted or rejected by what the surrogate omits.
 
-The surrogate is exp(G(theta) + A(phi(theta))), A being an approximation of the log likelihood L in its own arguments. A
-kernel that is reversible for it, such as so many transitions of the no-U-turn sampler with step size and metric held
-fixed, proposes theta'; with R = L - A the Metropolis-Hastings ratio is that of the remainders alone,
+The surrogate is exp(G(theta) + A(phi(theta))), where A approximates the log likelihood L in its own arguments. A kernel
+that is reversible for the surrogate, such as a fixed number of transitions of the no-U-turn sampler with fixed step
+size and metric, proposes theta'. With R = L - A, the Metropolis-Hastings ratio is that of the remainders alone,
 
     min(1, exp(R(phi(theta')) - R(phi(theta))))
 
-(Liu 2001, section 9.4.3; Christen and Fox 2005). The proposal touches no data. The coordinates in which it moves
+(Liu 2001, section 9.4.3; Christen and Fox 2005). The proposal needs no data. The coordinates in which it moves
 (`stansub.target.coordinates`) change neither the surrogate nor that ratio.
 """
 
@@ -41,7 +41,7 @@ TRANSITION_STATS: tuple[Stat, ...] = (
 
 
 class Decisions(Protocol):
-    """How one chain accepts or rejects, by what the surrogate leaves out.
+    """Accept/reject decisions of one chain about what the surrogate omits.
 
     Attributes
     ----------
@@ -52,15 +52,15 @@ class Decisions(Protocol):
     n_evaluated: int
 
     def at(self, phi: FloatArray) -> Any:
-        """What is to be known of a place, by the likelihood's arguments there."""
+        """Return what decisions need to know of a place, given the likelihood's arguments there."""
         ...
 
     def decide(self, rng: np.random.Generator, here: Any, there: Any) -> Info:
-        """Whether to move from a place to a place, with statistics of that."""
+        """Decide whether to move between two places; return the statistics."""
         ...
 
     def counts(self) -> dict[str, float]:
-        """What has no value a step."""
+        """Return the counts of statistics that have no value per step."""
         ...
 
 
@@ -71,24 +71,24 @@ class FromAll:
         self._predictors, self._approximation, self.n_evaluated = predictors, approximation, 0
 
     def at(self, phi: FloatArray) -> float:
-        """R."""
+        """Return R."""
         self.n_evaluated += self._predictors.n_observations
         return self._predictors.log_lik(phi) - self._approximation(phi)
 
     def decide(self, rng: np.random.Generator, here: float, there: float) -> Info:
-        """Exact."""
+        """Decide exactly."""
         accepted = bool(np.log1p(-rng.random()) < there - here)
         return {"accepted": accepted, "n_obs_used": self._predictors.n_observations, "log_ratio": there - here}
 
     def counts(self) -> dict[str, float]:
-        """Nothing but observations."""
+        """Return no counts besides observations."""
         return {}
 
 
 class Jointly:
     """Joint Poisson decisions from a few of the observations (see `stansub.target.group_candidates`).
 
-    They are about what the expansion leaves out; what corrects that is known without observations.
+    They concern what the expansion omits; the correction for it is known without observations.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class Jointly:
         self._before = n - self._decider.n_evaluated
 
     def at(self, phi: FloatArray) -> tuple[FloatArray, float]:
-        """The arguments, with shifts that cancel taken out; and the correction."""
+        """Return the arguments, with shifts that cancel removed, and the correction."""
         return self._recentred(phi), self._approximation.correction(phi)
 
     def decide(self, rng: np.random.Generator, here: tuple[FloatArray, float], there: tuple[FloatArray, float]) -> Info:
-        """Exact, too."""
+        """Decide, also exactly."""
         corrected = here[1] - there[1]
         log_u = np.log1p(-rng.random()) - corrected
         found = self._decider.decide(here[0], there[0], log_u, rng.bit_generator.capsule)
@@ -125,7 +125,7 @@ class Jointly:
         }
 
     def counts(self) -> dict[str, float]:
-        """Candidates, and how near remainders came to their bounds."""
+        """Return the candidates and how near remainders came to their bounds."""
         return {
             "n_candidates": float(self._decider.n_candidates),
             "bound_tightness": self._decider.bound_tightness,
@@ -133,7 +133,7 @@ class Jointly:
 
 
 class SurrogateTransitions(DirectKernel):
-    """Kernel of surrogate transitions; nothing of it is adapted.
+    """Kernel of surrogate transitions; nothing is adapted.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ class SurrogateTransitions(DirectKernel):
 
     @property
     def n_evaluated(self) -> int:  # type: ignore[override]
-        """Observations evaluated by decisions so far."""
+        """Return the observations evaluated by decisions so far."""
         return self._decisions.n_evaluated
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """So many transitions on the surrogate, and a decision."""
+        """Run the transitions on the surrogate and decide."""
         proposed = np.array(state.position)
         made = self._nuts(
             rng.bit_generator.capsule,
@@ -181,39 +181,39 @@ class SurrogateTransitions(DirectKernel):
         return (State(proposed) if decision["accepted"] else state), info
 
     def counts(self) -> dict[str, float]:
-        """Observations evaluated, and what decisions count."""
+        """Return the observations evaluated and the counts of the decisions."""
         return {**super().counts(), **self._decisions.counts(), "n_obs_evaluated": float(self.n_evaluated)}
 
     def save(self) -> Any:
-        """What was counted: steps depend on the position alone."""
+        """Return the counts; steps depend on the position alone."""
         return self.n_evaluated
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on counting."""
+        """Restore the counts."""
         self._decisions.n_evaluated = int(saved)
 
 
 @dataclass(frozen=True)
 class SurrogateTransition:
-    """Surrogate transitions as a run has them.
+    """Surrogate transitions as set up for a run.
 
     Attributes
     ----------
     approximation : Approximation
-        Of the log likelihood.
+        Approximation of the log likelihood.
     coordinates : Coordinates
-        Those in which the no-U-turn sampler moves.
+        Coordinates in which the no-U-turn sampler moves.
     centre : ndarray, shape (dim,)
-        In these coordinates.
+        Centre in these coordinates.
     factor : Factor
-        Of the surrogate's mean precision in these coordinates: the metric.
+        Factor of the surrogate's mean precision in these coordinates: the metric.
     step_size : float
     sds : ndarray, shape (m,)
-        Of phi, about.
+        Approximate sds of phi.
     joint : Joint or None
-        How joint decisions are taken; None for decisions from all observations.
+        Settings of joint decisions; None for decisions from all observations.
     n : int
-        Transitions of the no-U-turn sampler before a decision.
+        Transitions of the no-U-turn sampler per decision.
     """
 
     approximation: Approximation
@@ -226,15 +226,15 @@ class SurrogateTransition:
     n: int = 1
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
-        """Those of one chain."""
+        """Return the decisions of one chain."""
         if self.joint is None:
             return FromAll(predictors, self.approximation)
         return Jointly(predictors, self.approximation, self.sds, self.joint)
 
     def bind(self, bench: Bench) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         return SurrogateTransitions(bench.split, self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
-        """Nothing is adapted once it is settled."""
+        """Return no leaves: nothing is adapted."""
         return {}

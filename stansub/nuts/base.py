@@ -1,4 +1,4 @@
-"""What the engines share: the program they run, what is asked of them, and what they give back."""
+"""Interface of the NUTS engines: the program, the settings and the results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Program:
     Attributes
     ----------
     name : str
-        What it is called in messages and files.
+        Name in messages and files.
     code : str
-        The program in stanc's canonical form, as draws carry it in their attribute ``model_code``.
+        The program in stanc's canonical form, as in the attribute ``model_code`` of draws.
     """
 
     name: str
@@ -36,32 +36,32 @@ class Program:
 
     @classmethod
     def read(cls, path: str | Path) -> Program:
-        """The program of a ``.stan`` file, includes resolved.
+        """Return the program of a ``.stan`` file, with includes resolved.
 
         Raises
         ------
         InputError
-            When the file cannot be read or is not a valid Stan program.
+            If the file cannot be read or is not a valid Stan program.
         """
         return cls(Path(path).stem, stanc.canonical(Path(path)))
 
     @cached_property
     def syntax(self) -> syntax.Program:
-        """The parsed program."""
+        """Return the parsed program."""
         return syntax.parse(self.code)
 
     @property
     def hash(self) -> str:
-        """Hash of the code, as draws carry it in their attribute ``model_hash``."""
+        """Return the hash of the code, as in the attribute ``model_hash`` of draws."""
         return hashlib.sha256(self.code.encode()).hexdigest()[:16]
 
     def n_observations(self, data: Data) -> int | None:
-        """Value of the integer that sizes most data variables; None where there is no such integer."""
+        """Return the value of the integer that sizes most data variables; None if there is none."""
         size = Analysis.of(self.syntax).size
         return data.integer(size) if size else None
 
     def observation_level(self, data: Data) -> dict[str, int]:
-        """Transformed parameters and generated quantities with a value per observation, with their lengths."""
+        """Return transformed parameters and generated quantities with a value per observation, with their lengths."""
         n = self.n_observations(data)
         integers = {one.name for one in data.declarations if one.base == "int" and not one.all_dims}
         sizes = {name for name in integers if data.integer(name) == n} | {str(n)}
@@ -76,7 +76,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked of NUTS, in CmdStan's words."""
+    """Settings of NUTS, named as in CmdStan."""
 
     chains: int
     parallel_chains: int
@@ -88,14 +88,14 @@ class Settings:
 
 
 class Missing(NamedTuple):
-    """Why an engine cannot be used, and what to do about it."""
+    """Why an engine cannot be used, and the remedy."""
 
     what: str
     remedy: str
 
 
 class Run(NamedTuple):
-    """What an engine gives back.
+    """Results of an engine.
 
     Attributes
     ----------
@@ -104,19 +104,19 @@ class Run(NamedTuple):
     warmup_time, sampling_time
         Seconds of each chain.
     warmup_n_gradients, n_gradients
-        Leapfrog steps of each chain, each of which takes one gradient of the log density; empty of samplers without.
+        Leapfrog steps of each chain, each with one gradient of the log density; empty for samplers without.
     time_split
         How the seconds of warmup and sampling were separated: "measured", or "by gradient evaluations".
     compile_time, setup_time, wall_time
-        Seconds for compiling, for handing over the data where that can be separated, and for all chains together.
+        Seconds for compiling, for passing the data (if that can be separated), and for all chains together.
     version
         The engine's version.
     method
         The algorithm, such as NUTS.
     counts
-        What else was counted of each chain, by the names of `stansub.sample`: ``n_obs_evaluated`` and the like.
+        Other counts of each chain, named as in `stansub.sample`: ``n_obs_evaluated`` and others.
     facts
-        What else is said of the draws, by the names of `stansub.sample`, such as the test.
+        Other facts about the draws, named as in `stansub.sample`, such as the test.
     """
 
     posterior: Mapping[str, NDArray[Any]]
@@ -136,12 +136,12 @@ class Run(NamedTuple):
 
 
 class Engine(Protocol):
-    """Who makes reference draws: a value, or a module with these two functions."""
+    """Engine that makes reference draws: an object, or a module with these two functions."""
 
     def unavailable(self) -> Missing | None:
-        """Why it cannot be used, if it cannot."""
+        """Return why the engine cannot be used; None if it can."""
         ...
 
     def run(self, program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
-        """Draws and statistics of all chains."""
+        """Return draws and statistics of all chains."""
         ...

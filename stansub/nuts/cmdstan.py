@@ -33,7 +33,7 @@ from stansub.stan.cache import cache_dir, cache_errors, make_folder, require_pri
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
 
-# CmdStan's names of statistics, and ArviZ's with their types.
+# CmdStan's names of statistics, with ArviZ's and their types.
 _STATISTICS = {
     "divergent__": ("diverging", bool),
     "n_leapfrog__": ("n_steps", np.int64),
@@ -43,7 +43,7 @@ _STATISTICS = {
     "energy__": ("energy", np.float64),
     "lp__": ("lp", np.float64),
 }
-# Enough digits for parameters whose mean is many sds from zero; CmdStan's default has been six and eight.
+# Enough digits for parameters whose mean is many sds from zero; CmdStan's default has been six or eight.
 _DIGITS = 12
 _TROUBLE = re.compile(
     r"could not|error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid",
@@ -54,10 +54,10 @@ _NOISE = re.compile(r"^(\s*$|DEBUG|INFO|make:|Command and output files|Informati
 
 
 def unavailable() -> Missing | None:
-    """Why CmdStan cannot be used, if it cannot."""
+    """Return why CmdStan cannot be used; None if it can."""
     if not find_spec("cmdstanpy"):
         return Missing("cmdstanpy is not installed", "`pip install cmdstanpy` gets it")
-    chosen = os.environ.get("CMDSTAN")  # cmdstanpy sets it to what it finds
+    chosen = os.environ.get("CMDSTAN")  # cmdstanpy sets it to the path it finds
     with _quiet() as cmdstanpy:
         try:
             folder = Path(cmdstanpy.cmdstan_path())
@@ -76,14 +76,14 @@ def unavailable() -> Missing | None:
 
 
 def install(*, log: Callable[[str], None]) -> None:
-    """Have cmdstanpy download and build CmdStan where there is none.
+    """Install CmdStan with cmdstanpy if it is missing.
 
     Raises
     ------
     InputError
-        When there is one that cannot be used.
+        If an existing CmdStan cannot be used.
     RunError
-        When the download or the build fails.
+        If the download or the build fails.
     """
     lack = unavailable()
     if lack is None:
@@ -95,7 +95,7 @@ def install(*, log: Callable[[str], None]) -> None:
     with _quiet() as cmdstanpy, redirect_stdout(output):
         try:
             done = cmdstanpy.install_cmdstan()
-        except Exception as error:  # urllib, tarfile, subprocess: whatever it is, it is no CmdStan
+        except Exception as error:  # urllib, tarfile or subprocess: any error means that there is no CmdStan
             output.write(f"\n{error}")
             done = False
     if not done or unavailable():
@@ -107,12 +107,12 @@ def install(*, log: Callable[[str], None]) -> None:
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
-    """Run NUTS, its progress shown by the engine itself.
+    """Run NUTS; the engine displays its progress.
 
     Raises
     ------
     RunError
-        When the program cannot be compiled, or CmdStan fails.
+        If the program cannot be compiled, or CmdStan fails.
     """
     with _quiet() as cmdstanpy, _scratch() as place:
         scratch = Path(place)
@@ -142,12 +142,12 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
 
 
 def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], settings: Settings) -> None:
-    """Run the chains, each a process of its own.
+    """Run the chains, each in its own process.
 
     Raises
     ------
     RunError
-        When one fails; the files of those that did not are kept.
+        If a chain fails; the files of the others are kept.
     """
     consoles = [output.with_suffix(".txt") for output in outputs]
     commands = [
@@ -175,7 +175,7 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
 
 
 def _columns(output: Path) -> tuple[str, ...]:
-    """Names of the columns as CmdStan writes them, with which cmdstanpy takes liberties."""
+    """Return names of the columns as CmdStan writes them; cmdstanpy changes some."""
     with output.open(encoding="utf-8") as lines:
         return tuple(next(line for line in lines if not line.startswith("#")).strip().split(","))
 
@@ -191,7 +191,7 @@ def _collect(
     setup_time: float,
     wall_time: float,
 ) -> Run:
-    """The run from draws of shape (chain, iteration, column), warmup first."""
+    """Return the results from draws of shape (chain, iteration, column), warmup first."""
     warmup, kept = np.split(draws, [draws.shape[1] - settings.iter_sampling], axis=1)
     places = {name: k for k, name in enumerate(columns)}
     leapfrogs = places["n_leapfrog__"]
@@ -220,7 +220,7 @@ def _collect(
 
 
 def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> str:
-    """The program's executable, kept in the cache under a name that changes with the program and with CmdStan."""
+    """Return the program's executable, cached under a name that depends on the program and on CmdStan."""
     home = cmdstanpy.cmdstan_path()
     key = hashlib.sha256(f"{home}\n{cmdstanpy.cmdstan_version()}\n{program.code}".encode()).hexdigest()[:20]
     folder = cache_dir() / "cmdstan" / key
@@ -243,7 +243,7 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
 
 @contextmanager
 def _quiet() -> Iterator[Any]:
-    """cmdstanpy, with its log held back while the block runs."""
+    """Yield cmdstanpy with its log held back during the block."""
     import cmdstanpy
 
     logger = logging.getLogger("cmdstanpy")
@@ -256,12 +256,12 @@ def _quiet() -> Iterator[Any]:
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for CmdStan's files, removed afterwards."""
+    """Return a folder for CmdStan's files, removed afterwards."""
     return tempfile.TemporaryDirectory(prefix="stansub-", ignore_cleanup_errors=True)
 
 
 def _reason(text: str, *, last: bool = False) -> str:
-    """The few lines that say what went wrong: the first of a compiler, the last of a run."""
+    """Return the lines that say what went wrong: the first of a compiler, the last of a run."""
     lines = [" ".join(line.split()) for line in without_meter(text).splitlines() if not _NOISE.match(line)]
     relevant = [line for line in dict.fromkeys(lines) if _TROUBLE.search(line)] or lines[-3:]
     return " | ".join(relevant[-3:] if last else relevant[:3]) or "no message"

@@ -1,4 +1,4 @@
-"""Whether two Stan programs have the same posterior, found out by evaluating both."""
+"""Numerical check that two Stan programs have the same posterior."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from stansub.stan.proof import draw_points
 from stansub.types import FloatArray
 
 _N_POINTS = 4
-# Of the log density. Two ways of writing a likelihood agree to 1e-13; another prior is off by a tenth or more.
+# Tolerance of the log density. Two ways of writing a likelihood agree to 1e-13; another prior is off by 0.1 or more.
 TOLERANCE = 1e-8
 
 
 def check(
     program: Program, data: Data, other: Program, other_data: Data, *, log: Callable[[str], None], seed: int = 0
 ) -> str:
-    """Compare the log densities of two programs at a few parameter values.
+    """Compare the log densities of two programs at some parameter values.
 
-    Both are unnormalised: with the same posterior they differ by the same constant everywhere.
+    Both are unnormalised: with the same posterior, they differ by the same constant everywhere.
 
     Returns
     -------
     str
-        What was found, in words: that they agree, or that they could not be compared since their parameters differ.
+        The result in words: that they agree, or that they could not be compared because their parameters differ.
 
     Raises
     ------
     InputError
-        When the log densities differ by more than a constant.
+        If the log densities differ by more than a constant.
     """
     declared = [
         {one.name: (one.base, one.all_dims) for one in p.syntax.parameters.declarations} for p in (program, other)
@@ -66,14 +66,14 @@ def check(
 
 
 def _values(model: Model, layout: Layout, theta: FloatArray) -> bytes:
-    """Constrained parameters as JSON."""
+    """Return constrained parameters as JSON."""
     flat = model.param_constrain(theta)
     values = {name: flat[places] for name, places in layout.columns.items()}
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _at(model: Model, values: bytes) -> float:
-    """The log density at constrained parameters; minus infinity where they are outside the support."""
+    """Return the log density at constrained parameters; minus infinity outside the support."""
     try:
         return model.log_density(model.param_unconstrain_json(values))
     except InputError:

@@ -1,6 +1,6 @@
-"""The engine "exact": stansub's own sampler of the same program, every decision on all the data.
+"""The engine "exact": stansub's own sampler of the same program, with every decision on all the data.
 
-It shows what decisions from subsets change and save; whether the sampler itself goes everywhere only another can show.
+It shows what subsampled decisions change and save. It cannot show whether the sampler itself reaches every mode.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _COUNTS = ("n_steps", "n_accepted", "n_obs_used", "n_obs_evaluated", "warmup_n_o
 
 
 def unavailable() -> Missing | None:
-    """It needs nothing but the compiler that stansub needs."""
+    """Return None: the engine needs only the compiler that stansub needs."""
     return None
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
-    """All chains, with as many steps as iterations were asked for; nothing aims at `adapt_delta`."""
+    """Run all chains, with as many steps as iterations requested; `adapt_delta` has no effect."""
     began = clock.now()
     compiled = compile_model(Source(program.name, program.code, program.syntax))
     compiled_at = clock.now()
     with warnings.catch_warnings():
-        # The comparison says what speaks against either side.
+        # The comparison reports reasons to distrust either side.
         warnings.simplefilter("ignore", DrawsWarning)
         idata = sample(
             compiled,

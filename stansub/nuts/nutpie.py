@@ -1,4 +1,4 @@
-"""NUTS by nutpie on a library that stansub's toolchain compiled."""
+"""NUTS by nutpie, with a library compiled by stansub's toolchain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stansub.stan.data import Data
 from stansub.stan.home import find_home
 from stansub.stan.library import Library, Model
 
-# nutpie's names of statistics, and ArviZ's.
+# nutpie's names of statistics, with ArviZ's.
 _STATISTICS = {
     "diverging": "diverging",
     "n_steps": "n_steps",
@@ -37,25 +37,25 @@ _STATISTICS = {
     "energy": "energy",
     "logp": "lp",
 }
-# Elements of complex vectors, matrices and arrays: Stan writes real and imaginary parts in turn, which nutpie takes for
-# all real parts followed by all imaginary parts.
+# Elements of complex vectors, matrices and arrays: Stan alternates real and imaginary parts, but nutpie reads all real
+# parts followed by all imaginary parts.
 _COMPLEX_ELEMENT = re.compile(r"\.\d+\.real$")
 
 
 def unavailable() -> Missing | None:
-    """Why nutpie cannot be used, if it cannot."""
+    """Return why nutpie cannot be used; None if it can."""
     return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` gets it")
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
-    """Run NUTS. The engine shows its own progress, unless only lines can be written.
+    """Run NUTS. The engine displays its own progress, unless only lines can be written.
 
     Raises
     ------
     InputError
-        When the program rejects the data.
+        If the program rejects the data.
     RunError
-        When the program cannot be compiled, or sampling fails.
+        If the program cannot be compiled, or sampling fails.
     """
     inference_data.arviz_module()  # nutpie imports it too, less quietly
     import nutpie
@@ -116,7 +116,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
 
 
 def _wait(sampler: Any, name: str) -> Any:
-    """The draws, as nutpie gives them, once it is done."""
+    """Return the draws in nutpie's form, once it has finished."""
     try:
         return sampler.wait()
     except KeyboardInterrupt:
@@ -127,7 +127,7 @@ def _wait(sampler: Any, name: str) -> Any:
 
 
 def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[str, NDArray[np.float64]]:
-    """All values that the program writes, by variable, of unconstrained draws of shape (chain, draw, dim)."""
+    """Return all values that the program writes, by variable, for unconstrained draws of shape (chain, draw, dim)."""
     names = model.param_names(include_tp=True, include_gq=True)
     values = np.empty((*theta.shape[:2], len(names)))
     for chain, points in enumerate(theta):
@@ -138,10 +138,10 @@ def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[st
 
 
 def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
-    """The model with data.
+    """Return the model with data.
 
-    nutpie's public way to a model compiles the program again at every call, and turns data into JSON number by number;
-    its own classes take a library and a text. Where they are no longer found, the public way it is.
+    nutpie's public interface compiles the program at every call and converts data to JSON number by number. Its own
+    classes take a library and a text. If they no longer exist, the public interface is used.
     """
     try:
         from nutpie import _lib
@@ -161,7 +161,7 @@ def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
 
 
 def _makespan(work: Sequence[int], workers: int) -> int:
-    """When the last of several jobs ends if each free worker takes the next one."""
+    """Return when the last of several jobs ends if each free worker takes the next one."""
     free = [0] * workers
     for amount in work:
         heapq.heapreplace(free, free[0] + amount)
@@ -169,6 +169,6 @@ def _makespan(work: Sequence[int], workers: int) -> int:
 
 
 def _first_lines(error: BaseException) -> str:
-    """nutpie's message in one line, without the addresses that may follow it."""
+    """Return nutpie's message in one line, without the addresses that may follow it."""
     text = str(error).partition("Stack backtrace")[0]
     return " ".join(text.split()) or type(error).__name__

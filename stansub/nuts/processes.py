@@ -1,4 +1,4 @@
-"""Commands run side by side, none of which outlives the call."""
+"""Commands run in parallel, none of which outlives the call."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-# Seconds between two looks at what is running.
+# Seconds between two checks of running commands.
 _POLL = 0.02
 
 
 def run_all(commands: Sequence[Sequence[str]], consoles: Sequence[Path], *, parallel: int) -> list[int]:
-    """Run commands, so many at once; one that fails does not keep the others from running.
+    """Run commands, ``parallel`` at once; a failure does not stop the others.
 
-    An interrupt, or any other exception, ends those that run, and no other is started.
+    An interrupt, or any other exception, stops the running commands and starts no other.
 
     Parameters
     ----------
     commands
-        Each with its arguments.
+        Commands with their arguments.
     consoles
-        For each, the file for what it says.
+        For each command, the file for its output.
     parallel
-        How many run at once.
+        Number of commands run at once.
 
     Returns
     -------
@@ -46,6 +46,6 @@ def run_all(commands: Sequence[Sequence[str]], consoles: Sequence[Path], *, para
                 time.sleep(_POLL)
         finally:
             for process in processes:
-                process.kill()  # nothing happens to those that have ended
+                process.kill()  # no effect on commands that have ended
                 process.wait()
     return [process.returncode for process in processes]

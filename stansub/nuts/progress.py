@@ -1,4 +1,4 @@
-"""How far NUTS is: CmdStan's chains as seen from the files they write, or a line now and then."""
+"""Progress of NUTS: CmdStan's chains from their output files, or a line at intervals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stansub.nuts.base import Settings
 from stansub.run.progress import redrawn, stage_progress
 
-# Seconds between two looks at the files.
+# Seconds between two checks of the files.
 _POLL = 0.3
 
 
 @contextmanager
 def line_progress(console: Console, *, show: bool) -> Iterator[None]:
-    """Write a line now and then while the block runs, unless an engine's bars can be drawn."""
+    """Print a line at intervals during the block, unless an engine's bars can be drawn."""
     with stage_progress(console, show=show and not redrawn(console)) as log:
         log("Running NUTS")
         yield
@@ -27,10 +27,10 @@ def line_progress(console: Console, *, show: bool) -> Iterator[None]:
 
 @contextmanager
 def file_progress(folder: Path, settings: Settings, *, console: Console, show: bool) -> Iterator[None]:
-    """A bar a chain while the block runs, from the lines of the CSV files in ``folder``.
+    """Display a bar per chain during the block, from the lines of the CSV files in ``folder``.
 
-    CmdStan flushes every draw to its file, while cmdstanpy keeps what is written to the consoles, and draws bars of
-    its own on standard output.
+    CmdStan flushes every draw to its file, while cmdstanpy captures the console output and draws its own bars on
+    standard output.
     """
     if not (show and redrawn(console)):
         with line_progress(console, show=show):
@@ -72,14 +72,14 @@ def file_progress(folder: Path, settings: Settings, *, console: Console, show: b
 
 
 class _Lines:
-    """Draws in a CSV file that grows: its lines but for comments and the header."""
+    """Draws in a growing CSV file: its lines without comments and header."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
         self._folder, self._pattern = folder, pattern
         self._read, self._seen = 0, 0
 
     def count(self) -> int:
-        """The number so far."""
+        """Return the number of lines so far."""
         for file in self._folder.glob(self._pattern):
             with file.open("rb") as stream:
                 stream.seek(self._read)

@@ -1,4 +1,4 @@
-"""`reference`: draws of NUTS for the same program and data, with where they come from."""
+"""`reference`: NUTS draws for the same program and data, with their provenance."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = ["ENGINES", "Program", "reference"]
 _ENGINES: dict[str, Engine] = {"cmdstan": cmdstan, "nutpie": nutpie, "exact": exact}
 ENGINES = ("auto", *_ENGINES)
 _NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie", "exact": "exact decisions of stansub"}
-# Bytes of generated quantities with a value per observation that are still computed to be thrown away.
+# Bytes of generated quantities per observation that are still computed and then discarded.
 _MAX_UNUSED = 5e8
-# What the engines can take.
+# Upper bounds that the engines accept.
 _MOST = {"iter_warmup": 2**31 - 1, "iter_sampling": 2**31 - 1, "seed": 2**32 - 1, "max_treedepth": 30}
 
 
@@ -71,41 +71,41 @@ def reference(
     data : path, mapping, table or DataSources
         As `stansub.sample` takes them.
     engine : {"auto", "cmdstan", "nutpie", "exact"} or Engine
-        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere;
-        ``exact`` is no NUTS but stansub's own sampler with every decision on all the data; an engine of one's own has
-        the methods of `stansub.nuts.base.Engine`.
+        Engine that runs NUTS. ``auto`` uses CmdStan if it is installed, otherwise nutpie with the BridgeStan home.
+        ``exact`` is not NUTS but stansub's own sampler with every decision on all the data. A custom engine has the
+        methods of `stansub.nuts.base.Engine`.
     reference_model : path or Program, optional
-        A faster formulation of the same posterior, to be run in the model's place. Where its parameters have the same
-        names and shapes, the two log densities are compared first.
+        A faster formulation of the same posterior, to run instead of the model. If its parameters have the same names
+        and shapes, the two log densities are compared first.
     chains, parallel_chains, iter_warmup, iter_sampling : int
-        Number of chains, how many run at once (default: one a core), and iterations of each.
+        Number of chains, chains at once (default: one per core), and iterations of each.
     seed : int, optional
-        Random seed; drawn and written to the output when not given.
+        Random seed; by default drawn and written to the output.
     adapt_delta : float
-        Acceptance rate that warmup aims at, between 0 and 1.
+        Target acceptance rate of warmup, between 0 and 1.
     max_treedepth : int
-        Limit of the leapfrog steps of an iteration, as a power of two.
+        Limit of the leapfrog steps per iteration, as a power of two.
     install_cmdstan : bool
-        Whether to have cmdstanpy install CmdStan where there is none.
+        Whether to install CmdStan with cmdstanpy if it is missing.
     show_progress, console
         As in `stansub.sample`.
 
     Returns
     -------
     InferenceData
-        Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes record what was run (``engine``,
-        ``engine_version``, ``engine_reason``, ``settings``, ``versions``), for which model and data
-        (``reference_for``, ``model_hash``, ``data_hash``) and how well (``r_hat_max``, ``ess_bulk_min``,
-        ``ess_tail_min``); the group ``chain_stats`` at what cost (``sampling_time``, ``n_gradients`` and the like) and
-        with how many divergences (``n_divergences``).
-        Quantities with a value per observation are left out (``not_kept`` names them, and what had to go with them).
+        Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes record what ran (``engine``,
+        ``engine_version``, ``engine_reason``, ``settings``, ``versions``), for which model and data (``reference_for``,
+        ``model_hash``, ``data_hash``) and its convergence (``r_hat_max``, ``ess_bulk_min``, ``ess_tail_min``). The
+        group ``chain_stats`` has costs (``sampling_time``, ``n_gradients`` and others) and divergences
+        (``n_divergences``). Quantities with a value per observation are left out; ``not_kept`` names them and what was
+        left out with them.
 
     Raises
     ------
     InputError
-        When the program, the data or an option cannot be used, or `reference_model` has another posterior.
+        If the program, the data or an option cannot be used, or `reference_model` has another posterior.
     RunError
-        When the engine is missing or fails.
+        If the engine is missing or fails.
     """
     console = console or default_console()
     show = wanted(show_progress, console)
@@ -128,18 +128,18 @@ def reference(
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be sampled.
+    """Program and data to sample.
 
     Attributes
     ----------
     program, values : Program, Data
         The posterior.
     ran, ran_values : Program, Data
-        What is run for it.
+        What runs instead.
     parse_time, read_time : float
         Seconds.
     equivalence : str
-        What was found of the two.
+        Result of comparing the two.
     """
 
     program: Program
@@ -152,7 +152,7 @@ class _Task:
 
     @classmethod
     def of(cls, model: str | Path | Program, data: DataLike) -> _Task:
-        """Read a program and data."""
+        """Return the task of a program and data."""
         began = clock.now()
         program = _program(model)
         parsed_at = clock.now()
@@ -160,13 +160,13 @@ class _Task:
         return cls(program, values, program, values, parsed_at - began, clock.now() - parsed_at)
 
     def by(self, other: Program, data: DataLike, *, log: Callable[[str], None]) -> _Task:
-        """Return the same by another program, once that is known to have the same posterior."""
+        """Return the task with another program, after checking that it has the same posterior."""
         values = _read(other, data)
         found = equivalence.check(self.program, self.values, other, values, log=log)
         return replace(self, ran=other, ran_values=values, equivalence=found)
 
     def identity(self, data: DataLike) -> dict[str, Any]:
-        """Return which program and data a reference is for, and which program was run."""
+        """Return the program and data of a reference, and the program that was run."""
         return {
             "model": self.program.name,
             "model_code": self.ran.code,
@@ -181,7 +181,7 @@ class _Task:
 
 
 def _recorded(run: Run, task: _Task, facts: Mapping[str, Any], not_kept: Collection[str]) -> InferenceData:
-    """The draws of a run but for some variables, with what it was."""
+    """Return the draws of a run without some variables, with the facts of the run."""
     posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in not_kept}
     attrs = {
         **facts,
@@ -203,7 +203,7 @@ def _recorded(run: Run, task: _Task, facts: Mapping[str, Any], not_kept: Collect
 
 
 def _asked_engine(engine: str | Engine, *, install_cmdstan: bool) -> str | Engine:
-    """The engine asked for, by name or by having it installed."""
+    """Return the requested engine, after installing it if requested."""
     if isinstance(engine, str) and engine not in ENGINES:
         raise InputError(f"unknown engine {engine!r}; choose from {', '.join(ENGINES)}")
     if install_cmdstan and engine == "nutpie":
@@ -216,7 +216,7 @@ def _program(model: str | Path | Program) -> Program:
 
 
 def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
-    """What each chain took and how it went, each of shape (chain,)."""
+    """Return the cost and diagnostics of each chain, each of shape (chain,)."""
     counted = {"n_divergences": "diverging", "n_max_treedepth": "reached_max_treedepth"}
     stats = {
         "warmup_time": run.warmup_time,
@@ -229,12 +229,12 @@ def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
 
 
 def choose_engine(engine: str | Engine) -> tuple[str, str]:
-    """Name of the engine that runs, and why.
+    """Return the name of the engine to run, and why.
 
     Raises
     ------
     InputError
-        When the engine asked for, or every engine, is missing.
+        If the requested engine, or every engine, is missing.
     """
     if not isinstance(engine, str):
         if (lack := engine.unavailable()) is not None:
@@ -259,7 +259,7 @@ def choose_engine(engine: str | Engine) -> tuple[str, str]:
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """Which engine ran and why, as a sentence; ``facts`` are the attributes of a reference."""
+    """Return which engine ran and why, in a sentence; ``facts`` are the attributes of a reference."""
     engine, reason = str(facts["engine"]), str(facts.get("engine_reason", ""))
     where = " on the BridgeStan home" if engine == "nutpie" else ""
     remedy = " (stansub reference --install-cmdstan gets it)" if reason.startswith("no CmdStan") else ""
@@ -267,7 +267,7 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def reservations(facts: Mapping[str, Any]) -> list[str]:
-    """Why a reference is not to be trusted, if anything speaks against it; ``facts`` are its attributes."""
+    """Return reasons not to trust a reference, if any; ``facts`` are its attributes."""
     r_hat = facts.get("r_hat_max", math.nan)
     divergences, limits = sum(facts.get("n_divergences", [])), sum(facts.get("n_max_treedepth", []))
     return [
@@ -310,19 +310,19 @@ def _settings(
 
 
 def _read(program: Program, data: DataLike) -> Data:
-    """The data, once it is known that there is something to sample and that they fit."""
+    """Return the data, after checking that they fit and that there is something to sample."""
     if not program.syntax.parameters.declarations:
         raise InputError(f"{program.name}: the program has no parameters, so there is nothing to sample")
     return data_module.read(data, program.syntax.data.declarations)
 
 
 def _lean(program: Program, values: Data, settings: Settings) -> tuple[Program, set[str]]:
-    """The program without generated quantities where these take much memory, and names of variables not to be kept.
+    """Return the program, without generated quantities if they need much memory, and names of variables not to keep.
 
     Raises
     ------
     InputError
-        When the transformed parameters alone, as the engine keeps them and as draws, do not fit into memory.
+        If the transformed parameters alone, as kept by the engine and as draws, do not fit into memory.
     """
     tall = program.observation_level(values)
     rows = 8.0 * settings.chains * (settings.iter_warmup + settings.iter_sampling)
@@ -344,7 +344,7 @@ def _lean(program: Program, values: Data, settings: Settings) -> tuple[Program, 
 
 
 def _quality(posterior: Mapping[str, NDArray[Any]], sample_stats: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """R-hat and ESS of the worst quantity."""
+    """Return R-hat and ESS of the worst quantity."""
     idata = inference_data.build(posterior=posterior, sample_stats=sample_stats, attrs={})
     statistics = table(idata, percentiles=(), max_rows=affordable(idata))
     return {

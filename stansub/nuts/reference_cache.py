@@ -1,4 +1,4 @@
-"""References kept in files: used again where they fit, refused where they do not."""
+"""Reference draws stored in files: reused if they fit, refused otherwise."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stansub.stan.sources import DataLike
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# Options that do not change the draws, or are looked at in another way.
+# Options that do not change the draws, or are checked in another way.
 _NOT_COMPARED = ("parallel_chains", "engine", "reference_model", "install_cmdstan", "show_progress", "console")
 
 
 class Stored(NamedTuple):
-    """A reference, where it is kept, and whether it was made just now."""
+    """A reference, its file, and whether it is new."""
 
     draws: InferenceData
     path: Path
@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 
 
 def default_path(name: str, folder: str | Path = "") -> Path:
-    """Where the reference for the model of that name is kept."""
+    """Return the path of the reference for the model of this name."""
     return Path(folder) / f"{name}_reference.nc"
 
 
@@ -42,25 +42,25 @@ def find(
     engine: str = "auto",
     settings: Mapping[str, Any] | None = None,
 ) -> InferenceData | None:
-    """The reference in a file, if there is such a file.
+    """Return the reference in a file; None if there is no file.
 
     Parameters
     ----------
     path : path
         The file.
     model_hash, data_hash : str
-        Of the program and the data that the reference must stand for, as draws carry them.
+        Hashes of the program and the data of the draws.
     reference_hash : str, optional
-        Of the program that must have been run, where another formulation is asked for.
+        Hash of the program that must have run, if another formulation was requested.
     engine : {"auto", "cmdstan", "nutpie", "exact"}
-        Who must have made it; ``auto``: anyone.
+        Engine that must have made it; ``auto``: any.
     settings : mapping, optional
-        Settings that the run must have had; others may be what they are.
+        Settings that the run must have had; others may have any value.
 
     Raises
     ------
     InputError
-        When the file is something else, or a reference that does not fit; the message says what differs.
+        If the file is something else, or a reference that does not fit; the message says what differs.
     """
     if not Path(path).exists():
         return None
@@ -93,7 +93,7 @@ def obtain(
     force: bool = False,
     **options: Any,
 ) -> Stored:
-    """The stored reference where it fits, else a new one, which is stored.
+    """Return the stored reference if it fits, else a new one, which is stored.
 
     Parameters
     ----------
@@ -102,17 +102,16 @@ def obtain(
     path : path
         The file.
     force : bool
-        Whether to make a new one in any case and to overwrite the file.
+        Whether to always make a new one and overwrite the file.
     options
-        Of `reference`; None for those not asked for.
+        Options of `reference`; None for those not set.
 
     Raises
     ------
     InputError
-        When the file holds something that does not fit (see `find`), or the program, the data or an option cannot be
-        used.
+        If the stored file does not fit (see `find`), or the program, the data or an option cannot be used.
     RunError
-        When the engine fails or the file cannot be written.
+        If the engine fails or the file cannot be written.
     """
     path = Path(path)
     files.check_regular(path, files.locate(path)[1])
@@ -139,12 +138,12 @@ def obtain(
 
 
 def store(draws: InferenceData, path: Path, *, overwrite: bool) -> None:
-    """Write a reference that was made just now.
+    """Write a new reference to its file.
 
     Raises
     ------
     RunError
-        When the file cannot be written; the message says where the draws are instead.
+        If the file cannot be written; the message says where the draws are instead.
     """
     with files.rescuing(lambda: inference_data.keep(draws, path.name)):
         inference_data.write(draws, path, overwrite=overwrite)

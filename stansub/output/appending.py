@@ -1,4 +1,4 @@
-"""Draws that a file takes in pieces, so that they need not all be in memory."""
+"""Draws files that are written in pieces, so that draws need not all be in memory."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import Variables
 
-# Draws of each chain and bytes of a piece at most, and bytes of a compressed chunk. Both have powers of two of draws,
-# so that no chunk is compressed twice.
+# Maximum draws per chain and bytes of a piece, and bytes of a compressed chunk. Both are powers of two in draws, so
+# that no chunk is compressed twice.
 _PIECE, _PIECE_BYTES, _CHUNK_BYTES = 1 << 16, 1 << 26, 1 << 20
 
 
 def piece_size(draw_bytes: int) -> int:
-    """Draws of each chain to write at once, if those of all chains take so many bytes."""
+    """Return the number of draws per chain to write at once, given the bytes of a draw of all chains."""
     return min(_PIECE, _power_of_two(_PIECE_BYTES // draw_bytes))
 
 
 def _power_of_two(size: int) -> int:
-    """The largest power of two that is no larger."""
+    """Return the largest power of two up to ``size``."""
     return 1 << (max(1, size).bit_length() - 1)
 
 
 def _chunk(shape: tuple[int, ...]) -> int:
-    """Draws of a chunk."""
+    """Return the draws in a chunk."""
     return _power_of_two(_CHUNK_BYTES // (8 * max(1, math.prod(shape))))
 
 
 class _Tolerant(io.FileIO):
-    """A file that notes its first error and takes what follows: HDF5 crashes the process where a write fails."""
+    """File that records its first error and ignores later writes: HDF5 crashes the process if a write fails."""
 
     error: OSError | None = None
 
@@ -59,7 +59,7 @@ class _Tolerant(io.FileIO):
 
 
 class DrawsFile:
-    """A NetCDF file of draws that is written in pieces and takes its place when it is whole.
+    """NetCDF file of draws that is written in pieces and replaces its target when complete.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class DrawsFile:
 
     Notes
     -----
-    Used as a context, it leaves nothing behind that was not committed.
+    As a context manager, it removes everything that was not committed.
     """
 
     def __init__(self, target: Path) -> None:
@@ -89,16 +89,16 @@ class DrawsFile:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it holds draws."""
+        """Return whether it holds draws."""
         return self._file is not None
 
     def begin(self, tree: xarray.DataTree, n_draws: int) -> None:
-        """Write the groups with the first draws of each chain, and make room for ``n_draws`` of them.
+        """Write the groups with the first draws of each chain, and reserve space for ``n_draws`` of them.
 
         Raises
         ------
         RunError
-            If the disk fails (full, read-only); so do the other methods.
+            If the disk fails (full, read-only); also raised by the other methods.
         """
         try:
             self._file = _Tolerant(self._part, "x+b")
@@ -119,7 +119,7 @@ class DrawsFile:
                 file[name].resize_dimension("draw", n_draws)
 
     def append(self, pieces: Mapping[str, Variables], start: int) -> None:
-        """Write variables of shape (chain, draw, ...) by group, from draw ``start`` of each chain on."""
+        """Write variables of shape (chain, draw, ...) by group, starting at draw ``start`` of each chain."""
         with self._opened() as file:
             for name, variables in pieces.items():
                 for variable, values in variables.items():
@@ -128,16 +128,16 @@ class DrawsFile:
                     file[name].variables["draw"][start:end] = np.arange(start, end)
 
     def note(self, **facts: str) -> None:
-        """Write facts of the run that are known only now."""
+        """Write facts of the run that are known only at its end."""
         with self._opened() as file:
             file.attrs.update(facts)
 
     def sparse(self) -> xarray.DataTree:
-        """Draws so far, every so-many-th of them (see `inference_data.load`)."""
+        """Return the draws so far, thinned (see `inference_data.load`)."""
         return load(self._part, most=LARGE)
 
     def commit(self) -> None:
-        """Have the file take its place."""
+        """Replace the target by the file."""
         assert self._file is not None
         try:
             os.fsync(self._file.fileno())

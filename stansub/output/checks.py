@@ -1,6 +1,6 @@
-"""The checks of draws: what speaks against them, as findings.
+"""Checks of draws, which return reasons to distrust them as findings.
 
-Nothing is claimed that the run did not show: decision errors come from its audit, with their interval.
+Checks claim only what the run showed: decision errors come from its audit, with their interval.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 R_HAT_MAX = 1.01
 ESS_PER_CHAIN = 100
-# R-hat above which ESS says nothing of a longer run.
+# R-hat above which the ESS does not predict a longer run.
 _EXTRAPOLATE_BELOW = 1.1
 STUCK_BELOW = 0.01
 _TIMID_ABOVE = 0.8
 _NONFINITE_ABOVE = 0.05
 _WASTED_ABOVE = 0.9
-# A decision error that neither audits nor trial decisions exclude is warned of where it is more than twice the promise
-# and more than this.
+# A possible decision error that neither audits nor trial decisions exclude gives a warning if it is more than twice the
+# promise and more than this.
 _TOLERABLE = 0.02
 _FALLBACK_ABOVE = 0.2
-# Parts of a run, in each of which decisions are held against their own level where that falls.
+# Parts of a run; with a decreasing error level, the decisions of each part are compared with their own levels.
 _PARTS = 4
-# Quantities that a finding names.
+# Maximum number of quantities that a finding names.
 _WORST = 3
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
-# From so many quantities on some of them may be effects of groups.
+# With this many quantities or more, some may be effects of groups.
 _MANY = 20
 
 
 class _Run(NamedTuple):
-    """What the checks look at: the draws, their statistics, what was recorded, and the figures made of that."""
+    """Input of the checks: the draws, their statistics, what was recorded, and figures derived from that."""
 
     idata: InferenceData
     statistics: pd.DataFrame
@@ -67,16 +67,16 @@ class _Run(NamedTuple):
 def findings_of(
     idata: InferenceData, *, statistics: pd.DataFrame | None = None, record: RunRecord | None = None
 ) -> tuple[Finding, ...]:
-    """Everything that speaks against these draws, the gravest first.
+    """Return all reasons to distrust these draws, the most serious first.
 
     Parameters
     ----------
     idata : InferenceData
     statistics : DataFrame, optional
-        Result of `table` where it exists already. By default it is made here, for as many quantities as take
-        a few seconds.
+        Result of `table`, if it exists already. By default it is computed for as many quantities as a few seconds
+        allow.
     record : RunRecord, optional
-        Result of `record_of` where it exists already.
+        Result of `record_of`, if it exists already.
     """
     if statistics is None:
         statistics = table(idata, percentiles=(), max_rows=affordable(idata))
@@ -143,10 +143,10 @@ def _convergence(run: _Run) -> Iterable[Finding]:
 
 
 def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:
-    """Where the error level fell: each quarter of the run against its own levels.
+    """Yield findings of a run with decreasing error level: each quarter compared with its own levels.
 
-    The wrong ones among many decisions with small error probabilities are near Poisson; each part is held to a level of
-    2.5 % divided by their number.
+    The number of wrong ones among many decisions with small error probabilities is nearly Poisson. Each part is tested
+    at a level of 2.5 % divided by their number.
     """
     audits = run.facts.get("audit_by_level", [])
     parts = [part for part in np.array_split(np.arange(len(audits)), _PARTS) if part.size]
@@ -190,11 +190,11 @@ def _wrong_decisions(run: _Run) -> Iterable[Finding]:
 
 
 def _error_limit(audit: Audit, facts: Mapping[str, Any]) -> float:
-    """What the error of a decision is at most, with 95 % confidence, as far as the run shows.
+    """Return an upper limit of the error of a decision, with 95 % confidence, as far as the run shows.
 
-    The trial decisions of the warmup are compared with all the data as audits are; each upper limit fails in
-    2.5 % of the cases, so that the smaller of the two fails in 5 % at most. A bound whose range no drawn block has
-    broken needs no evidence but that.
+    The trial decisions of the warmup are compared with all the data, as audits are. Each upper limit fails in 2.5 % of
+    the cases, so the smaller of the two fails in at most 5 %. A bound needs no evidence but that no drawn block
+    violated its range.
     """
     if facts.get("guarantee") == "bound" and not total(facts, "n_bound_violated"):
         level = error_level(facts).value
@@ -212,7 +212,7 @@ def _noise(run: _Run) -> Iterable[Finding]:
 
 
 def normality_fails(figures: Mapping[str, Any]) -> tuple[HeavyTail | TrialDecisionsWrong, ...]:
-    """Why a t-test cannot be trusted, from `stansub.acceptance.normality.figures`; empty where it can."""
+    """Return why a t-test cannot be trusted, from `stansub.acceptance.normality.figures`; empty if it can."""
     reasons: list[HeavyTail | TrialDecisionsWrong] = []
     if figures["tail_fails"]:
         reasons.append(
@@ -270,7 +270,7 @@ def _moves(run: _Run) -> Iterable[Finding]:
         yield decision_findings.NothingSaved(share)
 
 
-# The gravest first.
+# The most serious first.
 _CHECKS = (
     _modes,
     _ended_early,
@@ -287,12 +287,12 @@ _CHECKS = (
 
 
 def _failing(values: pd.Series[float], n_checked: int) -> Quantities:
-    """Quantities that fail a check, from all their values in order, the worst first."""
+    """Return quantities that fail a check, the worst first, from all their values in order."""
     worst = tuple((str(name), float(value)) for name, value in values.iloc[:_WORST].items())
     return Quantities(len(values), n_checked, worst)
 
 
 def _round_up(number: float) -> int:
-    """`number` rounded up to two digits."""
+    """Return `number` rounded up to two digits."""
     unit: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return math.ceil(number / unit) * unit

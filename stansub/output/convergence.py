@@ -1,7 +1,7 @@
-"""How well draws determine each quantity, by arviz-stats: R-hat, effective sample sizes, Monte Carlo standard errors.
+"""Convergence diagnostics by arviz-stats: R-hat, effective sample sizes, Monte Carlo standard errors.
 
-The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021). All of ArviZ takes seconds to
-import, with all that it plots with; the package that holds its statistics does not.
+The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021). All of ArviZ, with its plots, takes
+seconds to import; the package with its statistics does not.
 
 Draws are arrays of shape (chain, draw, quantity) with `LEAST_DRAWS` or more.
 """
@@ -15,41 +15,41 @@ import numpy as np
 from stansub.types import FloatArray
 
 LEAST_DRAWS = 4
-# Probabilities of the quantiles that the tails' effective sample size is about.
+# Probabilities of the quantiles in the tail effective sample size.
 _TAILS = (0.05, 0.95)
 
 
 def r_hat(draws: FloatArray) -> FloatArray:
-    """Rank-normalised split R-hat, shape (quantity,); NaN for one chain."""
+    """Return rank-normalised split R-hat, shape (quantity,); NaN for one chain."""
     if len(draws) < 2:
         return np.full(draws.shape[2], np.nan)
     return _statistic("rhat", draws)
 
 
 def ess_bulk(draws: FloatArray) -> FloatArray:
-    """Effective sample size of the rank-normalised draws, shape (quantity,)."""
+    """Return the effective sample size of the rank-normalised draws, shape (quantity,)."""
     return _statistic("ess", draws, method="bulk")
 
 
 def ess_tail(draws: FloatArray) -> FloatArray:
-    """The smaller of the effective sample sizes for the 5 % and the 95 % quantile, shape (quantity,)."""
+    """Return the smaller effective sample size of the 5 % and the 95 % quantile, shape (quantity,)."""
     return _statistic("ess", draws, method="tail", prob=_TAILS)
 
 
 def ess_mean(draws: FloatArray) -> FloatArray:
-    """Effective sample size for means, shape (quantity,)."""
+    """Return the effective sample size for means, shape (quantity,)."""
     return _statistic("ess", draws, method="mean")
 
 
 def mcse_mean(draws: FloatArray) -> FloatArray:
-    """Standard errors of means, shape (quantity,)."""
+    """Return standard errors of means, shape (quantity,)."""
     return _statistic("mcse", draws, method="mean")
 
 
 def mcse_sd(draws: FloatArray) -> FloatArray:
-    """Standard errors of standard deviations, shape (quantity,), by the delta method from those of mean squares.
+    """Return standard errors of standard deviations, shape (quantity,), from those of mean squares by the delta method.
 
-    The package's own take the draws' effective sample size for that of their squares.
+    The package's own function uses the draws' effective sample size for that of their squares.
     """
     squares = (draws - draws.mean(axis=(0, 1))) ** 2
     of_variance = np.sqrt(squares.var(axis=(0, 1)) / _statistic("ess", squares, method="mean"))
@@ -58,7 +58,7 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
 
 
 def _statistic(name: str, draws: FloatArray, **options: Any) -> FloatArray:
-    from arviz_stats.base.array import array_stats  # with scipy.stats, which a run has no other use for
+    from arviz_stats.base.array import array_stats  # uses scipy.stats, which a run does not import otherwise
 
     with np.errstate(divide="ignore", invalid="ignore"):  # draws that never change
         return np.asarray(getattr(array_stats, name)(draws, chain_axis=0, draw_axis=1, **options), np.float64)

@@ -1,4 +1,4 @@
-"""Draws in files that other software reads: CmdStan's CSV, one table as CSV, and Parquet."""
+"""Export of draws to files for other software: CmdStan's CSV, one CSV table, and Parquet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CMDSTAN_CSV, CSV, PARQUET = FORMATS = ("cmdstan-csv", "csv", "parquet")
 
 
 def names(stem: str, form: str, n_chains: int) -> list[str]:
-    """Return the names of the files: one a chain in CmdStan's format."""
+    """Return the names of the files: one per chain in CmdStan's format."""
     if form == CMDSTAN_CSV:
         return [f"{stem}_{chain}.csv" for chain in range(1, n_chains + 1)]
     return [f"{stem}.{form}"]
@@ -38,19 +38,19 @@ def write(
     Parameters
     ----------
     folder : path
-        Made if it does not exist.
+        Created if it does not exist.
     stem : str
-        Beginning of the files' names.
+        Prefix of the files' names.
     form : {"cmdstan-csv", "csv", "parquet"}
     overwrite : bool
-        Whether files of these names may be replaced.
+        Whether existing files may be replaced.
 
     Raises
     ------
     InputError
-        When the files may not be written (see `files.check_folder`).
+        If the files may not be written (see `files.check_folder`).
     RunError
-        When the disk fails.
+        If the disk fails.
     """
     n_chains = inference_data.group(idata, "posterior").sizes["chain"]
     called = names(stem, form, n_chains)
@@ -61,7 +61,7 @@ def write(
 
 
 def _images(idata: InferenceData, form: str) -> Iterator[memoryview]:
-    """The bytes of each file."""
+    """Yield the bytes of each file."""
     if form == CMDSTAN_CSV:
         for chain in range(inference_data.group(idata, "posterior").sizes["chain"]):
             yield _cmdstan_csv(idata, chain)
@@ -77,7 +77,7 @@ def _images(idata: InferenceData, form: str) -> Iterator[memoryview]:
 
 
 def _table(idata: InferenceData) -> pa.Table:
-    """Chain, draw (from 1), and a column for each value, under the names of the summary."""
+    """Return a table of chain, draw (from 1), and a column for each value, named as in the summary."""
     import pyarrow as pa
 
     posterior = inference_data.group(idata, "posterior")
@@ -93,7 +93,7 @@ def _table(idata: InferenceData) -> pa.Table:
 
 
 def _cmdstan_csv(idata: InferenceData, chain: int) -> memoryview:
-    """A chain as CmdStan writes it: configuration, column names, draws, seconds."""
+    """Return a chain in CmdStan's format: configuration, column names, draws, seconds."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -101,7 +101,7 @@ def _cmdstan_csv(idata: InferenceData, chain: int) -> memoryview:
     columns = _sampler_columns(idata, chain)
     for name, values in posterior.data_vars.items():
         own = values.values[chain]
-        # The first index runs fastest, as in all that CmdStan writes.
+        # The first index runs fastest, as in CmdStan's files.
         flat = own.reshape(len(own), -1) if own.ndim < 3 else own.transpose(0, *range(own.ndim - 1, 0, -1))
         flat = flat.reshape(len(own), -1)
         columns |= {one: flat[:, k] for k, one in enumerate(_cmdstan_names(str(name), own.shape[1:]))}
@@ -117,7 +117,7 @@ def _cmdstan_csv(idata: InferenceData, chain: int) -> memoryview:
 
 
 def _sampler_columns(idata: InferenceData, chain: int) -> dict[str, NDArray[Any]]:
-    """``lp__``, which is not a number where it was not recorded, and ``accept_stat__``."""
+    """Return ``lp__`` (NaN if not recorded) and ``accept_stat__``."""
     stats: Mapping[Any, Any] = {}
     if "sample_stats" in inference_data.groups(idata):
         stats = inference_data.group(idata, "sample_stats").data_vars
@@ -131,13 +131,13 @@ def _sampler_columns(idata: InferenceData, chain: int) -> dict[str, NDArray[Any]
 
 
 def _cmdstan_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """``omega.1.1``, ``omega.2.1`` and so on."""
+    """Return ``omega.1.1``, ``omega.2.1`` and so on."""
     places = (reversed(place) for place in np.ndindex(*shape[::-1]))
     return [".".join([name, *(str(index + 1) for index in place)]) for place in places]
 
 
 def _configuration(facts: Mapping[str, Any], chain: int, n_draws: int) -> Iterator[str]:
-    """The configuration, in CmdStan's words: a sampler that has neither metric nor step size is its fixed_param."""
+    """Yield the configuration in CmdStan's format: a sampler without metric and step size is its fixed_param."""
     settings = facts.get("settings") or {}
     version = str((facts.get("versions") or {}).get("stan", "")).split(".")
     major, minor, patch = (part if part.isdigit() else "0" for part in [*version, "0", "0", "0"][:3])
@@ -173,7 +173,7 @@ def _in_one_line(value: Any) -> str:
 
 
 def _seconds(facts: Mapping[str, Any], chain: int) -> Iterator[str]:
-    """Of warmup and sampling, as far as they were recorded."""
+    """Yield the seconds of warmup and sampling, if recorded."""
 
     def of(name: str) -> float:
         values = facts.get(name)

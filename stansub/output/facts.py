@@ -1,4 +1,4 @@
-"""What is recorded of a run beside its draws: the types of the facts, by which a file is checked when it is read."""
+"""Types of the facts that draws record of a run, against which a file is checked when it is read."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LevelAudit(TypedDict):
 
 
 class Facts(TypedDict, total=False):
-    """Facts that are read again; others are only kept."""
+    """Facts that are read back; others are only stored."""
 
     mode_check: ModeCheck
     normality: Normality
@@ -103,12 +103,12 @@ class Facts(TypedDict, total=False):
 
 
 _HINTS = get_type_hints(Facts)
-# In settings, which otherwise are only shown.
+# Settings that are read back; the others are only displayed.
 _SETTINGS = {"max_error": float | None, "parallel_chains": int | None, "adapt_delta": float, "max_treedepth": int}
 
 
 def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the facts, and of counts with a value a chain, that no run of this package has recorded."""
+    """Yield names of facts, and of counts with a value per chain, that no run of this package records."""
     settings = facts.get("settings")
     for name, value in facts.items():
         if not fits(value, _HINTS.get(name, Any)) or (name == "model" and not is_name(value)):
@@ -120,12 +120,12 @@ def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str
 
 
 def _are_per_chain(name: str, values: Any, n_chains: int) -> bool:
-    """Whether these can be the values of so many chains; names of counts begin with n."""
+    """Return whether values can be those of ``n_chains`` chains; names of counts start with n."""
     if not fits(values, _PER_CHAIN) or len(values) != max(n_chains, 1):
         return False
     return not name.startswith("n_") or all(value >= 0 for value in values)
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a program, after which files are named."""
+    """Return whether a text can be the name of a program, from which files are named."""
     return bool(text) and not any(character in "/\\" or not character.isprintable() for character in text)

@@ -1,4 +1,4 @@
-"""Files to be written: asked for before a long run, written whole or not at all, and put elsewhere where that fails."""
+"""Output files: checked before a long run, written completely or not at all, and written elsewhere if that fails."""
 
 import contextlib
 import os
@@ -28,13 +28,13 @@ _KINDS = {
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """The path of a file to be written, once it is known that it may be: ask before a long run, not after.
+    """Return the path of an output file, after checking that it may be written; call it before a long run.
 
     Raises
     ------
     InputError
-        If there can be no such file, the folder does not exist or cannot be written to, or there is a file and
-        `overwrite` is False, or something else than a regular file.
+        If the path is invalid, the folder does not exist or is not writable, a file exists and `overwrite` is False, or
+        the path is not a regular file.
     """
     target, found = locate(path)
     if found is not None and stat.S_ISDIR(found.st_mode):
@@ -50,13 +50,13 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
-    """The folder of several files, once it is known that they can be written there; it need not exist yet.
+    """Return the folder of several files, after checking that they can be written there; it need not exist yet.
 
     Raises
     ------
     InputError
-        If it is no folder, cannot be made or written to, or one of the files exists and `overwrite` is False, or is
-        something else than a regular file.
+        If it is no folder, cannot be created or written to, one of the files exists and `overwrite` is False, or one is
+        not a regular file.
     """
     target, _ = locate(folder)
     existing = next(place for place in (target, *target.parents) if place.exists())
@@ -76,19 +76,19 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwr
 
 
 def check_regular(path: str | os.PathLike[str], found: os.stat_result | None) -> None:
-    """Raise InputError where ``path`` is something that must not be replaced by a file."""
+    """Raise InputError if ``path`` must not be replaced by a file."""
     if found is not None and not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
         raise InputError(f"{path} is {kind}, not a regular file, and was not changed; choose another name")
 
 
 def locate(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
-    """Where a path leads to, symbolic links followed, and what is there already.
+    """Return the target of a path, with symbolic links resolved, and what exists there.
 
     Raises
     ------
     InputError
-        If there can be no such path, such as a name of 300 characters.
+        If the path is invalid, such as a name of 300 characters.
     """
     try:
         target = Path(path).expanduser().resolve()
@@ -101,7 +101,7 @@ def locate(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
 
 
 def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrite: bool = False) -> Path:
-    """Write a file, whole or not at all, and give its path.
+    """Write a file, completely or not at all, and return its path.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrit
         If the disk fails (full, read-only).
     """
     target = check_target(path, overwrite=overwrite)
-    part = target.with_name(f".stansub-{secrets.token_hex(4)}.part")  # the target's own name may be as long as can be
+    part = target.with_name(f".stansub-{secrets.token_hex(4)}.part")  # the target's name may be as long as allowed
     try:
         with open(part, "xb") as file:
             file.write(content)
@@ -129,12 +129,12 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrit
 
 
 def elsewhere(name: str, save: Callable[[Path], object]) -> Path:
-    """Save under ``name`` in a new folder, the first that takes it: temporary, here, or in the home folder.
+    """Save under ``name`` in a new folder, the first that works: temporary, current or home.
 
     Raises
     ------
     RunError
-        If none does.
+        If none works.
     """
     reasons = []
     for parent in (Path(tempfile.gettempdir()), Path(), Path.home()):
@@ -155,21 +155,21 @@ def rescuing(
     failures: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt),
     called: str = "draws",
 ) -> Iterator[None]:
-    """Have draws kept when the block fails.
+    """Save draws if the block fails.
 
     Parameters
     ----------
     keep
-        Writes the draws and says where; None where there are none.
+        Writes the draws and returns their path; None if there are none.
     failures
-        Those on which they are kept.
+        Exceptions for which the draws are saved.
     called
-        What they are called in messages.
+        Name of the draws in messages.
 
     Raises
     ------
     RunError
-        In the failure's place, with its reason and the draws' place; `InterruptError` for an interrupt.
+        Instead of the failure, with its reason and the draws' path; `InterruptError` for an interrupt.
     """
     try:
         yield
@@ -188,10 +188,10 @@ def rescuing(
 
 
 def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:
-    """Write arrays by name as `numpy.load` reads them, where they can still be found."""
+    """Write arrays by name to a folder that can be found, in the format of `numpy.load`."""
 
     def save(path: Path) -> None:
-        with zipfile.ZipFile(path, "w") as archive:  # numpy.savez takes some names for options of its own
+        with zipfile.ZipFile(path, "w") as archive:  # numpy.savez uses some names for its own options
             for name, values in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
@@ -200,12 +200,12 @@ def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:
 
 
 def keep_files(paths: Iterable[Path]) -> Path:
-    """Move files into a folder of their own, where they can still be found."""
+    """Move files into a new folder that can be found."""
     return elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return the path with the home folder in place of ``~``.
+    """Return the path with ``~`` replaced by the home folder.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def missing(path: Path) -> str:
-    """Why there is no file to be read; nothing if there is one."""
+    """Return why there is no file to read; empty if there is one."""
     try:
         kind = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -232,7 +232,7 @@ def missing(path: Path) -> str:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, tried out: permissions alone do not tell."""
+    """Return whether files can be created in a folder, by trying: permissions alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -241,12 +241,12 @@ def _writable(folder: Path) -> bool:
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file is an HDF5 file, as draws are."""
+    """Return whether a file is an HDF5 file, as draws files are."""
     return starts_with(path, b"\x89HDF\r\n\x1a\n")
 
 
 def starts_with(path: Path, signature: bytes) -> bool:
-    """Whether a path is of a regular file that can be read and begins with these bytes."""
+    """Return whether a path is a readable regular file that starts with these bytes."""
     if missing(path):
         return False
     with contextlib.suppress(OSError), path.open("rb") as file:

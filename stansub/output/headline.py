@@ -1,4 +1,4 @@
-"""One sentence about draws: have they converged, are their decisions exact, and what did they cost?"""
+"""One sentence about draws: convergence, exactness of decisions and cost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _converged(statistics: pd.DataFrame, found: Sequence[Finding]) -> str:
 
 
 def _decisions(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Return how far single decisions can be trusted; nothing if the draws do not record it."""
+    """Yield how far single decisions can be trusted; nothing if the draws do not record it."""
     if "n_gradients" in facts:
         yield f"NUTS with {total(facts, 'n_divergences') or 0:,.0f} divergences"
     elif "test" in facts and n_decisions(facts) == 0:
@@ -88,5 +88,5 @@ def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
 
 def observations(share: float, n_observations: int) -> str:
     """Return the mean number of observations of a decision, or their share if there are many."""
-    used = share * n_observations  # exact decisions by bounds mostly use none
+    used = share * n_observations  # exact decisions by bounds usually use no data
     return f"{used:.2g}" if used < 10 else percent(share)

@@ -1,8 +1,8 @@
-"""Draws in ArviZ's InferenceData schema, in memory and as NetCDF: the one place that knows ArviZ versions.
+"""Draws in ArviZ's InferenceData schema, in memory and as NetCDF; the only module that depends on ArviZ's version.
 
 ArviZ 0.2x keeps groups in its own `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. The file format is the same for
-both. Here groups are built as a tree under any version, and users are given what their ArviZ has (`container`): 0.2x
-takes seconds to import, which a command that writes a file and prints a summary does without.
+both. This module builds groups as a tree under any version and returns the installed ArviZ's container to users
+(`container`). ArviZ 0.2x takes seconds to import, which a command that only writes a file and prints a summary avoids.
 """
 
 import importlib.metadata
@@ -56,12 +56,12 @@ JSON_ATTRS = (
     "setup_times",
     "levels",
 )
-# Names of the attributes that are lists, as JSON: NetCDF does not tell a list of one value from the value.
+# Names of the attributes that are lists, as JSON: NetCDF does not distinguish a list of one value from the value.
 LIST_ATTRS = "list_attrs"
-# The group of what is counted over a whole chain.
+# The group of counts over a whole chain.
 CHAIN_STATS = "chain_stats"
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
-# Bytes of draws from which they are written in pieces, and read one in so many: statistics take several times as much.
+# Bytes of draws above which they are written in pieces and thinned on reading: statistics need several times as much.
 LARGE, _SPARSE = 1 << 28, 4
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
@@ -83,7 +83,7 @@ def build(
     attrs: Mapping[str, Any],
     descriptions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> "xarray.DataTree":
-    """Gather arrays into groups.
+    """Return arrays gathered into groups.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def build(
     chain_stats
         Counts and seconds of each chain over all its steps, of shape (chain,), by name.
     dims
-        Names of a variable's dimensions after chain and draw; `<variable>_dim_<k>` where not given.
+        Names of a variable's dimensions after chain and draw; by default `<variable>_dim_<k>`.
     coords
-        Labels by dimension name; if not given 0, 1, ..., and none for data.
+        Labels by dimension name; by default 0, 1, ..., and none for data.
     attrs
-        Facts about the run: numbers, strings and lists of them as they are, mappings as JSON. All of them
-        go to the root and to `sample_stats`, ArviZ's schema attributes to every group.
+        Facts about the run: numbers, strings and lists as they are, mappings as JSON. All of them go to the root and to
+        `sample_stats`, ArviZ's schema attributes to every group.
     descriptions
-        By group, what its variables say: a sentence each, which becomes their attribute ``description``.
+        By group, a sentence for each variable, stored as its attribute ``description``.
 
     Returns
     -------
@@ -140,12 +140,12 @@ def build(
 
 
 def keeps_trees() -> bool:
-    """Whether the installed ArviZ is one that has no container of its own."""
+    """Return whether the installed ArviZ uses trees and has no container of its own."""
     return int(importlib.metadata.version("arviz").split(".")[0]) >= 1
 
 
 def container(tree: "xarray.DataTree") -> "InferenceData":
-    """The groups as the installed ArviZ has them: ``arviz.InferenceData`` for 0.2x, the tree for 1.x."""
+    """Return the groups in the installed ArviZ's container: ``arviz.InferenceData`` for 0.2x, the tree for 1.x."""
     if keeps_trees():
         return tree
     idata: arviz.InferenceData = arviz_module().InferenceData(
@@ -155,12 +155,12 @@ def container(tree: "xarray.DataTree") -> "InferenceData":
 
 
 def groups(idata: "InferenceData") -> tuple[str, ...]:
-    """Names of the groups that `idata` holds."""
+    """Return names of the groups in `idata`."""
     return tuple(idata.children) if hasattr(idata, "children") else tuple(idata.groups())
 
 
 def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
-    """The group `name` as a dataset, under any version of ArviZ.
+    """Return the group `name` as a dataset, under any version of ArviZ.
 
     Raises
     ------
@@ -175,10 +175,10 @@ def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
 
 
 def attrs(idata: "InferenceData") -> dict[str, Any]:
-    """Facts about the run, in plain Python values.
+    """Return facts about the run as plain Python values.
 
-    What stands in the group ``chain_stats`` (in files of earlier versions among the attributes) is a list with a value
-    a chain, even for one chain and where ArviZ read the file; ``settings`` and ``versions`` are dicts.
+    Facts in the group ``chain_stats`` (in files of earlier versions, among the attributes) are lists with a value per
+    chain, even for one chain and if ArviZ read the file. ``settings`` and ``versions`` are dicts.
     """
     facts: dict[str, Any] = {str(name): _plain(value) for name, value in _restored(idata.attrs).items()}
     facts.pop(LIST_ATTRS, None)
@@ -191,7 +191,7 @@ def attrs(idata: "InferenceData") -> dict[str, Any]:
 
 
 def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a NetCDF file, whole or not at all.
+    """Write a NetCDF file, completely or not at all.
 
     Raises
     ------
@@ -204,16 +204,16 @@ def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bo
 
 
 def write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path | None, str]:
-    """Write draws where they are wanted or, whatever goes wrong there, in another folder; the place, and what failed.
+    """Write draws to a file or, if that fails, to another folder; return the path and the failure.
 
-    What NetCDF cannot hold is written as arrays by name (.npz). An interrupt has to wait.
+    If NetCDF cannot hold the draws, they are written as arrays by name (.npz). Interrupts wait until the end.
 
     Raises
     ------
     RunError
-        If there is no place at all.
+        If no folder accepts them.
     InterruptError
-        If an interrupt came, once the draws are written.
+        If an interrupt came, after the draws are written.
     """
     waiting: list[bool] = []
     with interrupts.first(lambda: waiting.append(True)):
@@ -234,7 +234,7 @@ def _write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], overwr
 
 
 def keep(idata: "InferenceData", name: str) -> Path | None:
-    """Write draws where they can still be found, as NetCDF or, where that cannot be done, the posterior as arrays."""
+    """Save draws to a folder that can be found, as NetCDF or, if that fails, the posterior as arrays."""
     try:
         return files.elsewhere(name, lambda path: write(idata, path))
     except Exception:
@@ -243,31 +243,31 @@ def keep(idata: "InferenceData", name: str) -> Path | None:
 
 
 def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceData":
-    """Read draws written by `write` wholly into memory.
+    """Return draws written by `write`, read into memory.
 
     Parameters
     ----------
     foreign
-        Whether a file that others wrote in ArviZ's schema will do as well; of that, the posterior and the sample
-        statistics are read.
+        Whether to accept files that other programs wrote in ArviZ's schema; only their posterior and sample statistics
+        are read.
 
     Raises
     ------
     InputError
-        If the file is missing, is no NetCDF file, was not written by stansub, holds no posterior, or says something of
-        the run that stansub does not write.
+        If the file is missing, is no NetCDF file, was not written by stansub, holds no posterior, or records facts that
+        stansub does not write.
     """
     return container(load(path, foreign=foreign))
 
 
 def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | None = None) -> "xarray.DataTree":
-    """The same as a tree, under any version of ArviZ.
+    """Like `read`, but return a tree under any version of ArviZ.
 
     Parameters
     ----------
     most
-        Bytes of draws to read. Of a file with more, every so-many-th draw is read, a quarter of these bytes, and the
-        attribute ``every`` of the tree says which.
+        Bytes of draws to read. A file with more is thinned to about a quarter of these bytes; the attribute ``every``
+        of the tree is the thinning interval.
     """
     import h5py
     import xarray
@@ -275,7 +275,7 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
     source = files.expanded(path)
     if why := files.missing(source):
         raise InputError(f"{path}: {why}")
-    # Files of others may have variables without dimensions, and times are nothing that is sampled.
+    # Files of other programs may have variables without dimensions; times are not sampled values.
     options: dict[str, Any] = {"engine": "h5netcdf", "phony_dims": "access", "decode_times": False}
     opened = partial(xarray.load_dataset, source, **options)
     try:
@@ -289,7 +289,7 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
         datasets = {name: _thinned(lazily, name, every) if every > 1 else opened(group=name) for name in taken}
         tree = _tree({name: one.assign_attrs(_restored(one.attrs)) for name, one in datasets.items()}, root)
         for name in datasets:
-            group(tree, name)  # dimensions of two sizes are noticed here
+            group(tree, name)  # raises an error if dimensions have two sizes
     except PermissionError as err:
         raise InputError(f"{path}: cannot read the file: {err.strerror}") from err
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
@@ -308,7 +308,7 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
 
 
 def _every(source: Path, most: int) -> int:
-    """Of how many draws one is read."""
+    """Return the thinning interval."""
     import h5py
 
     size = 0
@@ -320,7 +320,7 @@ def _every(source: Path, most: int) -> int:
 
 
 def _thinned(opened: "Callable[..., xarray.Dataset]", name: str, every: int) -> "xarray.Dataset":
-    """A group with every so-many-th draw."""
+    """Return a group with every ``every``-th draw."""
     # Labels would be read completely.
     with opened(group=name, drop_variables=["draw"]) as dataset:
         if "draw" not in dataset.sizes:
@@ -330,7 +330,7 @@ def _thinned(opened: "Callable[..., xarray.Dataset]", name: str, every: int) -> 
 
 
 def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
-    """What stands in a file that no run has written, in words."""
+    """Yield, in words, content that no run has written."""
     for name, values in group(tree, "posterior").data_vars.items():
         if values.dims[:2] != ("chain", "draw") or values.size == 0 < math.prod(values.shape[2:]):
             yield f"{name} is no array of draws of chains"
@@ -347,10 +347,10 @@ def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
 
 
 def arviz_module() -> Any:
-    """ArviZ, imported late (it takes a second) and quietly (0.23 announces 1.0 at every import).
+    """Return ArviZ, imported late (it takes a second) and without its announcement of 1.0.
 
-    Without numba, which its statistics before 1.0 use where it is installed: compiling takes longer than they do, and
-    standard errors of sds fail with numpy 2.4.
+    Numba, which its statistics before 1.0 use if installed, is disabled: compiling takes longer than the statistics,
+    and standard errors of sds fail with numpy 2.4.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -389,7 +389,7 @@ def _dataset(
             raise ValueError(f"{name}: {values.ndim} dimensions, named {lead + own}")
         arrays[name] = (lead + own, values)
         for dim, size in zip(lead + own, values.shape, strict=True):
-            if dim in coords or lead:  # the number of an observation is its place
+            if dim in coords or lead:  # the number of an observation is its position
                 labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
     return xarray.Dataset(arrays, coords=labels, attrs=dict(facts))
 
@@ -402,7 +402,7 @@ def _tree(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) ->
 
 
 def _image(idata: "InferenceData") -> memoryview:
-    """The bytes of the NetCDF file; made in memory, because HDF5 crashes the process when a disk is full."""
+    """Return the bytes of the NetCDF file, made in memory because HDF5 crashes the process when a disk is full."""
     image = io.BytesIO()
     write_groups(idata, image)
     return image.getbuffer()
@@ -420,7 +420,7 @@ def write_groups(
     Parameters
     ----------
     chunks
-        Shapes of the chunks of variables, by group and name; HDF5 chooses the others.
+        Chunk shapes of variables, by group and name; HDF5 chooses the others.
     unlimited
         Dimensions that may grow, by group.
     """
@@ -440,19 +440,19 @@ def write_groups(
 
 
 def _stored(facts: Mapping[Any, Any]) -> dict[str, Any]:
-    """`facts` in forms that NetCDF attributes can hold, and which of them are lists."""
+    """Return `facts` in forms that NetCDF attributes can hold, and which of them are lists."""
     held = {name: _storable(value) for name, value in _restored(facts).items() if value is not None}
     return held | {LIST_ATTRS: json.dumps([name for name, value in held.items() if isinstance(value, np.ndarray)])}
 
 
 def _restored(facts: Mapping[Any, Any]) -> dict[str, Any]:
-    """`facts` as they were before NetCDF made values of lists of one."""
+    """Return `facts` with the lists that NetCDF stored as single values."""
     lists = json.loads(facts.get(LIST_ATTRS, "[]"))
     return {str(name): np.atleast_1d(value) if name in lists else value for name, value in facts.items()}
 
 
 def _storable(value: Any) -> Any:
-    """`value` in a form that NetCDF attributes can hold."""
+    """Return `value` in a form that NetCDF attributes can hold."""
     if isinstance(value, Mapping):
         return json.dumps(value, default=_plain)
     if isinstance(value, bool | np.bool_):
@@ -464,12 +464,12 @@ def _storable(value: Any) -> Any:
         return values if values.dtype.kind in "iuf" else json.dumps(_plain(value), default=_plain)
     if isinstance(value, int | float | np.number):
         return value
-    # What HDF5 cannot hold: bytes of file names that are no UTF-8, and NUL.
+    # HDF5 cannot hold NUL, nor bytes of file names that are not UTF-8.
     return str(value).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _plain(value: Any) -> Any:
-    """`value` without numpy types; what JSON does not know becomes its text."""
+    """Return `value` without numpy types; values unknown to JSON become text."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return value if isinstance(value, int | float | str | list | tuple | dict) else str(value)

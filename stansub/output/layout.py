@@ -1,4 +1,4 @@
-"""From the flat, indexed names of a Stan program's values to arrays by variable."""
+"""Conversion from the flat, indexed names of a Stan program's values to arrays by variable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each variable's values stand in a flat vector.
+    """Positions of each variable's values in a flat vector.
 
     Attributes
     ----------
     shapes : dict
         Shape of each variable, in the program's order.
     columns : dict
-        For each variable, the positions of its values in C order, shape as in ``shapes``.
+        For each variable, the positions of its values in C order, with its shape.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -27,21 +27,20 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Variables in order."""
+        """Return the variables in order."""
         return tuple(self.shapes)
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> Layout:
-        """Read indexed names such as ``beta.1``, ``omega.2.3`` or ``z.1.real``.
+        """Return the layout of indexed names such as ``beta.1``, ``omega.2.3`` or ``z.1.real``.
 
-        Real and imaginary parts of complex values become a last dimension of length 2; elements of tuples
-        (``pair:1.2``) are variables of their own, and gathered where tuples stand in an array (``t.2:1`` is element 2
-        of ``t:1``).
+        Real and imaginary parts of complex values become a last dimension of length 2. Elements of tuples
+        (``pair:1.2``) become variables, merged over arrays of tuples (``t.2:1`` is element 2 of ``t:1``).
 
         Raises
         ------
         ValueError
-            When an index is no number, or names do not fill an array.
+            If an index is not a number, or names do not fill an array.
         """
         entries: dict[str, list[tuple[tuple[int, ...], int]]] = {}
         for column, name in enumerate(names):
@@ -72,30 +71,30 @@ class Layout:
         return cls(shapes, columns)
 
     def select(self, keep: Iterable[str]) -> Layout:
-        """The layout of some of the variables."""
+        """Return the layout of some of the variables."""
         wanted = set(keep)
         kept = [name for name in self.names if name in wanted]
         return Layout({name: self.shapes[name] for name in kept}, {name: self.columns[name] for name in kept})
 
     def split(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Arrays by variable, shape (..., *shape), from values of shape (..., n)."""
+        """Return arrays by variable, shape (..., *shape), from values of shape (..., n)."""
         return {name: values[..., columns] for name, columns in self.columns.items()}
 
 
 def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Draws under the names of a `Layout`, from those under which other samplers keep them.
+    """Return draws under the names of a `Layout`, from the names of other samplers.
 
     Parameters
     ----------
     arrays
         Draws of shape (chain, draw, ...) by name. A complex value may be a complex number or two arrays ``z.real`` and
-        ``z.imag``; where tuples stand in arrays, each may have arrays of its own (``t.2:1``). Arrays of real or
-        imaginary parts of several values keep their names: those of nutpie do not hold what these say.
+        ``z.imag``; each tuple of an array may have its own arrays (``t.2:1``). Arrays of real or imaginary parts of
+        several values keep their names, because nutpie's names do not match their content.
 
     Raises
     ------
     ValueError
-        When a name with a point in it is none of Stan's.
+        If a name with a dot is not one of Stan's.
     """
     found: dict[str, list[tuple[str, NDArray[Any]]]] = {}
     for name, values in arrays.items():
@@ -105,7 +104,7 @@ def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _base(name: str) -> str:
-    """The variable: ``t:1`` of ``t.2:1``."""
+    """Return the variable: ``t:1`` of ``t.2:1``."""
     first, *parts = name.split(".")
     return ":".join([first, *(component for part in parts for component in part.split(":")[1:])])
 

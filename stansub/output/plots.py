@@ -1,4 +1,4 @@
-"""Pictures of a run: traces with ranks, and the share of the data that decisions used."""
+"""Pictures of a run: traces with ranks, pairs, predictive checks and the share of the data used."""
 
 import io
 import os
@@ -35,7 +35,7 @@ _RANK_BINS = 20
 _PREDICTIVE_BINS, _INTEGER_BINS = 40, 60
 _PAIR_DRAWS = 1000
 _HEADING: dict[str, Any] = {"fontsize": 11, "weight": "bold"}
-# Beyond, the lengths of axes overflow.
+# Larger figures overflow the lengths of axes.
 _LARGEST = 1e300
 
 
@@ -46,18 +46,18 @@ def trace(
     var_names: Sequence[str] | None = None,
     max_vars: int = 8,
 ) -> None:
-    """Draw the trace of each quantity and, beside it, how the ranks of its draws fall in each chain.
+    """Draw the trace of each quantity and, beside it, rank histograms of its draws in each chain.
 
-    Chains that agree have level rank histograms (Vehtari et al. 2021).
+    If chains agree, the rank histograms are level (Vehtari et al. 2021).
 
     Parameters
     ----------
     path
-        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+        File to write; its suffix (.png, .pdf, .svg) is the format.
     var_names
         Variables to draw; all by default.
     max_vars
-        Of more scalar quantities than these, those with the highest R-hat are drawn.
+        Maximum number of scalar quantities; if there are more, those with the highest R-hat are drawn.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int
     Parameters
     ----------
     path
-        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+        File to write; its suffix (.png, .pdf, .svg) is the format.
     max_vars
         Number of quantities to draw.
 
@@ -156,7 +156,7 @@ def _varying(idata: "InferenceData") -> tuple[list[str], np.ndarray[Any, Any]]:
 
 
 def _most_correlated(values: np.ndarray[Any, Any], most: int) -> list[int]:
-    """Return columns in order: those of the strongest correlations, until there are `most`."""
+    """Return columns of the strongest correlations, in order, until there are `most`."""
     scaled = values / np.abs(values).max(axis=0)
     strength = np.triu(np.abs(np.nan_to_num(np.corrcoef(scaled.T))), 1)
     chosen: list[int] = []
@@ -170,7 +170,7 @@ def _most_correlated(values: np.ndarray[Any, Any], most: int) -> list[int]:
 
 
 def records_share(idata: "InferenceData") -> bool:
-    """Whether draws record how much of the data each decision used."""
+    """Return whether draws record how much of the data each decision used."""
     if "sample_stats" not in groups(idata) or not attrs(idata).get("n_observations"):
         return False
     stats = group(idata, "sample_stats")
@@ -185,7 +185,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     path
-        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+        File to write; its suffix (.png, .pdf, .svg) is the format.
 
     Raises
     ------
@@ -220,16 +220,16 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
 
 
 def predictive(idata: "InferenceData", path: str | os.PathLike[str], *, max_draws: int = 50) -> None:
-    """Draw the distribution of replicated data over the observations, draw by draw, and that of the data.
+    """Draw the distribution over the observations of each replicated data set, and that of the data.
 
     Parameters
     ----------
     idata
         Groups ``posterior_predictive`` and ``observed_data`` with the same variables, as `stansub.ppc` returns them.
     path
-        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+        File to write; its suffix (.png, .pdf, .svg) is the format.
     max_draws
-        Replicated data sets that are drawn; the mean is over all.
+        Number of replicated data sets drawn; the mean is over all.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -247,7 +247,7 @@ def predictive(idata: "InferenceData", path: str | os.PathLike[str], *, max_draw
 def _predictive_of(
     ax: "Axes", name: str, values: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], max_draws: int
 ) -> None:
-    """Histograms with the same bins: of integers, an integer each, unless there are very many."""
+    """Draw histograms with common bins; for integers one bin per integer, unless there are too many."""
     low, high = np.quantile(np.concatenate([values.ravel(), observed]), [0.001, 0.999])
     if observed.dtype.kind in "iub" and high - low < _INTEGER_BINS:
         edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5
@@ -319,7 +319,7 @@ def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
 
 
 def _ranks(draws: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Ranks from 1 among the draws of all chains; ties share their mean rank."""
+    """Return ranks from 1 among the draws of all chains; ties share their mean rank."""
     _, inverse, counts = np.unique(draws.ravel(), return_inverse=True, return_counts=True)
     mean_rank = np.cumsum(counts) - (counts - 1) / 2
     return np.asarray(mean_rank[inverse].reshape(draws.shape))
@@ -413,12 +413,12 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
 
 
 def check_picture(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """The path of a picture to be written, once it is known that it may be (see `files.check_target`).
+    """Return the path of a picture after checking that it may be written (see `files.check_target`).
 
     Raises
     ------
     InputError
-        If it may not, or there is no such format.
+        If it may not be written, or the format is unknown.
     """
     _format(path)
     return files.check_target(path, overwrite=overwrite)

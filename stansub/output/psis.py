@@ -1,4 +1,4 @@
-"""Pareto-smoothed importance sampling by the ArviZ that is installed, for leave-one-out cross-validation."""
+"""Pareto-smoothed importance sampling by the installed ArviZ, for leave-one-out cross-validation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Pointwise(NamedTuple):
     p : ndarray
         Effective number of parameters: the log predictive density given all observations, less ``elpd``.
     pareto_k : ndarray
-        Shape of the generalised Pareto distribution that the tail of the importance ratios is smoothed by; -inf for an
-        observation whose log likelihood is the same in all draws, which therefore has no influence on them.
+        Shape of the generalised Pareto distribution that smooths the tail of the importance ratios. It is -inf for an
+        observation with the same log likelihood in all draws, which has no influence on them.
     """
 
     elpd: FloatArray
@@ -34,12 +34,12 @@ class Pointwise(NamedTuple):
 
 
 def good_k(n_samples: int) -> float:
-    """Return the Pareto k up to which estimates from so many draws are reliable (Vehtari et al. 2024)."""
+    """Return the Pareto k up to which estimates from ``n_samples`` draws are reliable (Vehtari et al. 2024)."""
     return min(1 - 1 / math.log10(n_samples), 0.7)
 
 
 def relative_efficiency(draws: FloatArray) -> float:
-    """Return the mean over quantities of ESS per draw, as ArviZ has it; 1 for a single chain.
+    """Return the mean over quantities of ESS per draw, as in ArviZ; 1 for a single chain.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def relative_efficiency(draws: FloatArray) -> float:
 
 
 def psis_loo(log_lik: FloatArray, efficiency: float) -> Pointwise:
-    """Estimate what each observation's log predictive density is without it, by PSIS (Vehtari et al. 2017).
+    """Estimate each observation's log predictive density given the others, by PSIS (Vehtari et al. 2017).
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def psis_loo(log_lik: FloatArray, efficiency: float) -> Pointwise:
     if moving.size:
         tree = build(posterior={}, sample_stats={}, log_likelihood={"log_lik": log_lik[:, :, moving]}, attrs={})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # large values of k are counted in what is returned
+            warnings.simplefilter("ignore")  # large values of k are counted in the result
             found = arviz_module().loo(container(tree), pointwise=True, reff=efficiency)
         # ArviZ 0.x calls it loo_i.
         elpd[moving] = (found["elpd_i"] if hasattr(found, "elpd_i") else found["loo_i"]).values

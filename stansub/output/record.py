@@ -1,4 +1,4 @@
-"""What draws record of the run that made them: what it cost, its audit, and the error that was accepted."""
+"""Facts that draws record of their run: cost, audit and accepted error."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from stansub.output.inference_data import attrs, group
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# What tests promise that are not of this package, and those by thinning whose bounds were learned.
+# Guarantees of tests that are not of this package, and of thinning tests with learned bounds.
 UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"
 # Guarantees of decisions that are those of an exact kernel.
 EXACT = ("exact", "exact by proved bounds")
-# Tests that take decisions by thinning, and by concentration bounds.
+# Tests that decide by thinning, and by concentration bounds.
 THINNED = ("factorised", "poisson")
 BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Cost of a run, and what its audit showed; None where the draws do not record it.
+    """Cost of a run and result of its audit; None for figures that the draws do not record.
 
     Attributes
     ----------
@@ -35,20 +35,20 @@ class RunRecord:
     share_of_data : float or None
         Mean share of the observations that a decision drew.
     passes_per_step : float or None
-        Observations evaluated in a step over the number of observations: both ends of a decision, audits and
-        range scans included, values known from earlier decisions not.
+        Observations evaluated per step over the number of observations: both ends of a decision, audits and range
+        scans, without values known from earlier decisions.
     observations_per_second, steps_per_second : float or None
-        Observations evaluated and steps made per second of one chain's sampling time.
+        Observations evaluated and steps taken per second of one chain's sampling time.
     acceptance_rate, undecided_share : float or None
-        Shares of the decisions that accepted, and whose test ran to all observations.
+        Shares of the decisions that accepted, and whose test used all observations.
     audit : Audit or None
         None if no decision was audited.
     estimates : Estimates or None
-        None if no estimate was audited that was decided upon with its noise.
+        None if no estimate of a test that accounts for noise was audited.
     fallback_share : float or None
-        Share of the decisions whose noise was too large for such a decision; None of other tests.
+        Share of the decisions whose noise was too large, so that the fallback test decided; None for other tests.
     acceptances : Acceptances or None
-        None if no acceptance probability by learned bounds was audited.
+        None if no acceptance probability with learned bounds was audited.
     """
 
     n_chains: int
@@ -66,12 +66,12 @@ class RunRecord:
 
 
 def record_of(idata: InferenceData) -> RunRecord:
-    """What the run cost and showed.
+    """Return the cost of a run and what its audit showed.
 
     Notes
     -----
-    The audit's interval takes audited decisions as independent. It is about single decisions: how far the
-    posterior is off depends on the mixing of the chain too (Korattikara et al. 2014, theorem 1).
+    The audit's interval treats audited decisions as independent. It is about single decisions: the error of the
+    posterior also depends on the mixing of the chain (Korattikara et al. 2014, theorem 1).
     """
     facts = attrs(idata)
     posterior = group(idata, "posterior")
@@ -98,17 +98,17 @@ def record_of(idata: InferenceData) -> RunRecord:
 
 
 def total(facts: Mapping[str, Any], name: str) -> float | None:
-    """Sum over the chains; None where it is not recorded."""
+    """Return the sum over the chains; None if it is not recorded."""
     return sum(facts[name]) if name in facts else None
 
 
 def n_decisions(facts: Mapping[str, Any]) -> float | None:
-    """Decisions of all chains: one a step, save for kernels made of several."""
+    """Return the decisions of all chains: one per step, except for kernels made of several."""
     return total(facts, "n_decisions" if "n_decisions" in facts else "n_steps")
 
 
 def of_decisions(facts: Mapping[str, Any], name: str) -> float | None:
-    """Sum over all decisions of a count that kernels made of several have only once a step, through their parts."""
+    """Return the sum over all decisions of a count that combined kernels have only through their parts."""
     if "n_decisions" not in facts:
         return total(facts, name)
     parts = [one for one in facts if one.endswith(f".{name}") and f"{one.removesuffix(name)}n_decisions" not in facts]
@@ -116,19 +116,19 @@ def of_decisions(facts: Mapping[str, Any], name: str) -> float | None:
 
 
 def ratio(part: float | None, whole: float | bool | None) -> float | None:
-    """Their ratio; None where either is missing or there is nothing to divide by."""
+    """Return the ratio; None if either is missing or the denominator is 0."""
     return part / whole if part is not None and whole else None
 
 
 def audit_of(n_audited: int, n_wrong: int) -> Audit:
-    """Counts of an audit with their Clopper-Pearson interval, through the quantiles of the beta distribution."""
+    """Return the counts of an audit with their Clopper-Pearson interval, from quantiles of the beta distribution."""
     low = scipy.special.betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
     high = scipy.special.betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
     return Audit(n_audited, n_wrong, float(low), float(high))
 
 
 def estimates_of(n_audited: int, squares: float) -> Estimates | None:
-    """Squared standardised errors with the limit that the chi-square distribution gives their mean; None of none."""
+    """Return the mean squared standardised error with its chi-square limit; None without audited estimates."""
     if not n_audited:
         return None
     return Estimates(
@@ -137,11 +137,11 @@ def estimates_of(n_audited: int, squares: float) -> Estimates | None:
 
 
 def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
-    """The mean error of audited acceptance probabilities, with a limit that presumes no distribution; None of none.
+    """Return the mean error of audited acceptance probabilities with a distribution-free limit; None without any.
 
-    Each error lies between 0 and 1, so that a mean of m or less has a probability of at most exp(-n kl(m, mu)) where mu
-    is expected, kl being the Kullback-Leibler divergence of Bernoulli distributions (Hoeffding 1963, theorem 1). The
-    limit is the mu at which that is 2.5 %; with no error at all it is that of Clopper and Pearson.
+    Each error lies between 0 and 1, so a mean of m or less has a probability of at most exp(-n kl(m, mu)) if the
+    expectation is mu, where kl is the Kullback-Leibler divergence of Bernoulli distributions (Hoeffding 1963, theorem
+    1). The limit is the mu at which this is 2.5 %; without any error it is that of Clopper and Pearson.
     """
     if not n_audited:
         return None
@@ -158,19 +158,19 @@ def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
 
 
 def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
-    """A limit on the total variation by which a step with exact decisions would move the distribution of the draws.
+    """Return a limit on the total variation by which a step with exact decisions would move the draws' distribution.
 
-    A step with exact decisions and one with the run's own, from the same state, proposal and uniform number, end apart
-    only where the decision is wrong. So the distributions after them are no further apart than the mean share of wrong
-    decisions over the states of the chain, of which the audit gives an upper limit: the epsilon of Johndrow et al.
+    A step with exact decisions and one with the run's own, from the same state, proposal and uniform number, differ
+    only if the decision is wrong. The distributions after them therefore differ by at most the mean share of wrong
+    decisions over the states of the chain, for which the audit gives an upper limit: the epsilon of Johndrow et al.
     (2015), theorem 2.3, as far as its proof needs it. With learned bounds it is the mean error of the acceptance
     probability.
 
     Returns
     -------
     float or None
-        0 where decisions are exact. None where nothing was audited, or a step is more than one decision, or decisions
-        are not meant to be those of an exact kernel.
+        0 if decisions are exact. None if nothing was audited, a step has more than one decision, or decisions are not
+        meant to be those of an exact kernel.
     """
     if record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
         return None
@@ -182,12 +182,12 @@ def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
 
 
 def counts_noise(facts: Mapping[str, Any]) -> bool:
-    """Whether decisions count the noise of their estimates in."""
+    """Return whether decisions account for the noise of their estimates."""
     return facts.get("test") in ("barker", "penalty")
 
 
 def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
-    """The decision error the user accepted."""
+    """Return the decision error that the user accepted."""
     if facts.get("test") == "exact" or (facts.get("test") in THINNED and facts.get("guarantee") != LEARNED):
         return ErrorLevel("epsilon", 0.0)
     accepted = facts.get("settings", {}).get("max_error")
@@ -200,5 +200,5 @@ def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
 
 
 def missed_modes(facts: Mapping[str, Any]) -> tuple[MissedMode, ...]:
-    """Modes that no chain has visited, the gravest first."""
+    """Return modes that no chain visited, the most serious first."""
     return tuple(MissedMode(**mode) for mode in facts.get("mode_check", {}).get("missed", []))

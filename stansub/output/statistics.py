@@ -1,4 +1,4 @@
-"""Statistics of every scalar quantity of the posterior, those of convergence by ArviZ."""
+"""Posterior statistics of every scalar quantity, with ArviZ's convergence diagnostics."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-_STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
-_CHECKED_VALUES = 5_000_000  # they take about 0.5 us a value, so that a summary takes seconds at most
+_STILL = 1e-12  # relative spread below which a quantity varies by rounding alone
+_CHECKED_VALUES = 5_000_000  # they take about 0.5 us per value, so that a summary takes seconds at most
 
 
 def table(
@@ -28,16 +28,16 @@ def table(
     var_names: Sequence[str] | None = None,
     max_rows: int | None = None,
 ) -> "pd.DataFrame":
-    """Posterior statistics of every scalar quantity.
+    """Return posterior statistics of every scalar quantity.
 
     Parameters
     ----------
     percentiles
-        Quantiles to give, in percent.
+        Quantiles to compute, in percent.
     var_names
-        Variables to give; all by default.
+        Variables to include; all by default.
     max_rows
-        Stop after so many quantities; those left out are not computed.
+        Maximum number of quantities; the others are not computed.
 
     Returns
     -------
@@ -94,12 +94,12 @@ def _variables(idata: "InferenceData", var_names: Sequence[str] | None) -> list[
 
 
 def count(idata: "InferenceData", var_names: Sequence[str] | None = None) -> int:
-    """How many scalar quantities the variables hold."""
+    """Return the number of scalar quantities in the variables."""
     return sum(math.prod(values.shape[2:]) for _, values in _variables(idata, var_names))
 
 
 def affordable(idata: "InferenceData") -> int:
-    """How many quantities a few seconds suffice for, at least one."""
+    """Return how many quantities can be computed in a few seconds, at least one."""
     sizes = group(idata, "posterior").sizes
     return max(1, _CHECKED_VALUES // (sizes["chain"] * sizes["draw"]))
 
@@ -107,7 +107,7 @@ def affordable(idata: "InferenceData") -> int:
 def scalars(
     idata: "InferenceData", var_names: Sequence[str] | None = None, limit: int | None = None
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """Names of the scalar quantities and their draws, of shape (chain, draw, quantity)."""
+    """Return names of the scalar quantities and their draws, of shape (chain, draw, quantity)."""
     sizes = group(idata, "posterior").sizes
     names: list[str] = []
     parts = [np.empty((sizes["chain"], sizes["draw"], 0))]
@@ -120,7 +120,7 @@ def scalars(
 
 
 def still(values: FloatArray) -> NDArray[np.bool_]:
-    """Whether values never move, over their first axes (all but the last): apart from rounding, or all of them NaN."""
+    """Return whether values are constant over all axes but the last, up to rounding, or all NaN."""
     flat = values.reshape(-1, values.shape[-1])
     with np.errstate(all="ignore"):
         spread = flat.max(axis=0) - flat.min(axis=0)
@@ -130,7 +130,7 @@ def still(values: FloatArray) -> NDArray[np.bool_]:
 
 
 def scalar_names(name: str, values: Any) -> list[str]:
-    """Names of a variable's elements: indices from 1 as in Stan, or the labels that its dimensions carry.
+    """Return names of a variable's elements: indices from 1 as in Stan, or the labels of its dimensions.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, matplotlib settings, ticks, names that fit."""
+"""Style of all pictures: colours, matplotlib settings, ticks, names cut to fit."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from stansub.wording import without_exponent
 
 DPI = 150
-# The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
+# Okabe and Ito's palette, which colour-blind readers can distinguish; vermilion is reserved for errors.
 BLUE, ORANGE = "#0072B2", "#E69F00"
 CHAIN_COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
 ERROR_COLOUR = "#D55E00"
@@ -31,25 +31,25 @@ STYLE: Any = {
 
 
 def few_ticks(most: int = 4) -> Any:
-    """A locator of at most `most` intervals."""
+    """Return a locator of at most `most` intervals."""
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(nbins=most)
 
 
 def percent_ticks() -> Any:
-    """Labels of shares in percent."""
+    """Return a formatter of shares in percent."""
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda share, _: f"{without_exponent(100 * share, digits=6)} %")
 
 
 def scale_shares(ax: Any, *shares: Any) -> None:
-    """Give the y-axis the scale that suits these shares of the data.
+    """Set the scale of the y-axis for these shares of the data.
 
-    Means are passed beside the shares they are of: where few decisions use any data, they are far below every share.
-    Shares that differ by orders of magnitude need a logarithmic axis; others are read more easily from zero. Exact
-    decisions may have used none of the data, which a logarithmic axis cannot show.
+    Pass means besides the shares they summarise: if few decisions use any data, means are far below every share. Shares
+    that differ by orders of magnitude get a logarithmic axis; others start at zero. Exact decisions may use no data,
+    which a logarithmic axis cannot show.
     """
     share = np.concatenate([np.ravel(one) for one in shares])
     some = share[share > 0]
@@ -60,6 +60,6 @@ def scale_shares(ax: Any, *shares: Any) -> None:
 
 
 def clipped(name: str, room: int = 22) -> str:
-    """`name` in at most `room` characters, its middle left out."""
+    """Return `name` in at most `room` characters, with its middle left out."""
     tail = room // 2
     return name if len(name) <= room else name[: room - tail - 1] + "…" + name[-tail:]

@@ -1,4 +1,4 @@
-"""Print draws: a table, one sentence on whether to trust them and what they cost, and warnings with their remedies."""
+"""Printed summary: a table, a sentence on convergence, exactness and cost, and warnings with remedies."""
 
 import math
 import textwrap
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-# Lines where output is redirected, and at most on a terminal.
+# Number of lines in redirected output, and maximum on a terminal.
 _WIDTH = 100
 _ALIGNED_MAX = 9
-# Columns of the table that a narrow terminal does without, the first one first, for names of at least so many letters.
+# Columns dropped on a narrow terminal, in this order, and the minimum width of names.
 _DISPENSABLE = ("mcse_mean", "50%", "ess_tail")
 _NAME = 12
 
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
     record
         Cost and audits of the run.
     findings
-        Problems of the draws, the gravest first.
+        Problems of the draws, the most serious first.
     n_shown, n_scalars
         Quantities shown, and all there are.
     """
@@ -117,7 +117,7 @@ def render(
         for line in textwrap.wrap(f"      -> {remedy}", width, subsequent_indent=" " * 9):
             write(line)
 
-    for finding in shown.findings:  # nobody should read the table without these
+    for finding in shown.findings:  # the warnings must come before the table is read
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
     _write_table(shown, write, width)
@@ -141,7 +141,7 @@ def render(
 
 
 def _write_table(shown: Summary, write: Callable[[str, str], None], width: int) -> None:
-    """Write the table, rows with a large R-hat in another colour, and how much of it is not shown."""
+    """Write the table, with rows of large R-hat in another colour, and how much of it is not shown."""
     statistics, n_shown, n_scalars = shown.statistics, shown.n_shown, shown.n_scalars
     header, *rows = _lines(statistics.iloc[:n_shown], width)
     write(header, "bold")
@@ -335,7 +335,7 @@ def cells(statistics: "pd.DataFrame") -> dict[str, list[str]]:
 
 
 def _decimals(mcse: float, sd: float) -> int | None:
-    """Decimals that the Monte Carlo error leaves meaningful, enough for two digits of the sd; None: exponents."""
+    """Return the decimals that the Monte Carlo error leaves meaningful; None if exponents are needed."""
     scale = min((x for x in (mcse * 1.0, sd / 10) if x > 0 and math.isfinite(x)), default=0.01)
     decimals = max(0, math.ceil(-math.log10(scale)))
     return decimals if decimals <= 6 else None
@@ -355,7 +355,7 @@ def _cell(column: str, value: float, decimals: int | None) -> str:
 
 
 def _on_points(cells: list[str]) -> list[str]:
-    """Cells padded on the right so that their decimal points stand below each other, where that stays narrow."""
+    """Return cells padded on the right so that their decimal points align, if that stays narrow."""
     tails = [len(cell) - cell.find(".") if "." in cell and "e" not in cell else 0 for cell in cells]
     padded = [
         cell if "e" in cell else cell + " " * (max(tails) - tail) for cell, tail in zip(cells, tails, strict=True)
@@ -376,7 +376,7 @@ def _clipped(name: str, room: int) -> str:
 
 
 def _short(number: float) -> str:
-    """Three digits at most, with thousands, millions and billions in words' place."""
+    """Return a number to three digits, with millions and billions in words."""
     for scale, unit in ((1e9, " billion"), (1e6, " million")):
         if number >= scale:
             return f"{number / scale:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""Words for what a run records; findings and choices describe themselves."""
+"""Sentences about what a run records; findings and choices describe themselves."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How approximate a run should be: bounds, and what they make of a budget."""
+"""Planning: error bounds of approximate runs, and the best use of a time budget."""

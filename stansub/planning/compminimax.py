@@ -1,9 +1,8 @@
-"""The approximation that does best in the worst case within a budget.
+"""The approximation with the smallest worst-case error within a budget.
 
-Johndrow et al. (2015), section 3. In the time of t exact steps a kernel that is within epsilon of the exact one makes
-t s(epsilon) steps, s(epsilon) = tau(0) / tau(epsilon) being the speed-up of a step (equation 7). The compminimax
-epsilon is the one with the smallest bound on the error of t s(epsilon) states. Time that is needed besides steps is no
-part of it.
+Johndrow et al. (2015), section 3. In the time of t exact steps, a kernel within epsilon of the exact one makes
+t s(epsilon) steps, where s(epsilon) = tau(0) / tau(epsilon) is the speed-up of a step (equation 7). The compminimax
+epsilon has the smallest bound on the error of t s(epsilon) states. Time besides steps is not included.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from stansub.errors import InputError
 from stansub.planning.theory import Numbers, average_bound, correlated_variance, mean_square_bound, risk_bound
 from stansub.types import FloatArray
 
-# Gains below this share are those of rounding.
+# Gains below this share are rounding.
 _ROUNDING = 1e-9
 
 SpeedUp: TypeAlias = Callable[[FloatArray], FloatArray]
 
-# Shares of the largest epsilon among which the best is refined: even ones, and small ones far below the first of them.
+# Shares of the largest epsilon among which the best is refined: an even grid, and small ones far below its first.
 _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-10, 1.0, 201), np.linspace(0.0, 1.0, 201)]))
 
 
 def logarithmic(largest: float, factor: float = 100.0) -> SpeedUp:
-    """A speed-up that rises steeply at first: the mirror image of the exponential one.
+    """Return a speed-up that rises steeply at first: the mirror image of the exponential one.
 
     Parameters
     ----------
@@ -41,17 +40,17 @@ def logarithmic(largest: float, factor: float = 100.0) -> SpeedUp:
 
 
 def linear(largest: float, factor: float = 100.0) -> SpeedUp:
-    """A speed-up in proportion to epsilon (see `logarithmic`)."""
+    """Return a speed-up proportional to epsilon (see `logarithmic`)."""
     return lambda epsilon: 1 + (factor - 1) * epsilon / largest
 
 
 def quadratic(largest: float, factor: float = 100.0) -> SpeedUp:
-    """A speed-up in proportion to the square of epsilon (see `logarithmic`)."""
+    """Return a speed-up proportional to the square of epsilon (see `logarithmic`)."""
     return lambda epsilon: 1 + (factor - 1) * (epsilon / largest) ** 2
 
 
 def exponential(largest: float, factor: float = 100.0) -> SpeedUp:
-    """A speed-up whose logarithm is in proportion to epsilon (see `logarithmic`)."""
+    """Return a speed-up whose logarithm is proportional to epsilon (see `logarithmic`)."""
     return lambda epsilon: np.exp(math.log(factor) * epsilon / largest)
 
 
@@ -59,19 +58,19 @@ SPEED_UPS = {"logarithmic": logarithmic, "linear": linear, "quadratic": quadrati
 
 
 def measured(epsilon: Sequence[float] | FloatArray, step_time: Sequence[float] | FloatArray) -> SpeedUp:
-    """A speed-up from measurements: its logarithm is interpolated, and stays as it is beyond the last.
+    """Return a speed-up from measurements: its logarithm is interpolated, and constant beyond the last.
 
     Parameters
     ----------
     epsilon : array_like, shape (k,)
         Increasing from 0: distances of the kernels, such as shares of wrong decisions; not error levels of tests.
     step_time : array_like, shape (k,)
-        Of a step, in any unit.
+        Time of a step, in any unit.
 
     Raises
     ------
     InputError
-        When there are not as many of both, they do not increase from 0, or times are not positive.
+        If their numbers differ, the epsilons do not increase from 0, or times are not positive.
     """
     levels, times = np.asarray(epsilon, np.float64), np.asarray(step_time, np.float64)
     if levels.ndim != 1 or levels.shape != times.shape or len(levels) < 2:
@@ -85,29 +84,29 @@ def measured(epsilon: Sequence[float] | FloatArray, step_time: Sequence[float] |
 
 
 class Error(Protocol):
-    """A bound on the error of averages over n states, for kernels of one alpha.
+    """Bound on the error of averages over n states, for kernels with the same alpha.
 
     Attributes
     ----------
     alpha : float
-        Of Doeblin's condition.
+        Constant of Doeblin's condition.
     """
 
     @property
     def alpha(self) -> float: ...
 
     def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
-        """At a distance epsilon of the kernels, at most alpha / 2."""
+        """Return the bound at a distance epsilon of the kernels, at most alpha / 2."""
         ...
 
     def exact(self, n: Numbers) -> Numbers:
-        """Of the exact kernel."""
+        """Return the bound of the exact kernel."""
         ...
 
 
 @dataclass(frozen=True)
 class TotalVariation:
-    """Of the average distribution of the states (theorem 2.4).
+    """Bound for the average distribution of the states (theorem 2.4).
 
     Attributes
     ----------
@@ -128,10 +127,10 @@ class TotalVariation:
 
 @dataclass(frozen=True)
 class StationaryMeanSquare:
-    """Of a function with values in [-1, 1], from stationarity, as section 3.1 has it.
+    """Bound for a function with values in [-1, 1], from stationarity, as in section 3.1.
 
-    Theorem 2.5 with alpha_eps = alpha for approximations; the exact kernel has S(n, alpha), half of what the theorem
-    gives it. So epsilon is understated.
+    It is theorem 2.5 with alpha_eps = alpha for approximations. The exact kernel has S(n, alpha), half of what the
+    theorem gives it, so the optimal epsilon is understated.
 
     Attributes
     ----------
@@ -149,17 +148,17 @@ class StationaryMeanSquare:
 
 @dataclass(frozen=True)
 class MeanSquare:
-    """Of a function with values in [-1, 1], from any start: `risk_bound`, the same bound for all kernels.
+    """Bound for a function with values in [-1, 1], from any start: `risk_bound`, the same for all kernels.
 
     Attributes
     ----------
     alpha : float
     start : float
-        Total variation between the distribution of the first state and the stationary one of the kernel that runs:
-        that of an approximation may be another epsilon / alpha away from the posterior.
+        Total variation between the distribution of the first state and the stationary distribution of the kernel that
+        runs; that of an approximation may be another epsilon / alpha away from the posterior.
     unchanged : bool
-        Whether approximations are taken to mix as the exact kernel does, as in section 3.1; else as slowly as they may
-        (remark 2.1).
+        Whether approximations are assumed to mix like the exact kernel, as in section 3.1; otherwise as slowly as
+        possible (remark 2.1).
     """
 
     alpha: float
@@ -176,18 +175,18 @@ class MeanSquare:
 
 
 class Optimum(NamedTuple):
-    """What is best in the worst case within a budget.
+    """The choice with the smallest worst-case error within a budget.
 
     Attributes
     ----------
     epsilon : float
-        0 where the exact kernel is best.
+        0 if the exact kernel is best.
     n : float
-        Steps that the budget pays for.
+        Steps within the budget.
     bound : float
-        On the error of their average.
+        Bound on the error of their average.
     exact : float
-        The same of the exact kernel.
+        The same bound of the exact kernel.
     """
 
     epsilon: float
@@ -197,23 +196,23 @@ class Optimum(NamedTuple):
 
 
 def compminimax(error: Error, budget: float, speed_up: SpeedUp, *, largest: float | None = None) -> Optimum:
-    """The epsilon with the smallest bound on the error of the states that a budget pays for.
+    """Return the epsilon with the smallest bound on the error of the states within a budget.
 
     Parameters
     ----------
     error : Error
-        Whose bound is minimised.
+        Bound to minimise.
     budget : float
         In steps of the exact kernel, 1 or more.
     speed_up : callable
-        s(epsilon), for arrays; no bound is asked for where it is below 1 / budget.
+        s(epsilon), for arrays; bounds are not evaluated where it is below 1 / budget.
     largest : float, optional
-        The largest epsilon that there is a kernel for; alpha / 2 where it is left out.
+        The largest epsilon of any available kernel; by default alpha / 2.
 
     Raises
     ------
     InputError
-        When the budget is below 1, or the largest epsilon not in (0, alpha / 2].
+        If the budget is below 1, or the largest epsilon is not in (0, alpha / 2].
     """
     top = error.alpha / 2 if largest is None else largest
     if not 0 < top <= error.alpha / 2:

@@ -1,13 +1,13 @@
-"""An error level that falls during a run, predicted from the fixed levels that a pilot has tried.
+"""Predictions for a decreasing error level, from the fixed levels of a pilot.
 
-Every level between the first and the last has the same share of the steps (`Falling`). While it changes slowly, beside
-how long chains remember, the mean of all draws is the mean of what each level's draws are about: so its bias is the
-mean of their biases, with their signs, and so are autocorrelation times and seconds of a step. Between levels that were
-tried all are taken for linear in the level's logarithm.
+Every level between the first and the last has the same share of the steps (`Falling`). If the level changes slowly
+compared with the memory of the chains, the mean of all draws is the mean over the levels. Its bias is therefore the
+mean of their biases, with their signs, and so are autocorrelation times and seconds per step. Between levels that were
+tried, all are interpolated linearly in the level's logarithm.
 
-A mean over levels is no better than a fixed level with that mean for its bias wherever the seconds of a step are a
-convex function of the bias (Jensen). What a falling level can gain is in early steps, far from the posterior, and where
-that function is not convex.
+A mean over levels is no better than a fixed level with that mean as its bias wherever the seconds per step are a convex
+function of the bias (Jensen). A decreasing level can gain in early steps, far from the posterior, and where that
+function is not convex.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from stansub.acceptance.schedule import Falling
 from stansub.planning.pilot import Measured
 from stansub.types import FloatArray
 
-# Steps at which the level is looked at, all the same distance apart: a multiple of the number of levels.
+# Equally spaced steps at which the level is evaluated: a multiple of the number of levels.
 _STEPS = 1000
 
 
 @dataclass(frozen=True)
 class Mixture(Measured):
-    """What is predicted of a run that spends shares of its steps at several levels.
+    """Prediction for a run that spends shares of its steps at several levels.
 
     Attributes
     ----------
     parts : tuple of Measured
-        At fixed levels.
+        Measurements at fixed levels.
     shares : ndarray, shape (n_parts,)
-        Of the steps.
+        Shares of the steps.
     """
 
     parts: tuple[Measured, ...]
@@ -44,22 +44,22 @@ class Mixture(Measured):
 
     @property
     def predicted_from(self) -> dict[str, float]:
-        """Share of the steps at each of the levels."""
+        """Return the share of the steps at each level."""
         return {f"{one.way.epsilon:g}": float(share) for one, share in zip(self.parts, self.shares, strict=True)}
 
     @property
     def bias(self) -> tuple[FloatArray, FloatArray]:
-        """The means of the levels' biases and of their standard errors, as if all were off to the same side.
+        """Return the means of the levels' biases and of their standard errors, as if all had the same sign.
 
-        Independent errors would come to less; but then a mixture would look better than each of its parts for no other
-        reason than that more decisions were audited.
+        Independent errors would add up to less, but a mixture would then look better than each of its parts only
+        because more decisions were audited.
         """
         values, errors = zip(*(part.bias for part in self.parts), strict=True)
         return self.shares @ np.array(values), self.shares @ np.array(errors)
 
 
 def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
-    """Share of the steps that each tried level stands for, shape (n_tried,), where the level falls so.
+    """Return the share of the steps that each tried level represents, shape (n_tried,), under a decreasing level.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
 
 
 def schedules(measured: Sequence[Measured]) -> Iterator[Mixture]:
-    """Every fall from one of the levels that were tried with the same test to a lower one.
+    """Yield every decrease from one tried level to a lower one of the same test.
 
-    Where several were tried with one level the first counts.
+    If several were tried with one level, the first counts.
     """
     levels = {one.way.epsilon: one for one in reversed(measured) if one.way.epsilon is not None}
     tried = sorted(levels)

@@ -1,9 +1,9 @@
-"""Short runs of several tests from one preparation: what a step takes, how it mixes, and how often it errs.
+"""Pilot: short runs of several tests after one preparation, which measure time per step, mixing and errors.
 
-Every way starts from the normal approximation at the mode and holds the proposal that the race has chosen. Where a run
-would take surrogate transitions, these are the only way, and start from draws of the surrogate. First come steps that
-are timed, one chain a core, as in a run; then steps of which each is also decided from all the data, with the same
-uniform number, so that a decision that differs is known, with the jump that was made or missed by it.
+Every way of deciding starts from the normal approximation at the mode and keeps the proposal that the race chose. If a
+run would use surrogate transitions, these are the only way, and start from draws of the surrogate. First, timed steps
+run with one chain per core, as in a run. Then each step is also decided from all the data with the same uniform number,
+which shows every wrong decision and the jump that it made or missed.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from stansub.tuning.surrogate import Settled
 from stansub.tuning.transitions import normal_approximation
 from stansub.types import FloatArray
 
-# Error levels of Pocock's test beside the default.
+# Error levels of Pocock's test besides the default.
 EPSILONS = (0.005, 0.02, 0.1)
-# Between two looks at the clock batches are as long as so many of them fill the time, or of so many steps. At the start
-# steps are left out for a share of the time. The most steps of a chain, and the fewest from which anything is read.
+# Batches between two clock readings: a fraction of the time, or a number of steps. Then the initial share of the time
+# that is discarded, the maximum steps of a chain, and the minimum for estimates.
 _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 
 
 class Moves(Protocol):
-    """What a way proposes."""
+    """Proposals of a way."""
 
     @property
     def name(self) -> str: ...
 
     def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
-        """The kernel of one chain."""
+        """Return the kernel of one chain."""
         ...
 
     @property
     def params(self) -> Any:
-        """Of each step of the kernel."""
+        """Return the params of each step of the kernel."""
         ...
 
     def start(self, rng: np.random.Generator) -> FloatArray:
-        """Where a chain of the pilot starts, shape (dim,)."""
+        """Return a starting value of a pilot chain, shape (dim,)."""
         ...
 
     def options(self, rule: StoppingRule) -> dict[str, str]:
-        """Options of `stansub.sample` that take such moves with such decisions."""
+        """Return the options of `stansub.sample` for these moves and decisions."""
         ...
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
-        """Centre and a factor of the covariance of a normal approximation to the posterior."""
+        """Return centre and covariance factor of a normal approximation to the posterior."""
         ...
 
 
@@ -88,11 +88,11 @@ class AboutMode:
 
     @property
     def name(self) -> str:
-        """Of the proposal."""
+        """Return the name of the proposal."""
         return self.found.name
 
     def decider(self, posterior: Posterior, rule: StoppingRule) -> Decider:
-        """Decisions of one chain."""
+        """Return the decider of one chain."""
         return self.found.decider(posterior, posterior.population.evaluator(), rule)
 
     def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
@@ -100,7 +100,7 @@ class AboutMode:
 
     @property
     def params(self) -> Proposal:
-        """The proposal."""
+        """Return the proposal."""
         assert self.found.proposal is not None
         return self.found.proposal
 
@@ -146,7 +146,7 @@ class OnSurrogate:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of deciding, with what it decides about.
+    """A way of deciding, with its moves.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Way:
     rule : StoppingRule
     moves : Moves
     final_epsilon : float or None
-        Where the error level falls to during the run.
+        Final error level, if it decreases during the run.
     """
 
     name: str
@@ -164,24 +164,24 @@ class Way:
 
     @property
     def exact(self) -> bool:
-        """Whether its decisions leave the posterior as it is."""
+        """Return whether its decisions leave the posterior invariant."""
         return self.rule.exact or (self.rule.thins and not self.rule.learns_bounds)
 
     @property
     def epsilon(self) -> float | None:
-        """Error level of a t-test."""
+        """Return the error level of a t-test."""
         level = self.rule.error
         return level.value if level is not None and self.rule.noise_rule() is None and not self.exact else None
 
 
 @dataclass(frozen=True)
 class Audits:
-    """Decisions beside exact ones on the same uniform numbers.
+    """Decisions compared with exact ones on the same uniform numbers.
 
     Attributes
     ----------
     jumps : ndarray, shape (n_differing, dim)
-        Where the chain went less where exact decisions would have taken it, in posterior sds, for each that differs.
+        The chain's next position less that under the exact decision, in posterior sds, for each decision that differs.
     n : int
         Decisions compared.
     proposed : ndarray, shape (dim,)
@@ -194,15 +194,15 @@ class Audits:
 
     @property
     def differing(self) -> int:
-        """Decisions that came out differently."""
+        """Return the number of decisions that differ."""
         return len(self.jumps)
 
     @cached_property
     def drift(self) -> tuple[FloatArray, FloatArray]:
-        """Mean over all decisions of these jumps, and its standard error, both of shape (dim,).
+        """Return the mean of these jumps over all decisions, and its standard error, both of shape (dim,).
 
-        The standard error counts one differing decision more than was seen, with a proposed jump, so that it is not 0
-        where none was.
+        The standard error counts one more differing decision than was seen, with a proposed jump, so that it is
+        positive even if none differed.
         """
         if not self.n:
             return np.zeros_like(self.proposed), np.full_like(self.proposed, np.inf)
@@ -212,7 +212,7 @@ class Audits:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the pilot saw of a way.
+    """Measurements of a way.
 
     Attributes
     ----------
@@ -220,17 +220,17 @@ class Measured:
     n_steps : int
         Timed steps of all chains.
     seconds : float
-        Of a step, all cores at work: elapsed time by steps of all chains.
+        Seconds per step with all cores at work: elapsed time over the steps of all chains.
     seconds_error : float
-        Relative standard error of this.
+        Relative standard error of the seconds.
     tau : ndarray, shape (dim,)
         Integrated autocorrelation times of the unconstrained parameters, in steps.
     tau_error : float
-        Relative standard error of these.
+        Relative standard error of the autocorrelation times.
     acceptance, share : float
-        Of the proposals that were accepted, and of the data used in a decision.
+        Share of the proposals accepted, and share of the data used in a decision.
     audits : Audits or None
-        None where decisions are exact.
+        None if decisions are exact.
     """
 
     way: Way
@@ -245,13 +245,14 @@ class Measured:
 
     @property
     def predicted_from(self) -> dict[str, float]:
-        """Share of the steps by error level, where the figures are of other ways; empty where they are its own."""
+        """Return the share of the steps by error level, if the figures come from other ways; else empty."""
         return {}
 
     @property
     def bias(self) -> tuple[FloatArray, FloatArray]:
-        """Of the means, in posterior sds, and its standard error, both of shape (dim,): the drift summed over the
-        steps for which chains, taken for autoregressive, remember it.
+        """Return the bias of the means, in posterior sds, and its standard error, both of shape (dim,).
+
+        The bias is the drift summed over the steps that autoregressive chains remember.
         """
         if self.audits is None:
             return np.zeros_like(self.tau), np.zeros_like(self.tau)
@@ -260,19 +261,19 @@ class Measured:
         return longer * drift, longer * error
 
     def mixing_of(self, other: Measured) -> Measured:
-        """The same with the autocorrelation times of another way."""
+        """Return the measurements with the autocorrelation times of another way."""
         return replace(self, tau=other.tau, tau_error=other.tau_error)
 
 
 def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
-    """The default and what else might be better: proved bounds, Pocock's test at several levels, penalty, all the data.
+    """Return the default and its alternatives: proved bounds, Pocock's test at several levels, penalty, all the data.
 
-    Surrogate transitions choose how they are decided, so that they are one way.
+    Surrogate transitions choose their own decisions, so they are a single way.
 
     Raises
     ------
     InputError
-        Where nothing was found about a mode, so that there is no proposal to try.
+        If no mode was found, so that there is no proposal to try.
     """
     setup = prepared.setup
     if prepared.settled is not None:
@@ -304,9 +305,10 @@ def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
 
 
 def measure(prepared: Prepared, ways: Sequence[Way], seconds: float, progress: Progress) -> list[Measured]:
-    """Run every way for so many seconds in all, and half as long again for audits.
+    """Run every way for ``seconds`` in total, and half as long again for audits.
 
-    All the data make few steps in that time; exact decisions have the mixing of the t-test with the lowest level then.
+    If decisions on all the data make too few steps in that time, they get the mixing of the t-test with the lowest
+    level.
     """
     measured = []
     for number, way in enumerate(ways):
@@ -323,7 +325,7 @@ def measure(prepared: Prepared, ways: Sequence[Way], seconds: float, progress: P
 
 @dataclass(frozen=True)
 class _Chain:
-    """What one chain did in its time: steps of which the last are kept."""
+    """Steps of one chain; the last ones are kept."""
 
     draws: FloatArray
     n_steps: int
@@ -367,7 +369,7 @@ class _Pilot:
         return streams.generator(self.prepared.setup.seed, streams.Run.PILOT, number=1000 * self.number + place)
 
     def _steps(self, chain: int, seconds: float) -> _Chain:
-        """Steps until the time is over, those of its beginning left out."""
+        """Run steps until the time is over, and drop the first ones."""
         rng, moves = self._generator(chain), self.way.moves
         kernel = moves.kernel(self.prepared.posterior, self.way.rule)
         state = kernel.init(moves.start(rng))
@@ -393,7 +395,7 @@ class _Pilot:
         return _Chain(np.concatenate(kept), n, accepted, used, now - began)
 
     def _audits(self, draws: FloatArray, seconds: float) -> Audits:
-        """Decisions of this way and exact ones, on the way on from where the chains ended."""
+        """Compare decisions of this way with exact ones, continuing from the ends of the chains."""
         n_chains = len(draws)
         with ThreadPoolExecutor(n_chains) as pool:
             parts = list(pool.map(lambda chain: self._compared(chain, draws[chain, -1], seconds), range(n_chains)))
@@ -405,7 +407,7 @@ class _Pilot:
         )
 
     def _compared(self, chain: int, theta: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
-        """Jumps of the decisions that differ, and squares of all that were proposed, in sds."""
+        """Return the jumps of the decisions that differ, and squares of all proposed jumps, in sds."""
         posterior, moves = self.prepared.posterior, self.way.moves
         assert isinstance(moves, AboutMode)  # surrogate transitions are exact
         rng, other = self._generator(500 + chain), self._generator(700 + chain)

@@ -1,17 +1,17 @@
-"""What a budget of time is best spent on: the predicted risk of posterior means for each way of deciding, and for NUTS.
+"""Plan for a time budget: the predicted risk of posterior means for each way of deciding, and for NUTS.
 
 The risk is the mean over the unconstrained parameters of the squared error of the posterior mean, in posterior
 variances. After a time B it is
 
     tau / n(B) + bias^2,        n(B) = (B - set-up) / seconds of a step - steps of warmup,
 
-with tau the integrated autocorrelation time. Of the bias it is known that for a test function f
+with tau the integrated autocorrelation time. The bias for a test function f is
 
     bias = E[(P' - P) h],       h - P h = f - E f,
 
-exactly, where P' is the kernel that runs, from whose stationary distribution the outer expectation is, and P that of
-exact decisions. Were chains autoregressive, h would be f (tau + 1) / 2; and (P' - P) f is the mean jump that differing
-decisions make or miss, which audits estimate with its sign. Errors that cancel so count for nothing.
+exactly, where P' is the kernel that runs, whose stationary distribution defines the outer expectation, and P is the
+kernel with exact decisions. For autoregressive chains, h would be f (tau + 1) / 2. (P' - P) f is the mean jump that
+differing decisions make or miss, which audits estimate with its sign. Errors that cancel therefore do not count.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import prepare
 from stansub.types import FloatArray
 
-# Intervals reach so many standard errors to either side: 90 %.
+# Half width of the intervals in standard errors: 90 %.
 _ERRORS = 1.645
-# Beside what a pilot measures: how a machine's speed, and a chain's bookkeeping, differ from it, as a relative error.
+# Relative error of machine speed and of a chain's bookkeeping, besides what a pilot measures.
 _MACHINE = 0.1
-# The pilot takes this share of the budget, within these seconds.
+# The pilot uses this share of the budget, within these seconds.
 _SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3.0, 60.0
-# Warmup: a share of the steps, within these.
+# Warmup: a share of the steps, within these bounds.
 _WARMUP_SHARE, _LEAST_WARMUP, _MOST_WARMUP = 0.1, 100, 2000
-# Draws that are kept of all chains, and numbers in them.
+# Maximum draws of all chains, and numbers in them.
 _MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
-# Options that a plan chooses, and how much of the time is filled by what it chooses.
+# Options that a plan chooses, and the share of the time that it fills.
 PLANNED = (
     "test",
     "bounds",
@@ -73,18 +73,18 @@ PLANNED = (
     "until",
 )
 _FILLED = 0.9
-# Exact draws are recommended unless others have a risk lower by this share, and fixed levels unless a falling one has.
+# Exact draws are recommended unless others have a risk lower by this share; likewise fixed levels over decreasing ones.
 _WORTH = 0.1
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Estimate(NamedTuple):
-    """A figure with its uncertainty.
+    """An estimate with its uncertainty.
 
     Attributes
     ----------
     low, value, high : float
-        90 % interval and what is expected.
+        90 % interval and expected value.
     """
 
     low: float
@@ -93,12 +93,12 @@ class Estimate(NamedTuple):
 
     @classmethod
     def about(cls, value: float, error: float) -> Estimate:
-        """A positive figure with such a relative standard error, on a logarithmic scale."""
+        """Return a positive estimate with this relative standard error, on a logarithmic scale."""
         factor = math.exp(_ERRORS * error)
         return cls(value / factor, value, value * factor)
 
     def plus(self, other: Estimate) -> Estimate:
-        """The sum, the ends of the intervals added, which is on the safe side."""
+        """Return the sum; the interval's ends are added, which is conservative."""
         return Estimate(self.low + other.low, self.value + other.value, self.high + other.high)
 
 
@@ -106,7 +106,7 @@ NOT_READY = Estimate(math.inf, math.inf, math.inf)
 
 
 class Steps(NamedTuple):
-    """How long chains run, for each.
+    """Length of each chain.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class Sampled:
-    """A way of stansub's own, and what it is predicted from.
+    """A way of stansub's own, with the basis of its prediction.
 
     Attributes
     ----------
@@ -136,40 +136,40 @@ class Sampled:
 
     @property
     def label(self) -> str:
-        """Its name, with its error level."""
+        """Return its name, with its error level."""
         way = self.seen.way
         levels = [f"{level:g}" for level in (way.epsilon, way.final_epsilon) if level is not None]
         return f"{way.name} {' to '.join(levels)}".rstrip()
 
     @property
     def exact(self) -> bool:
-        """Whether its draws are those of the posterior itself, but for Monte Carlo error."""
+        """Return whether its draws are those of the posterior itself, up to Monte Carlo error."""
         return self.seen.way.exact
 
     @property
     def fixed(self) -> bool:
-        """Whether all decisions are taken at the same error level."""
+        """Return whether all decisions have the same error level."""
         return self.seen.way.final_epsilon is None
 
     def steps(self, budget: float) -> Steps | None:
-        """How long chains run in such a budget; None where it is over before they have warmed up."""
+        """Return the length of chains in this budget; None if it ends before they have warmed up."""
         each = int((budget - self.set_up) / self.seen.seconds / self.chains)
         warmup = int(np.clip(_WARMUP_SHARE * each, _LEAST_WARMUP, _MOST_WARMUP))
         if each - warmup < 2:
             return None
         left, most = each - warmup, max(1, min(_MOST_DRAWS, _MOST_NUMBERS // len(self.seen.tau)) // self.chains)
-        # As many draws as may be kept and a little apart, or fewer further apart.
+        # As many draws as allowed and slightly thinned, or fewer and more thinned.
         thins = {-(-left // most), max(1, left // most)}
         made = [Steps(warmup, min(most, left // thin) * thin, thin) for thin in thins]
         return min(made, key=self._variance)
 
     def _variance(self, steps: Steps) -> float:
-        """Of means of the draws that are kept, whose correlations are taken for autoregressive."""
+        """Return the variance of means of the draws kept, assuming autoregressive correlations."""
         r = ((self.seen.tau - 1) / (self.seen.tau + 1)) ** steps.thin
         return float(((1 + r) / (1 - r)).mean()) * steps.thin / (self.chains * steps.iter_sampling)
 
     def variance(self, budget: float) -> Estimate:
-        """Of the means, in posterior variances."""
+        """Return the variance of the means, in posterior variances."""
         steps = self.steps(budget)
         if steps is None:
             return NOT_READY
@@ -178,7 +178,7 @@ class Sampled:
 
     @property
     def bias2(self) -> Estimate:
-        """Squared bias of the means, in posterior variances."""
+        """Return the squared bias of the means, in posterior variances."""
         bias, error = self.seen.bias
         return Estimate(
             float(np.maximum(bias**2 - error**2, 0).mean()),
@@ -187,16 +187,16 @@ class Sampled:
         )
 
     def risk(self, budget: float) -> Estimate:
-        """Mean squared error of the means after such a time."""
+        """Return the mean squared error of the means after this time."""
         return self.variance(budget).plus(self.bias2)
 
     def options(self, budget: float) -> dict[str, Any]:
-        """Options of `stansub.sample` for such a run.
+        """Return the options of `stansub.sample` for such a run.
 
         Raises
         ------
         InputError
-            Where the budget is too short for it.
+            If the budget is too short for it.
         """
         steps = self.steps(budget)
         if steps is None:
@@ -207,7 +207,7 @@ class Sampled:
         return {**way.moves.options(way.rule), "chains": self.chains, **given, **steps._asdict()}
 
     def facts(self) -> dict[str, Any]:
-        """What was measured, in values that JSON has."""
+        """Return the measurements as JSON values."""
         seen, audits = self.seen, self.seen.audits
         return {
             "test": seen.way.rule.name,
@@ -231,7 +231,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Trees:
-    """NUTS, as it is predicted.
+    """Prediction for NUTS.
 
     Attributes
     ----------
@@ -248,21 +248,21 @@ class Trees:
     fixed = True
 
     def risk(self, budget: float) -> Estimate:
-        """Mean squared error of the means after such a time, of which the warmup of all chains is a part."""
+        """Return the mean squared error of the means after this time, which includes the warmup of all chains."""
         return Estimate(self._at(budget, 1 / RANGE).low, self._at(budget, 1.0).value, self._at(budget, RANGE).high)
 
     def seconds(self, draws: int) -> Estimate:
-        """Of warmup and so many draws of every chain, set-up left out."""
+        """Return the seconds of warmup and ``draws`` draws per chain, without set-up."""
         steps, error = WARMUP * WARMUP_FACTOR + draws, math.hypot(self.cost.seconds_error, _MACHINE)
         low, value, high = (self.chains * steps * self._draw(factor) for factor in (1 / RANGE, 1.0, RANGE))
         return Estimate(Estimate.about(low, error).low, value, Estimate.about(high, error).high)
 
     def _draw(self, factor: float) -> float:
-        """Seconds of a draw, all cores at work, with so many times the leapfrog steps."""
+        """Return the seconds per draw, with all cores at work, for a multiple of the leapfrog steps."""
         return self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
 
     def _at(self, budget: float, factor: float) -> Estimate:
-        """The risk with so many times the leapfrog steps."""
+        """Return the risk for a multiple of the leapfrog steps."""
         draw = self._draw(factor)
         left = budget - self.chains * WARMUP * WARMUP_FACTOR * draw
         if left < draw:
@@ -271,7 +271,7 @@ class Trees:
         return Estimate.about(1 / (n * ESS_OF_A_DRAW), math.hypot(self.cost.seconds_error, _MACHINE))
 
     def facts(self) -> dict[str, Any]:
-        """What was measured and assumed, in values that JSON has."""
+        """Return measurements and assumptions as JSON values."""
         return {
             "exact": True,
             "gradient_seconds": self.cost.seconds,
@@ -285,20 +285,20 @@ _Way = TypeVar("_Way", Sampled, Sampled | Trees)
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """What could be done in a budget, and what should be.
+    """The ways to use a budget, with a recommendation.
 
     Attributes
     ----------
     name : str
-        Of the program.
+        Name of the program.
     budget : float
-        Seconds.
+        Budget in seconds.
     n_observations : int
     ways : tuple of Sampled
     trees : Trees or None
-        None where there are no gradients.
+        None if there are no gradients.
     seconds : float
-        That planning took, compiling left out.
+        Time of planning, without compiling.
     """
 
     name: str
@@ -310,33 +310,33 @@ class BudgetPlan:
 
     @property
     def all(self) -> tuple[Sampled | Trees, ...]:
-        """The ways, NUTS last."""
+        """Return the ways, NUTS last."""
         return self.ways if self.trees is None else (*self.ways, self.trees)
 
     @property
     def best(self) -> Sampled | Trees:
-        """The way with the lowest expected risk; an exact one where that is as good as any."""
+        """Return the way with the lowest expected risk; an exact one if that is as good."""
         return best_of(self.all, self.budget)
 
     @property
     def own(self) -> Sampled:
-        """The best way of stansub's own."""
+        """Return the best way of stansub's own."""
         return best_of(self.ways, self.budget)
 
     @property
     def certain(self) -> bool:
-        """Whether the interval of the best way lies below those of the others."""
+        """Return whether the interval of the best way lies below those of the others."""
         best = self.best
         high = best.risk(self.budget).high
         return all(one is best or one.risk(self.budget).low > high for one in self.all)
 
     @property
     def worst_case(self) -> WorstCase | None:
-        """What has the smallest bound on its error; None where the budget is over before chains begin."""
+        """Return the epsilon with the smallest error bound; None if the budget ends before chains begin."""
         return worst_case([one.seen for one in self.ways if one.fixed], self.budget - self.ways[0].set_up)
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures in values that JSON has; a risk is null where nothing is ready in time."""
+        """Return all figures as JSON values; a risk is null if nothing is ready in time."""
         return {
             "model": self.name,
             "budget_seconds": self.budget,
@@ -353,12 +353,12 @@ class BudgetPlan:
 
 
 def best_of(ways: Sequence[_Way], budget: float) -> _Way:
-    """The way with the lowest expected risk; an exact one, or else a fixed level, where that is as good within a tenth.
+    """Return the way with the lowest expected risk; an exact one, or else a fixed level, if it is within a tenth.
 
     Raises
     ------
     InputError
-        Where the budget is too short for any.
+        If the budget is too short for any way.
     """
     risks = [(one.risk(budget).value, one) for one in ways]
     least = min(risk for risk, _ in risks)
@@ -370,7 +370,7 @@ def best_of(ways: Sequence[_Way], budget: float) -> _Way:
 
 
 def with_schedule(ways: Sequence[Sampled], budget: float) -> tuple[Sampled, ...]:
-    """The ways and, last, of the falling levels that follow from them the one with the lowest expected risk."""
+    """Return the ways and, last, the decreasing level derived from them with the lowest expected risk."""
     falling = [replace(ways[0], seen=one) for one in schedules([way.seen for way in ways])]
     best = min(falling, key=lambda one: one.risk(budget).value, default=None)
     return tuple(ways) if best is None else (*ways, best)
@@ -385,24 +385,24 @@ def plan(
     pilot_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> BudgetPlan:
-    """Predict the risk of each way after a budget of time, from a pilot.
+    """Predict the risk of each way after a time budget, from a pilot.
 
     Parameters
     ----------
     model, data
         As in `stansub.sample`.
     budget : float or str
-        Seconds, or a text such as "10m" or "1h30m"; for set-up, warmup and sampling, without compiling.
+        Seconds, or a text such as "10m" or "1h30m"; includes set-up and warmup but not compiling.
     config : SampleConfig, optional
-        Options of the runs that are planned; test and levels are for the plan to choose.
+        Options of the planned runs, without test and levels, which the plan chooses.
     pilot_seconds : float, optional
-        That the steps of the pilot take, audits besides; a tenth of the budget by default, 3 to 60 s.
+        Time for the steps of the pilot, without audits; by default a tenth of the budget, 3 to 60 s.
     progress : Progress, optional
 
     Raises
     ------
     InputError
-        Where no mode was found to run about, or the budget is too short for anything.
+        If no mode was found, or the budget is too short for any way.
     """
     seconds = parse_seconds(budget)
     progress = progress or Progress()
@@ -425,21 +425,22 @@ def plan(
         trees=None if cost is None else Trees(cost, chains, setup.threads),
         seconds=clock.now() - prepared.compiled_at,
     )
-    best_of(made.ways, seconds)  # raises where nothing is ready in time
+    best_of(made.ways, seconds)  # raises if nothing is ready in time
     return made
 
 
 def follow(
     model: Model, data: Data, *, budget: float | str, config: SampleConfig, progress: Progress
 ) -> tuple[SampleConfig, BudgetPlan]:
-    """Plan, and the options of the run that fills what planning leaves of the budget.
+    """Return a plan, and the options of the run that fills the rest of the budget after planning.
 
-    The run is the best of stansub's own. It is meant to end a tenth before the time, which then stops it.
+    The run is the best of stansub's own ways. It is planned to end a tenth before the time limit, which stops it
+    otherwise.
 
     Raises
     ------
     InputError
-        Where an option is given that the plan chooses, or as `plan` raises it.
+        If an option is given that the plan chooses, or as in `plan`.
     """
     plain = SampleConfig()
     given = [name for name in PLANNED if getattr(config, name) != getattr(plain, name)]
@@ -453,12 +454,12 @@ def follow(
 
 
 def parse_seconds(text: float | str) -> float:
-    """Seconds of a time such as 90, "90s", "10m" or "1h30m".
+    """Return the seconds of a time such as 90, "90s", "10m" or "1h30m".
 
     Raises
     ------
     InputError
-        Where it is none.
+        If the text is not a time.
     """
     parts = re.findall(r"([0-9.]+)([smh]?)", str(text))
     try:
@@ -476,7 +477,7 @@ def write(found: BudgetPlan, path: Path, *, overwrite: bool = False) -> None:
 
 
 def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:
-    """Times from where the first chains begin to ten times the budget, for a picture; shape (n,)."""
+    """Return times from the start of the first chains to ten times the budget, for a picture; shape (n,)."""
     first = min(found.budget / 10, 2 * min(one.set_up for one in found.ways))
     return np.geomspace(first, 10 * found.budget, n)
 

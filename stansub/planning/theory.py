@@ -26,7 +26,7 @@ _SMALL = 1e-3
 
 
 def stationary_bound(epsilon: Numbers, alpha: Numbers) -> Numbers:
-    """Total variation between the stationary distributions of the exact and the approximate kernel.
+    """Return the total variation between the stationary distributions of the exact and the approximate kernel.
 
     Johndrow et al. (2015), theorem 2.3: epsilon / alpha. Their two-state chain attains it.
 
@@ -34,21 +34,21 @@ def stationary_bound(epsilon: Numbers, alpha: Numbers) -> Numbers:
     ----------
     epsilon : float or ndarray
         Distance of the kernels, of assumption 2.2. Its mean over the stationary distribution of the approximate kernel
-        will do: the proof needs no more.
+        suffices for the proof.
     alpha : float or ndarray
         Of assumption 2.1.
 
     Raises
     ------
     InputError
-        When alpha is not in (0, 1], or epsilon not in [0, alpha].
+        If alpha is not in (0, 1], or epsilon not in [0, alpha].
     """
     _check(epsilon, alpha)
     return epsilon / alpha
 
 
 def step_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Numbers = 1.0) -> Numbers:
-    """Total variation between mu and the distribution of the n-th state.
+    """Return the total variation between mu and the distribution of the n-th state.
 
     Johndrow et al. (2015), equation 3: (1 - alpha)^n |mu - nu| + epsilon (1 - (1 - alpha)^n) / alpha.
 
@@ -64,7 +64,7 @@ def step_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Numbers =
     Raises
     ------
     InputError
-        When n is below 1, alpha not in (0, 1], epsilon not in [0, alpha], or start not in [0, 1].
+        If n is below 1, alpha is not in (0, 1], epsilon not in [0, alpha], or start not in [0, 1].
     """
     _check(epsilon, alpha)
     _within(start, 0.0, 1.0, "start")
@@ -73,7 +73,7 @@ def step_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Numbers =
 
 
 def average_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Numbers = 1.0) -> Numbers:
-    """Total variation between mu and the average distribution of the first n states.
+    """Return the total variation between mu and the average distribution of the first n states.
 
     Johndrow et al. (2015), theorem 2.4, equation 2. With a = (1 - (1 - alpha)^n) / (n alpha), the mean of
     (1 - alpha)^k for k = 0, ..., n - 1, it is a |mu - nu| + (1 - a) epsilon / alpha. Their two-state chain attains it.
@@ -83,15 +83,15 @@ def average_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Number
     n : float or ndarray
         States, 1 or more.
     epsilon, alpha : float or ndarray
-        See `stationary_bound`. The mean of epsilon over the states of the chain will do in place of a supremum, in the
-        weaker bound a |mu - nu| + epsilon / alpha.
+        See `stationary_bound`. The weaker bound a |mu - nu| + epsilon / alpha also holds with the mean of epsilon over
+        the states of the chain instead of a supremum.
     start : float or ndarray
         Total variation between mu and the distribution nu of the first state; 1 is the worst.
 
     Raises
     ------
     InputError
-        When n is below 1, alpha not in (0, 1], epsilon not in [0, alpha], or start not in [0, 1].
+        If n is below 1, alpha is not in (0, 1], epsilon not in [0, alpha], or start not in [0, 1].
     """
     _check(epsilon, alpha)
     _within(start, 0.0, 1.0, "start")
@@ -100,7 +100,7 @@ def average_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, start: Number
 
 
 def correlated_variance(n: Numbers, alpha: Numbers) -> Numbers:
-    """S(n, alpha): the variance of the mean of n variables with variance 1 and correlations (1 - alpha)^|j - k|.
+    """Return S(n, alpha): the variance of the mean of n variables with variance 1 and correlations (1 - alpha)^|j - k|.
 
     Johndrow et al. (2015), theorem 2.5; 1 / n for alpha = 1, 1 for alpha = 0.
 
@@ -114,17 +114,17 @@ def correlated_variance(n: Numbers, alpha: Numbers) -> Numbers:
     Raises
     ------
     InputError
-        When n or alpha are out of their range.
+        If n or alpha is out of its range.
     """
     _within(alpha, 0.0, 1.0, "alpha")
     return 1 / n + 2 * (1 - alpha) * _lag(n, alpha) / n
 
 
 def mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: Numbers | None = None) -> Numbers:
-    """Mean-square error of the average of a function over n states, from the approximation's stationary distribution.
+    """Return a bound on the mean-square error of the average of a function over n states, from stationarity.
 
-    Johndrow et al. (2015), theorem 2.5, equation 4: 4 epsilon^2 / alpha^2 + 2 S(n, alpha_eps). `risk_bound` has a
-    sharper one.
+    The start is the approximation's stationary distribution. Johndrow et al. (2015), theorem 2.5, equation 4:
+    4 epsilon^2 / alpha^2 + 2 S(n, alpha_eps). `risk_bound` has a sharper bound.
 
     Parameters
     ----------
@@ -133,14 +133,13 @@ def mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: N
     epsilon, alpha : float or ndarray
         See `stationary_bound`.
     mixing : float or ndarray, optional
-        alpha_eps, the constant of assumption 2.1 for the approximate kernel. Where it is left out it is
-        alpha - 2 epsilon, the least that it can be (remark 2.1), for which epsilon must be the largest distance: a
-        mean will not do.
+        alpha_eps, the constant of assumption 2.1 for the approximate kernel. The default is its minimum alpha - 2
+        epsilon (remark 2.1), for which epsilon must be the largest distance; a mean does not suffice.
 
     Raises
     ------
     InputError
-        When n is below 1, alpha not in (0, 1], epsilon not in [0, alpha], mixing not in [0, 1], or not given with
+        If n is below 1, alpha is not in (0, 1], epsilon not in [0, alpha], mixing not in [0, 1], or not given with
         epsilon above alpha / 2.
     """
     _check(epsilon, alpha)
@@ -148,13 +147,12 @@ def mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: N
 
 
 def stated_mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: Numbers | None = None) -> Numbers:
-    """What theorem 2.6 states about any start. It does not always hold: quote `risk_bound`.
+    """Return the bound of theorem 2.6 for any start. It does not always hold: quote `risk_bound`.
 
     Johndrow et al. (2015), theorem 2.6: 4 epsilon^2 / alpha^2 + 2 S(n, alpha_eps) + 4 a^2, where a is the mean of
     (1 - alpha_eps)^k for k = 0, ..., n - 1. The proof adds the squares of the distance between the stationary
-    distributions and of that of the start; the square of their sum has a cross term, of order 1 / n, which the factor 2
-    of S does not always cover. The page
-    docs/explanation/approximation.md has a chain of two states that breaks it.
+    distributions and of that of the start. The square of their sum has a cross term, of order 1 / n, which the factor 2
+    of S does not always cover. docs/explanation/approximation.md has a two-state chain that violates the bound.
 
     Parameters
     ----------
@@ -164,7 +162,7 @@ def stated_mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mi
     Raises
     ------
     InputError
-        As `mean_square_bound` does.
+        As for `mean_square_bound`.
     """
     own = _mixing(epsilon, alpha, mixing)
     return mean_square_bound(n, epsilon, alpha, mixing=own) + 4 * (1 - own * _lag(n, own)) ** 2
@@ -173,16 +171,17 @@ def stated_mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mi
 def risk_bound(
     n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: Numbers | None = None, start: Numbers = 1.0
 ) -> Numbers:
-    """Mean-square error of the average of a function over n states, from any start.
+    """Return a bound on the mean-square error of the average of a function over n states, from any start.
 
-    4 b^2 + S(n, alpha_eps), b the bound of theorem 2.4 (`average_bound`). The bias is at most 2 b, for a function with
-    values in [-1, 1]. For the variance, the covariance of f(X_j) and f(X_k), k = j + d, is that of f(X_j) and
-    (P_eps^d f)(X_j). The standard deviation of a function is at most half the length of an interval that has its values
-    (Popoviciu), which is 1 for f, and (1 - alpha_eps)^d for P_eps^d f, since a kernel contracts that length as it
-    contracts total variation. So the covariance is at most (1 - alpha_eps)^d, whatever the start.
+    4 b^2 + S(n, alpha_eps), with b the bound of theorem 2.4 (`average_bound`). The bias is at most 2 b, for a function
+    with values in [-1, 1]. For the variance, the covariance of f(X_j) and f(X_k), k = j + d, is that of f(X_j) and
+    (P_eps^d f)(X_j). The standard deviation of a function is at most half the length of an interval that contains its
+    values (Popoviciu). This is 1 for f, and (1 - alpha_eps)^d for P_eps^d f, because a kernel contracts that length as
+    it contracts total variation. The covariance is therefore at most (1 - alpha_eps)^d for any start.
 
-    It takes the place of theorem 2.6, which fails, and at stationarity (``start = epsilon / alpha``) sharpens theorem
-    2.5 to 4 epsilon^2 / alpha^2 + S(n, alpha_eps). With epsilon = 0 the paper's two-state chain attains that.
+    The bound replaces theorem 2.6, which fails. At stationarity (``start = epsilon / alpha``) it sharpens theorem 2.5
+    to
+    4 epsilon^2 / alpha^2 + S(n, alpha_eps). With epsilon = 0 the paper's two-state chain attains it.
 
     Parameters
     ----------
@@ -194,22 +193,22 @@ def risk_bound(
     Raises
     ------
     InputError
-        As `mean_square_bound` does, and when start is not in [0, 1].
+        As for `mean_square_bound`, and if start is not in [0, 1].
     """
     bias = 2 * average_bound(n, epsilon, alpha, start=start)
     return bias**2 + correlated_variance(n, _mixing(epsilon, alpha, mixing))
 
 
 def mixing_time(delta: Numbers, alpha: Numbers) -> Numbers:
-    """Steps after which the exact chain is within delta of mu in total variation, from the worst start.
+    """Return the steps after which the exact chain is within delta of mu in total variation, from the worst start.
 
-    Johndrow et al. (2015), below equation 8: log(delta) / log(1 - alpha), of which table 1 has values, rounded. The
-    next whole number of steps is enough.
+    Johndrow et al. (2015), below equation 8: log(delta) / log(1 - alpha); table 1 has rounded values. The next integer
+    number of steps suffices.
 
     Raises
     ------
     InputError
-        When delta or alpha are not in (0, 1).
+        If delta or alpha is not in (0, 1).
     """
     _within(delta, 0.0, 1.0, "delta", open_ends=True)
     _within(alpha, 0.0, 1.0, "alpha", open_ends=True)
@@ -217,7 +216,7 @@ def mixing_time(delta: Numbers, alpha: Numbers) -> Numbers:
 
 
 def austerity_bound(error: Numbers, contraction: Numbers) -> Numbers:
-    """Total variation between the stationary distributions of exact and of approximate Metropolis-Hastings.
+    """Return the total variation between the stationary distributions of exact and approximate Metropolis-Hastings.
 
     Korattikara, Chen and Welling (2014), theorem 1: Delta_max / (1 - eta).
 
@@ -226,13 +225,13 @@ def austerity_bound(error: Numbers, contraction: Numbers) -> Numbers:
     error : float or ndarray
         Delta_max, the largest error of the acceptance probability over all moves.
     contraction : float or ndarray
-        eta: a step of the exact chain brings any distribution nearer to its stationary one by that factor or a smaller
-        one. 1 - alpha of Doeblin's condition will do.
+        eta: a step of the exact chain contracts the distance to its stationary distribution by at least this factor. 1
+        - alpha of Doeblin's condition qualifies.
 
     Raises
     ------
     InputError
-        When the error is not in [0, 1], or the contraction not in [0, 1).
+        If the error is not in [0, 1], or the contraction not in [0, 1).
     """
     _within(error, 0.0, 1.0, "error")
     _within(contraction, 0.0, 1.0, "contraction")
@@ -242,7 +241,7 @@ def austerity_bound(error: Numbers, contraction: Numbers) -> Numbers:
 
 
 def concentration_bound(delta: Numbers, rho: Numbers, *, m: int = 1, constant: Numbers = 1.0) -> Numbers:
-    """The same where each decision is wrong with probability delta at most, and m steps have a common part.
+    """Return the bound if each decision is wrong with probability at most delta, and m steps have a common part.
 
     Bardenet, Doucet and Holmes (2014), proposition 3.2, equation 17: A m delta / (1 - rho), where m steps of the exact
     chain have a common part of weight 1 - rho from every state, P^m >= (1 - rho) nu.
@@ -250,18 +249,18 @@ def concentration_bound(delta: Numbers, rho: Numbers, *, m: int = 1, constant: N
     Parameters
     ----------
     delta : float or ndarray
-        Of the concentration bound.
+        Error probability of a decision under the concentration bound.
     rho : float or ndarray
     m : int
     constant : float or ndarray
-        A of equation 15. 1 holds whatever the chain: two chains that take their common parts together have met after k
-        steps with probability 1 - rho^floor(k / m) or more. Less does not hold even where equation 15, which leaves
-        k = 0 out, does with less.
+        A of equation 15. 1 holds for any chain: two chains that take their common parts together have met after k steps
+        with probability at least 1 - rho^floor(k / m). A smaller constant does not hold even if equation 15, which
+        omits k = 0, holds with it.
 
     Raises
     ------
     InputError
-        When delta is not in [0, 1], rho not in [0, 1), m or the constant below 1.
+        If delta is not in [0, 1], rho not in [0, 1), or m or the constant is below 1.
     """
     if m < 1 or np.any(np.asarray(constant) < 1):
         raise InputError("m and constant must be at least 1")
@@ -269,32 +268,32 @@ def concentration_bound(delta: Numbers, rho: Numbers, *, m: int = 1, constant: N
 
 
 def independence_alpha(largest_ratio: Numbers) -> Numbers:
-    """Doeblin's constant of Metropolis-Hastings with independent proposals.
+    """Return Doeblin's constant of Metropolis-Hastings with independent proposals.
 
-    1 / W, where W is the supremum of mu / q, normalised densities of posterior and proposal: a proposal q is accepted
+    1 / W, where W is the supremum of mu / q, the normalised densities of posterior and proposal. A proposal is accepted
     with probability min(1, w' / w), w = mu / q, which is at least w' / W, so that P(x, .) >= mu / W (Mengersen and
-    Tweedie 1996, theorem 2.1). Where the supremum is attained this is alpha itself, not a bound on it.
+    Tweedie 1996, theorem 2.1). If the supremum is attained, this is alpha itself and not a bound.
 
     Parameters
     ----------
     largest_ratio : float or ndarray
-        W, 1 or more; infinite where the posterior has heavier tails than the proposal, and then the chain does not
+        W, 1 or more; infinite if the posterior has heavier tails than the proposal, in which case the chain does not
         satisfy Doeblin's condition.
 
     Raises
     ------
     InputError
-        When a ratio is below 1, which normalised densities cannot have.
+        If a ratio is below 1, which normalised densities cannot have.
     """
     _within(largest_ratio, 1.0, np.inf, "largest_ratio")
     return 1 / largest_ratio
 
 
 def _lag(n: Numbers, alpha: Numbers) -> FloatArray:
-    """(1 - a) / alpha, where a is the mean of (1 - alpha)^k for k = 0, ..., n - 1.
+    """Return (1 - a) / alpha, where a is the mean of (1 - alpha)^k for k = 0, ..., n - 1.
 
-    By its series where n alpha is small; for alpha = 0 it is the mean of k. It is by how many steps the average is
-    behind.
+    A series is used if n alpha is small; for alpha = 0 the result is the mean of k. It is the number of steps by which
+    the average lags.
     """
     _within(n, 1.0, np.inf, "n")
     n, alpha = np.broadcast_arrays(np.asarray(n, np.float64), np.asarray(alpha, np.float64))
@@ -310,7 +309,7 @@ def _lag(n: Numbers, alpha: Numbers) -> FloatArray:
 
 
 def _mixing(epsilon: Numbers, alpha: Numbers, mixing: Numbers | None) -> Numbers:
-    """alpha_eps as it is given, or the least that it can be (Johndrow et al. 2015, remark 2.1)."""
+    """Return alpha_eps as given, or its minimum (Johndrow et al. 2015, remark 2.1)."""
     if mixing is not None:
         _within(mixing, 0.0, 1.0, "mixing")
         return mixing
@@ -329,7 +328,7 @@ def _check(epsilon: Numbers, alpha: Numbers) -> None:
 
 
 def _within(values: Numbers, low: float, high: float, name: str, *, open_ends: bool = False) -> None:
-    """Raise InputError unless all values are in an interval; numbers that are not a number are in none."""
+    """Raise InputError unless all values are in an interval; NaN is in none."""
     given = np.asarray(values)
     inside = (given > low) & (given < high) if open_ends else (given >= low) & (given <= high)
     if not np.all(inside):

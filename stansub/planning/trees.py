@@ -1,9 +1,9 @@
-"""What NUTS would cost, from the time of a gradient and the normal approximation at the mode.
+"""Predicted cost of NUTS, from the time of a gradient and the normal approximation at the mode.
 
-No tree is built. With a diagonal metric, as CmdStan adapts it, NUTS sees the posterior in units of its marginal sds:
-the longest axis of the correlation matrix says how far a trajectory goes until it turns, the shortest how long a step
-may be. On normal posteriors the step is about 1.5 dim^(-1/4) shortest sds where 80 % are to be accepted, the way to the
-turn pi longest sds (half a period), and a tree has 2^k - 1 steps. Posteriors that are not normal need more.
+No tree is built. With a diagonal metric, as CmdStan adapts it, NUTS sees the posterior in units of its marginal sds.
+The longest axis of the correlation matrix determines the length of a trajectory until it turns, and the shortest axis
+the step size. On normal posteriors, the step is about 1.5 dim^(-1/4) shortest sds for 80 % acceptance, the trajectory
+is pi longest sds (half a period), and a tree has 2^k - 1 steps. Posteriors that are not normal need more.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from stansub.stan.posterior import Posterior
 from stansub.target.gradients import Objective, Team
 from stansub.types import FloatArray
 
-# Assumed, not measured: draws of warmup, and how many times as many as in sampling the leapfrog steps of a draw in it
-# are; effective draws of a draw; by what factor leapfrog steps may be more or fewer.
+# Assumptions, not measurements: warmup draws; ratio of their leapfrog steps to those of sampling draws; effective draws
+# per draw; and the factor by which leapfrog steps may differ.
 WARMUP, WARMUP_FACTOR, ESS_OF_A_DRAW, RANGE = 1000, 1.5, 1.0, 2.0
 _STEP = 1.5
-# Gradients that are timed: at least, at most, and for how many seconds.
+# Gradients to time: minimum, maximum, and seconds.
 _FEWEST, _MOST, _SECONDS = 3, 200, 1.0
 _LARGEST_TREE = 2**10 - 1
 
 
 @dataclass(frozen=True)
 class TreeCost:
-    """What NUTS is predicted from.
+    """Basis of the prediction for NUTS.
 
     Attributes
     ----------
     seconds : float
-        Of a gradient of the whole log density on one core.
+        Time of a gradient of the whole log density on one core.
     seconds_error : float
-        Relative standard error of this.
+        Relative standard error of that time.
     leapfrog : float
-        Steps of a tree.
+        Leapfrog steps of a tree.
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class TreeCost:
 
 
 def leapfrog_steps(cholesky: FloatArray) -> int:
-    """Leapfrog steps of a draw on a normal posterior whose covariance has such a factor, shape (dim, dim)."""
+    """Return the leapfrog steps per draw on a normal posterior with this covariance factor, shape (dim, dim)."""
     covariance = cholesky @ cholesky.T
     sds = np.sqrt(np.diag(covariance))
     spectrum = np.linalg.eigvalsh(covariance / np.outer(sds, sds))
@@ -62,9 +62,9 @@ def leapfrog_steps(cholesky: FloatArray) -> int:
 def tree_cost(
     posterior: Posterior, centre: FloatArray, cholesky: FloatArray, rng: np.random.Generator
 ) -> TreeCost | None:
-    """Time a few gradients at draws of a normal approximation; None where there are no gradients.
+    """Time some gradients at draws of a normal approximation; return None if there are no gradients.
 
-    Of a program it is its own log density that is differentiated, as NUTS does it; of functions the sum of the factors.
+    For a program, the program's own log density is differentiated, as NUTS does; for functions, the sum of the factors.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
-"""The epsilon that does best in the worst case, from what a pilot has measured (`compminimax`).
+"""The epsilon with the smallest worst-case error, from the measurements of a pilot (`compminimax`).
 
-Measured are seconds of a step and, for each level of a test, the share of decisions that differ from exact ones: the
-distance of the kernels, of which the upper limit of an audit is taken. **Not measured** is alpha of Doeblin's
-condition. For reversible kernels, as those of Metropolis and Hastings are, no autocorrelation at lag k is above
-(1 - alpha)^k, so that an autocorrelation time tau leaves alpha at most 2 / (tau + 1). That limit is taken for alpha,
-which is the most favourable case: with the true one bounds are larger and the best epsilon is smaller. Where alpha is
-0, as for random walks on a space without bounds, there is no bound at all.
+The pilot measures seconds per step and, for each level of a test, the share of decisions that differ from exact ones.
+The distance of the kernels is the upper limit of that share from an audit. alpha of Doeblin's condition is **not
+measured**. For reversible kernels, such as Metropolis-Hastings, no autocorrelation at lag k is above
+(1 - alpha)^k, so an autocorrelation time tau implies alpha at most 2 / (tau + 1). That limit is used as alpha, which is
+the most favourable case: with the true alpha, bounds are larger and the best epsilon is smaller. If alpha is 0, as for
+random walks on an unbounded space, there is no bound at all.
 
-Besides, the share is a mean over the states of the chain where the theory has the largest distance of any state,
-approximations are taken to mix as exact decisions do (section 3.1 of Johndrow et al. 2015), and all steps for those of
-one chain.
+Further approximations: the share is a mean over the states of the chain, while the theory uses the largest distance of
+any state; approximations are assumed to mix like exact decisions (section 3.1 of Johndrow et al. 2015); and all steps
+count as those of one chain.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from stansub.planning.pilot import Measured
 
 @dataclass(frozen=True)
 class WorstCase:
-    """What has the smallest bound on its mean-square error, of functions with values in [-1, 1].
+    """The choice with the smallest bound on its mean-square error, for functions with values in [-1, 1].
 
     Attributes
     ----------
     alpha : float
-        Assumed: the largest that the pilot's autocorrelations allow.
+        Assumed: the largest value that the pilot's autocorrelations allow.
     optimum : Optimum
         Its epsilon is a share of differing decisions.
     nearest : str or None
-        The way whose share is the nearest; None where exact decisions are best.
+        The way with the nearest share; None if exact decisions are best.
     """
 
     alpha: float
@@ -44,7 +44,7 @@ class WorstCase:
     nearest: str | None
 
     def facts(self) -> dict[str, Any]:
-        """The same in values that JSON has."""
+        """Return the choice as JSON values."""
         best = self.optimum
         return {
             "epsilon": best.epsilon,
@@ -56,20 +56,20 @@ class WorstCase:
 
 
 def largest_alpha(tau: float) -> float:
-    """The largest constant of Doeblin's condition that a reversible kernel with such an autocorrelation time can have.
+    """Return the largest Doeblin constant of a reversible kernel with this autocorrelation time.
 
-    Its chains' times are at most 2 / alpha - 1, which two-state chains attain.
+    Autocorrelation times of such a kernel are at most 2 / alpha - 1, which two-state chains attain.
     """
     return min(1.0, 2 / (tau + 1))
 
 
 def worst_case(ways: Sequence[Measured], seconds: float) -> WorstCase | None:
-    """The compminimax epsilon for so many seconds of steps; None where they are less than one exact step.
+    """Return the compminimax epsilon for ``seconds`` of steps; None if they are less than one exact step.
 
     Parameters
     ----------
     ways : sequence of Measured
-        Error levels of a test, and exact ways, of which the fastest counts.
+        Error levels of a test, and exact ways, of which the fastest is used.
     seconds : float
     """
     exact = min((one for one in ways if one.way.exact), key=lambda one: one.seconds)
@@ -89,7 +89,7 @@ def worst_case(ways: Sequence[Measured], seconds: float) -> WorstCase | None:
 
 
 def faster(ways: Sequence[Measured], seconds: float) -> list[tuple[float, Measured]]:
-    """Levels with their distances from exact decisions, increasing, each faster than all that are nearer to them."""
+    """Return levels with their distances from exact decisions, increasing, each faster than all that are closer."""
     limits = [
         (audit_of(one.audits.n, one.audits.differing).high, one)
         for one in ways

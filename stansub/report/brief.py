@@ -1,4 +1,4 @@
-"""A comparison in a few lines of text, for a terminal."""
+"""Comparison as a few lines of text for a terminal."""
 
 import textwrap
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def render(comparison: "Comparison", console: "Console") -> None:
 
 
 def _worst(comparison: "Comparison") -> Table:
-    """The columns that fit a terminal."""
+    """Return the columns that fit a terminal."""
     shown = comparison.parameters.iloc[:_ROWS]
     rows = [
         tuple(
@@ -79,7 +79,7 @@ def _worst(comparison: "Comparison") -> Table:
 
 
 def _tabulate(table: Table, write: Callable[[str, str], None]) -> None:
-    """Write the table's lines, names on the left and figures on the right of their columns."""
+    """Write the table's lines, with names left-aligned and figures right-aligned."""
     cells = [table.columns, *([cell.text for cell in row] for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for number, (name, *figures) in enumerate(cells):

@@ -1,8 +1,8 @@
-"""Pictures of a comparison: what the subsampled draws and their reference look like beside each other.
+"""Pictures of a comparison of subsampled draws with their reference.
 
-Each function takes a comparison and gives a matplotlib figure, or None where there is nothing to draw. Quantities stand
-in the order of the comparison's table, the worst first. Those that hold a value that is not finite, or that are
-constant in both samplers, are left out.
+Each function takes a comparison and returns a matplotlib figure, or None if there is nothing to draw. Quantities are in
+the order of the comparison's table, the worst first. Quantities with non-finite values, and quantities constant in both
+samplers, are left out.
 """
 
 import functools
@@ -34,7 +34,7 @@ FOREST_ROWS = 30
 MARGINAL_PANELS = 8
 RANK_ROWS = 4
 ECDF_PANELS = 8
-LEVEL = 0.05  # share of comparisons of samplers that agree in which something leaves a band
+LEVEL = 0.05  # share of comparisons of agreeing samplers in which something leaves a band
 _COLOURS = (BLUE, ORANGE)
 _RANK_BINS = (5, 20)
 _DRAWS_A_BIN = 25
@@ -42,11 +42,11 @@ _OWN_ESS, _OTHER_ESS = ("ess_bulk", "ess_tail"), ("ess_bulk_reference", "ess_tai
 _POINTS = 600
 _GRID = 256
 _CONTOURS = (0.9, 0.5)
-_SAME_SCALE = 40  # widest picture, in the smallest sd shown, in which a difference can still be seen
+_SAME_SCALE = 40  # widest picture, in the smallest sd shown, in which a difference is still visible
 
 
 class Quantity(NamedTuple):
-    """One scalar quantity.
+    """A scalar quantity.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ class Quantity(NamedTuple):
 
 
 def sampler_names(comparison: "Comparison") -> tuple[str, str]:
-    """What the two samplers are called: a reference that records no engine may be of any kind."""
+    """Return the names of the two samplers; a reference that records no engine may be of any kind."""
     facts = attrs(comparison.reference)
     return "subsampled", str(facts.get("method", "NUTS" if "engine" in facts else "reference"))
 
 
 def drawable(comparison: "Comparison") -> list[Quantity]:
-    """Quantities that can be drawn, the worst first."""
+    """Return quantities that can be drawn, the worst first."""
     alignment, own, other = align(comparison.draws, comparison.reference)
     columns = {name: column for column, name in enumerate(alignment.common)}
     wanted = [(name, columns[name]) for name in comparison.parameters.index]
@@ -92,10 +92,10 @@ def _styled(picture: "Picture") -> "Picture":
 
 @_styled
 def forest(comparison: "Comparison") -> "Figure | None":
-    """Medians and central 90 % intervals of both samplers, a row a quantity.
+    """Draw medians and central 90 % intervals of both samplers, a row per quantity.
 
-    Where the quantities' scales differ too much for one axis, they are given in standard deviations of the
-    reference from its mean.
+    If the scales of the quantities differ too much for one axis, they are shown in standard deviations of the reference
+    from its mean.
     """
     quantities = drawable(comparison)
     shown = quantities[:FOREST_ROWS]
@@ -132,7 +132,7 @@ def forest(comparison: "Comparison") -> "Figure | None":
 
 @_styled
 def marginals(comparison: "Comparison") -> "Figure | None":
-    """Marginal densities of both samplers over each other."""
+    """Draw marginal densities of both samplers over each other."""
     quantities = drawable(comparison)
     shown = quantities[:MARGINAL_PANELS]
     if not shown:
@@ -160,7 +160,7 @@ def marginals(comparison: "Comparison") -> "Figure | None":
 
 @_styled
 def worst_pair(comparison: "Comparison") -> "Figure | None":
-    """Joint draws of the two quantities whose correlation differs most: points, and regions of 50 and 90 %."""
+    """Draw joint draws of the two quantities whose correlation differs most: points, and regions of 50 and 90 %."""
     found = {quantity.name: quantity for quantity in drawable(comparison)}
     named = [name for name in comparison.worst_pair or () if name in found]
     names = named if len(named) == 2 else list(found)[:2]
@@ -190,12 +190,12 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
 
 @_styled
 def rank_histograms(comparison: "Comparison") -> "Figure | None":
-    """How each chain's draws rank among the draws of both samplers, with the band expected under agreement.
+    """Draw the ranks of each chain's draws among those of both samplers, with the band expected under agreement.
 
     Notes
     -----
     Draws are thinned to near independence. The number of a chain's draws in a bin of the pooled ranks is then
-    hypergeometric if all chains have the same distribution; the band is its central interval at `LEVEL`, divided by the
+    hypergeometric if all chains have the same distribution. The band is its central interval at `LEVEL`, divided by the
     number of bins, chains and quantities compared (Bonferroni). Rank plots: Vehtari et al. (2021), section 5.
     """
     from scipy.stats import hypergeom
@@ -241,12 +241,12 @@ def rank_histograms(comparison: "Comparison") -> "Figure | None":
 
 @_styled
 def ecdf_differences(comparison: "Comparison") -> "Figure | None":
-    """Difference of the empirical distribution functions, subsampled less reference, on draws thinned to independence.
+    """Draw the difference of the empirical distribution functions, subsampled less reference, on thinned draws.
 
     Notes
     -----
-    The band is that of the two-sample Kolmogorov-Smirnov test (asymptotic) at `LEVEL` divided by the number of
-    quantities compared: it holds for all values of a quantity at once.
+    Draws are thinned to independence. The band is that of the two-sample Kolmogorov-Smirnov test (asymptotic) at
+    `LEVEL` divided by the number of quantities compared. It holds for all values of a quantity at once.
     """
     from scipy.stats import kstwobign
 
@@ -279,7 +279,7 @@ def ecdf_differences(comparison: "Comparison") -> "Figure | None":
 
 @_styled
 def share_of_data(comparison: "Comparison") -> "Figure | None":
-    """Share of the data a decision used, over the draws: mean of each chain, and where 80 % of the decisions lie."""
+    """Draw the share of the data per decision: the mean of each chain, and the central 80 % of the decisions."""
     facts = attrs(comparison.draws)
     if "sample_stats" not in groups(comparison.draws) or not facts.get("n_observations"):
         return None
@@ -311,7 +311,7 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
 
 
 def thinned(comparison: "Comparison", quantity: Quantity) -> tuple[Values, Values]:
-    """Draws of a quantity so far apart that they are nearly independent."""
+    """Return draws of a quantity thinned until they are nearly independent."""
     ess = comparison.parameters.loc[[quantity.name], [*_OWN_ESS, *_OTHER_ESS]].to_numpy(dtype=float)[0]
     own, other = quantity.sides
     own_lag, _ = independence_lag(own, min(ess[:2]))
@@ -320,12 +320,12 @@ def thinned(comparison: "Comparison", quantity: Quantity) -> tuple[Values, Value
 
 
 def kernel_density(values: Values, low: float, high: float, size: float) -> tuple[Values, Values]:
-    """Kernel density estimate on a grid from `low` to `high`, at whose ends it is reflected.
+    """Return a kernel density estimate on a grid from `low` to `high`, reflected at the ends.
 
     Parameters
     ----------
     size
-        Number of independent draws that `values` are worth.
+        Effective number of independent draws in `values`.
 
     Returns
     -------
@@ -342,7 +342,7 @@ def kernel_density(values: Values, low: float, high: float, size: float) -> tupl
 
 
 def rank_counts(draws: Values, reference: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Counts of each chain's draws in bins of the ranks among all draws.
+    """Return counts of each chain's draws in bins of the ranks among all draws.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def rank_counts(draws: Values, reference: Values) -> tuple[NDArray[np.int64], ND
 
 
 def ecdf_difference(draws: Values, reference: Values, critical: float) -> tuple[Values, Values, float]:
-    """Difference of two empirical distribution functions.
+    """Return the difference of two empirical distribution functions.
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ def ecdf_difference(draws: Values, reference: Values, critical: float) -> tuple[
 
 
 def _range_of(quantity: Quantity) -> tuple[float, float]:
-    """Ends of an axis that hold all but the outermost draws of both samplers."""
+    """Return the ends of an axis that holds all but the outermost draws of both samplers."""
     ends = np.array([np.quantile(side, (0.001, 0.999)) for side in quantity.sides])
     low, high = ends[:, 0].min(), ends[:, 1].max()
     if low < high:
@@ -396,14 +396,14 @@ def _range_of(quantity: Quantity) -> tuple[float, float]:
 
 
 def _spread(values: Values) -> float:
-    """Standard deviation, or what it would be by the quartiles where draws far out make it larger."""
+    """Return the standard deviation, or an estimate from the quartiles if outliers enlarge it."""
     spread = float(values.std())
     quartiles = float(np.subtract(*np.quantile(values, (0.75, 0.25)))) / 1.34
     return min(spread, quartiles) or spread
 
 
 def _contours(ax: "Axes", x: Values, y: Values, window: Any, colour: str) -> None:
-    """Outlines of the smallest regions that hold given shares of the draws."""
+    """Draw outlines of the smallest regions that hold given shares of the draws."""
     from scipy.ndimage import gaussian_filter
 
     counts, *edges = np.histogram2d(x, y, bins=_GRID // 2, range=window)
@@ -439,7 +439,7 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def _panels(number: int, *, shared: bool = False) -> tuple["Figure", list[Any]]:
-    """A figure of `number` panels, four a row."""
+    """Return a figure of `number` panels, four per row."""
     columns = min(number, 4)
     rows = math.ceil(number / columns)
     figure = _figure(max(5.0, 2.5 * columns), 1.3 + 1.75 * rows)
@@ -459,7 +459,7 @@ def _label(ax: "Axes", name: str, below: str) -> None:
 def _entitle(
     figure: "Figure", comparison: "Comparison", subject: str, reading: str, *, shown: int = 0, of: int = 0
 ) -> None:
-    """A bold title and, below it, how to read the picture."""
+    """Add a bold title and, below it, how to read the picture."""
     some = f", the {shown:,} worst of {of:,}" if shown < of else ""
     title = f"{clipped(comparison.name, 30)}: {subject}{some}"
     figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=11, weight="bold")

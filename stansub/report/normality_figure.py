@@ -1,4 +1,4 @@
-"""The picture of a normality trial."""
+"""Picture of a normality trial."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from stansub.diagnostics.normality import NormalityTrial
 
-# Statistics further out than so many times the largest expected one are drawn at the edge.
+# Statistics beyond this multiple of the largest expected one are drawn at the edge.
 _REACH = 2.0
-# A legend over lines.
+# Style of a legend over lines.
 _BACKED: Any = {"frameon": True, "framealpha": 0.9, "edgecolor": "none"}
 
 
 def figure(result: NormalityTrial) -> Figure:
-    """Draw t against Student's t, how often |t| is beyond critical values, and how the block differences are spread.
+    """Draw t against Student's t, how often |t| exceeds critical values, and the spread of the block differences.
 
     The pairs are those from the later half of the trial chain.
     """
@@ -52,7 +52,7 @@ def figure(result: NormalityTrial) -> Figure:
 
 
 def _student_quantiles(ax: Axes, trial: Trial) -> None:
-    """Quantiles of t at each look against those of Student's t, with the band of independent subsets."""
+    """Draw quantiles of t at each look against those of Student's t, with the band of independent subsets."""
     n = trial.t[0].size
     probabilities = spaced(n)
     ranks = probabilities * n
@@ -96,7 +96,7 @@ def _student_quantiles(ax: Axes, trial: Trial) -> None:
 
 
 def _exceedance(ax: Axes, tails: pd.DataFrame) -> None:
-    """Share of subsets beyond critical values against the share expected, with intervals."""
+    """Draw the share of subsets beyond critical values against the expected share, with intervals."""
     seen_at_all = tails["observed"][tails["observed"] > 0]
     least = min(tails["nominal"].min() / 10, seen_at_all.min() / 2 if len(seen_at_all) else 1.0)
     expected = np.array([tails["nominal"].min() / 2, 0.12])
@@ -104,7 +104,7 @@ def _exceedance(ax: Axes, tails: pd.DataFrame) -> None:
     ax.plot(expected, expected, color=INK, linewidth=0.8)
     looks = list(tails.groupby("blocks"))
     for index, (colour, (blocks, rows)) in enumerate(zip(CHAIN_COLOURS, looks, strict=False)):
-        at = rows["nominal"].to_numpy() * 1.07 ** (index - (len(looks) - 1) / 2)  # beside each other
+        at = rows["nominal"].to_numpy() * 1.07 ** (index - (len(looks) - 1) / 2)  # side by side
         seen = rows["observed"].to_numpy()
         some, in_use = seen > 0, rows["in_use"].to_numpy()
         ax.vlines(at, np.maximum(rows["low"], least), rows["high"], color=colour, linewidth=1)
@@ -121,9 +121,9 @@ def _exceedance(ax: Axes, tails: pd.DataFrame) -> None:
 
 
 def _difference_quantiles(ax: Axes, trial: Trial) -> None:
-    """Quantiles of the standardised block differences of each pair against normal ones."""
+    """Draw quantiles of the standardised block differences of each pair against normal ones."""
     expected = ndtri(spaced(trial.n_units))
-    # A step back has the differences of the step there, their signs changed: longer tails are turned to the right.
+    # A reverse step has the same differences with opposite sign, so longer tails are drawn on the right.
     turned = np.where(trial.skewness[:, None] < 0, -trial.quantiles[:, ::-1], trial.quantiles)
     for row, values in enumerate(turned):
         ax.plot(

@@ -1,4 +1,4 @@
-"""What a report says of a comparison, in words and cells; how it is laid out is the templates' business."""
+"""Content of a comparison report, in words and cells; templates define the layout."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _AD_P = (0.001, 0.25)  # where the table of Anderson-Darling p-values ends
 
 
 class Cell(NamedTuple):
-    """Text of a cell, and whether it stands out."""
+    """Text of a cell, and whether it is highlighted."""
 
     text: str
     marked: bool = False
@@ -44,9 +44,9 @@ class Table(NamedTuple):
     Attributes
     ----------
     groups
-        Headings over adjacent columns, each with the number of columns below it.
+        Headings over adjacent columns, each with its number of columns.
     columns
-        A heading a column.
+        A heading per column.
     rows
     """
 
@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A picture in words: file name without its ending, title, how to read it, and the function that draws it."""
+    """A picture in words: file name without suffix, title, how to read it, and the function that draws it."""
 
     stem: str
     title: str
@@ -65,7 +65,7 @@ class Drawn(NamedTuple):
 
 
 class Page(NamedTuple):
-    """All that a report says but for its pictures."""
+    """Content of a report except its pictures."""
 
     title: str
     created: str
@@ -142,7 +142,7 @@ _ADVICE = {
     "good of the draws.",
 }
 
-# Figures over all parameters: label, and how the value is written.
+# Figures over all parameters: label, and format.
 _OVERALL: dict[str, tuple[str, Callable[[float], str]]] = {
     "n_parameters": ("Quantities compared", lambda value: f"{value:,.0f}"),
     "n_tests": ("Tests that the verdict rests on", lambda value: f"{value:,.0f}"),
@@ -224,7 +224,7 @@ _SOURCES = (
 
 
 def compose(comparison: "Comparison") -> Page:
-    """Everything that a report says of `comparison`."""
+    """Return the content of a report of `comparison`."""
     samplers = sampler_names(comparison)
     verdict = comparison.verdict
     shown = comparison.parameters.iloc[:MAX_ROWS]
@@ -261,7 +261,7 @@ def compose(comparison: "Comparison") -> Page:
 
 
 def speed(comparison: "Comparison") -> Iterable[str]:
-    """What was saved or lost, in sentences that put it both ways."""
+    """Yield the gain or loss in speed, in sentences for both directions."""
     own, other = sampler_names(comparison)
     costs = comparison.cost
     for figure, of in (
@@ -289,7 +289,7 @@ def _both(costs: "pd.DataFrame", figure: str) -> tuple[float, float]:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` to so many digits, without exponents where that is readable."""
+    """Return `value` to this many digits, without an exponent if that is readable."""
     if math.isnan(value):
         return MISSING
     if math.isinf(value):
@@ -302,19 +302,19 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def signed(value: float, decimals: int = 2) -> str:
-    """`value` with its sign."""
+    """Return `value` with its sign."""
     if not math.isfinite(value) or abs(value) >= 1000:
         return number(value)
     return f"{round(value, decimals) + 0.0:+.{decimals}f}".replace("-", "−")  # adding 0.0 turns -0.00 into 0.00
 
 
 def share(value: float) -> str:
-    """`value` in percent."""
+    """Return `value` in percent."""
     return percent(value) if math.isfinite(value) else number(value)
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital and a full stop."""
+    """Return `text` with a capital and a full stop."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
@@ -330,7 +330,7 @@ def _cost(comparison: "Comparison", samplers: tuple[str, str]) -> Table:
 
 
 def _times(ratio: float) -> str:
-    """How many times better one side is."""
+    """Return how many times better one side is."""
     if not math.isfinite(ratio) or ratio <= 0:
         return MISSING
     if 0.95 < ratio < 1.05:
@@ -383,7 +383,7 @@ def _distributions(parameters: "pd.DataFrame", samplers: tuple[str, str], signif
 
 
 def _to_sd(value: float, sd: float) -> str:
-    """`value` with two digits of the sd."""
+    """Return `value` with two digits of the sd."""
     if not (math.isfinite(value) and math.isfinite(sd) and sd > 0) or abs(value) >= 1e6:
         return number(value)
     decimals = max(0, math.ceil(-math.log10(sd / 10)))
@@ -391,7 +391,7 @@ def _to_sd(value: float, sd: float) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """`value` to so many decimals."""
+    """Return `value` to this many decimals."""
     if not math.isfinite(value) or abs(value) >= 1000:
         return number(value)
     return f"{value:.{decimals}f}".replace("-", "−")
@@ -406,7 +406,7 @@ def _p_value(value: float, least: float = _SMALL_P, most: float = 1.0) -> str:
 
 
 def apart(comparison: "Comparison", samplers: tuple[str, str], *, most: int = MAX_ROWS) -> Iterable[tuple[str, str]]:
-    """What could not be compared, so many names of each kind."""
+    """Yield what could not be compared, with up to ``most`` names of each kind."""
     alignment = comparison.alignment
     for label, names in (
         (f"Only in the {samplers[0]} draws", alignment.only_in_draws),
@@ -482,5 +482,5 @@ def _total(values: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    """A setting as text: of a path the file's name, since folders are nobody's business but the user's."""
+    """Return a setting as text; of a path only the file name, because folders are private."""
     return re.sub(r"(?<!\S)(?:~|[A-Za-z]:)?[/\\]\S*[/\\]", "", str(value))

@@ -1,4 +1,4 @@
-"""A comparison as files: an HTML page that needs nothing beside it, Markdown with its pictures, and JSON."""
+"""Comparison reports as files: a self-contained HTML page, Markdown with pictures, and JSON."""
 
 import base64
 import html as html_module
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 HTML, MARKDOWN, FIGURES = "report.html", "report.md", "comparison.json"
 _DPI = 110
-_SHADES = 64  # colours of a picture: enough for curves and bands, and a third of the size
+_SHADES = 64  # colours of a picture: enough for curves and bands, at a third of the size
 
 
 class Picture(NamedTuple):
-    """A picture as both reports need it; width and height in pixels."""
+    """A picture as both reports use it; width and height in pixels."""
 
     file: str
     title: str
@@ -42,12 +42,12 @@ class Picture(NamedTuple):
 
 
 def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """The folder of a report, once it is known that the report can be written there; it need not exist yet.
+    """Return the folder of a report, after checking that the report can be written there; it need not exist yet.
 
     Raises
     ------
     InputError
-        If it is no folder, cannot be made or written to, or holds a report and `overwrite` is False.
+        If it is no folder, cannot be created or written to, or holds a report and `overwrite` is False.
     """
     return output_files.check_folder(folder, _names(), overwrite=overwrite)
 
@@ -58,9 +58,9 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
     Parameters
     ----------
     folder
-        Made if it does not exist.
+        Created if it does not exist.
     overwrite
-        Whether to replace a report that is there; other files in the folder are left alone.
+        Whether to replace an existing report; other files in the folder are unaffected.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
         target.mkdir(exist_ok=True)
         for name in contents:
             os.replace(part / name, target / name)
-        for name in set(_names()) - set(contents):  # pictures of an earlier report that this one does not have
+        for name in set(_names()) - set(contents):  # pictures of an earlier report that this one lacks
             (target / name).unlink(missing_ok=True)
     except OSError as err:
         raise RunError(
@@ -96,7 +96,7 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
 
 
 def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write all figures as JSON, whole or not at all.
+    """Write all figures as JSON, completely or not at all.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, ove
 
 
 def files(comparison: "Comparison") -> dict[str, bytes]:
-    """The contents of a report's files by name, the page first."""
+    """Return the contents of a report's files by name, the page first."""
     page = page_module.compose(comparison)
     pictures = [picture for drawn in PICTURES if (picture := _picture(drawn, comparison))]
     return {
@@ -123,17 +123,17 @@ def files(comparison: "Comparison") -> dict[str, bytes]:
 
 
 def html(page: Page, pictures: list[Picture]) -> str:
-    """The page with its pictures inside; text from models and files cannot become markup."""
+    """Return the page with embedded pictures; text from models and files cannot become markup."""
     return html_page("report.html.j2", page=page, pictures=pictures)
 
 
 def markdown(page: Page, pictures: list[Picture]) -> str:
-    """The same in Markdown, pictures as files beside it."""
+    """Return the page in Markdown, with pictures as separate files."""
     return str(_template("report.md.j2", _escaped).render(page=page, pictures=pictures))
 
 
 def figures_json(comparison: "Comparison", page: Page) -> str:
-    """All figures, and where the draws come from, as JSON; `verdict` is the word."""
+    """Return all figures, and the sources of the draws, as JSON; `verdict` is the word."""
     sides = ("draws", "reference")
     origins: dict[str, Mapping[str, str]] = {
         row[0].text: {side: cell.text for side, cell in zip(sides, row[1:], strict=True)}
@@ -173,7 +173,7 @@ def html_page(name: str, **values: Any) -> str:
 
 
 def _template(name: str, written: Callable[[str], str]) -> Any:
-    """A template that puts all text through `written`, but for names of others in Markdown, which are `literal`."""
+    """Return a template that passes all text through `written`, except names in Markdown, which are `literal`."""
     import jinja2
     import markupsafe
 
@@ -189,20 +189,20 @@ def _template(name: str, written: Callable[[str], str]) -> Any:
 
 
 def _marked_up(text: str) -> str:
-    """HTML with what stands between backticks as code, all else as text."""
+    """Return HTML with text between backticks as code, and everything else as text."""
     safe = html_module.escape(text)
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
 
 
 def _escaped(text: str) -> str:
-    """Markdown that takes text literally, in sentences and in tables, but for code between backticks."""
+    """Return Markdown that shows text literally, in sentences and in tables, except code between backticks."""
     parts = re.split(r"(`[^`]+`)", _in_one_line(text))
     return "".join(part.replace("|", r"\|") if position % 2 else _literal(part) for position, part in enumerate(parts))
 
 
 def _literal(text: str) -> str:
-    """Markdown that takes names literally, whatever stands in them."""
-    # An underscore within a word is none to Markdown, and addresses become links without any brackets.
+    """Return Markdown that shows names literally."""
+    # Markdown ignores an underscore within a word; addresses become links even without brackets.
     text = re.sub(r"[\\`*<>|~&$]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.|:(?=//)", r"\\\g<0>", _in_one_line(text))
     return text.replace("](", "]\\(")
 

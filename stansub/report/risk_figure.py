@@ -1,4 +1,4 @@
-"""Picture of risk against time, against passes over the data, and of what it consists of in the end."""
+"""Picture of risk against time and against passes over the data, with its final components."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LINES = ("-", (0, (5, 1.5)), (0, (1, 1)))
-# A squared bias below so many standard errors is shown as a limit.
+# A squared bias below this many standard errors is shown as a limit.
 _SIGNIFICANT = 2.0
-# The truth's own error is shown where it is at most so many times smaller than what is seen.
+# The truth's own error is shown if it is at most this many times smaller than the figures.
 _NEAR = 50.0
 _FLOOR_COLOUR = "#8C8C8C"
 _LEGEND_ROWS = 8
@@ -31,8 +31,8 @@ def figure(found: Risk) -> Figure:
     """Draw the curves: a row for each group of test functions.
 
     The first two panels show the mean squared error with a band of one standard error, on logarithmic axes. The third
-    shows squared bias and variance at the end of the budget; where the squared bias is less than two standard errors
-    it is shown as the limit that it does not exceed.
+    shows squared bias and variance at the end of the budget. A squared bias below two standard errors is shown as its
+    upper limit.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def save(found: Risk, path: str | os.PathLike[str]) -> None:
 
 
 def _limits(curves: pd.DataFrame, final: pd.DataFrame, floor: float) -> tuple[float, float]:
-    """What holds all that can be shown, and the truth's own error where it is not far below."""
+    """Return limits of the axis for everything shown, including the truth's own error if it is not far below."""
     upper = float((curves["mse"] + curves["mse_se"]).max())
     shown = np.concatenate([curves["mse"], final["variance"], final["bias2"] + _SIGNIFICANT * final["bias2_se"]])
     lowest = max(float(np.min(shown[shown > 0], initial=upper)), 0.2 * floor)
@@ -93,7 +93,7 @@ def _limits(curves: pd.DataFrame, final: pd.DataFrame, floor: float) -> tuple[fl
 
 
 def _colour(place: int, epsilon: float) -> tuple[str, Any]:
-    """Colour and line; exact decisions are black."""
+    """Return colour and line style; exact decisions are black."""
     if epsilon == 0:
         return INK, "-"
     return CHAIN_COLOURS[(place - 1) % len(CHAIN_COLOURS)], _LINES[(place - 1) // len(CHAIN_COLOURS) % len(_LINES)]

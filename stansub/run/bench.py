@@ -1,4 +1,4 @@
-"""What the kernel of a chain is bound to: a target, a test, and deciders that take its decisions."""
+"""The bench to which a chain's kernel is bound: target, test and deciders."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from stansub.types import IntArray, Places
 
 @dataclass(frozen=True)
 class Bench:
-    """The place where a recipe becomes the kernel of one chain (see `stansub.kernels.recipes.Bench`).
+    """Bench that binds a recipe to the kernel of one chain (see `stansub.kernels.recipes.Bench`).
 
     Attributes
     ----------
     target : Target
     rule : StoppingRule
-        Of the decisions that are not exact.
+        Test of the decisions that are not exact.
     seed : int
     spread : Range or None
-        Where the range comes from, for tests that need it.
+        Source of the range, for tests that need one.
     found : ModeSetup or None
         The mode, and control variates there.
     falls : bool
@@ -49,7 +49,7 @@ class Bench:
     has_gradients : bool
         Whether factors have gradients.
     order : ndarray of int64 or None
-        The user's observation at each place; None where they are as the user has them.
+        The user's observation at each place; None for the user's order.
     """
 
     target: Target
@@ -63,17 +63,17 @@ class Bench:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the unconstrained parameters."""
+        """Return names of the unconstrained parameters."""
         return self.target.full.param_unc_names()
 
     @cached_property
     def decider(self) -> Decider:
-        """The chain's own, by the test."""
+        """Return the chain's own decider, which uses the test."""
         return self._decider(self.rule)
 
     @cached_property
     def exact_decider(self) -> Decider:
-        """Takes every decision on all the data."""
+        """Return a decider that uses all the data for every decision."""
         return self.decider if self.rule.exact else self._decider(Exact())
 
     def _decider(self, rule: StoppingRule) -> Decider:
@@ -83,12 +83,12 @@ class Bench:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """The chain's own."""
+        """Return the chain's own evaluator."""
         return self.target.population.evaluator()
 
     @property
     def split(self) -> Split:
-        """The posterior in two."""
+        """Return the posterior split into prior and likelihood."""
         return self.target.split()
 
     @property
@@ -98,21 +98,21 @@ class Bench:
 
     @property
     def tables(self) -> Callable[[float], Table] | None:
-        """From an error level to the looks at that level, where it changes during the run."""
+        """Return the function from an error level to its looks, if the level changes during the run."""
         return partial(loop_table, self.rule, len(self.target.blocks)) if self.falls else None
 
     @cached_property
     def _footprints(self) -> Footprints:
-        """Which blocks depend on which parameters."""
+        """Return which blocks depend on which parameters."""
         return find_footprints(self.target.population, streams.generator(self.seed, streams.Run.FOOTPRINTS))
 
     @cached_property
     def _looks(self) -> dict[bool, Callable[[int], Table]]:
-        """Tables for populations of a size, which may change from step to step, by exactness."""
+        """Return, by exactness, tables for populations whose size may change from step to step."""
         return {exact: cache(partial(loop_table, Exact() if exact else self.rule)) for exact in (False, True)}
 
     def touched_by(self, index: NDArray[np.int64], *, exact: bool = False) -> Subset | None:
-        """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
+        """Return the blocks that depend on any of these parameters, with the looks for them; None for all blocks."""
         if not self.has_gradients:
             return None
         which = self._footprints.touched_by(index)
@@ -121,12 +121,12 @@ class Bench:
         return subset(which, self._looks[exact])
 
     def among(self, observations: IntArray, *, exact: bool = False) -> Subset:
-        """Some observations, by their numbers from 0, and when a decision among them is clear.
+        """Return some observations, given by number from 0, with the looks for a decision among them.
 
         Raises
         ------
         InputError
-            Where blocks have more than one observation, or there are no such observations.
+            If blocks have more than one observation, or there are no such observations.
         """
         blocks, which = self.target.blocks, np.asarray(observations, np.int64)
         if not (np.diff(which) > 0).all():
@@ -140,11 +140,11 @@ class Bench:
 
     @cached_property
     def _places(self) -> NDArray[np.int64] | None:
-        """Where each of the user's observations stands; None where each is in its own place."""
+        """Return the place of each of the user's observations; None for the user's order."""
         return None if self.order is None else np.argsort(self.order)
 
     def adapter(self, leaf: Leaf) -> Adapter:
-        """What learns a proposal."""
+        """Return the adapter of a proposal."""
         if len(leaf.places) < self.target.dim:
             return make_adapter(leaf.proposal, Surroundings(len(leaf.places)))
         about = Surroundings(
@@ -155,6 +155,6 @@ class Bench:
         return make_adapter(leaf.proposal, about)
 
     def trial(self, rng: np.random.Generator) -> WarmupTrial | None:
-        """What tries the normality that a t-test relies on; None where the first look takes all the blocks."""
+        """Return the normality trial of a t-test; None if the first look uses all the blocks."""
         table = self.rule.table(len(self.target.blocks))
         return WarmupTrial(self.evaluator, table, rng, self._variates) if table.n.size > 1 else None

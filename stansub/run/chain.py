@@ -1,7 +1,7 @@
-"""One chain: warmup with adaptation, then sampling with the proposal held fixed.
+"""A chain: warmup with adaptation, then sampling with a fixed proposal.
 
-What a chain is beside its kernel is an explicit value, `ChainState`, of types that a checkpoint can hold: from it a
-resumed run, or a worker in another process, continues draw for draw.
+Everything about a chain besides its kernel is a value, `ChainState`, of types that a checkpoint can hold. A resumed
+run, or a worker in another process, continues from it draw for draw.
 """
 
 from __future__ import annotations
@@ -26,63 +26,63 @@ from stansub.types import FloatArray
 
 # Steps between two updates of the adapter in warmup.
 WARMUP_STRETCH = 25
-# Steps between two looks at the records in sampling, at least: as many more as take so many seconds and fill so many
-# bytes of records. How many they are changes no draw.
+# Minimum number of steps in a stretch of sampling. A stretch is longer if this many seconds and bytes of records are
+# not reached. Its length changes no draw.
 SAMPLING_STRETCH = 100
 _SECONDS, _BYTES = 0.01, 1 << 20
-# Draws of warmup that a chain remembers for a meeting, about.
+# Approximate number of warmup draws that a chain remembers for a meeting.
 _REMEMBERED = 4000
 
 
 class Phase:
-    """Warmup or sampling: the records that are kept, and how far it is."""
+    """Warmup or sampling of a chain: the records kept and the progress."""
 
     def __init__(self, capacity: int, dim: int, stats: Sequence[Stat]) -> None:
         self.kept = Rows(capacity, dim, stats)
         self.counted, self._capacity = Counted(), capacity
         self._dim, self._stats = dim, stats
-        # Rows that are kept elsewhere, by the process that this one works for.
+        # Rows that the process that this one works for keeps.
         self._elsewhere = 0
 
     @property
     def n_kept(self) -> int:
-        """Rows kept so far."""
+        """Return the number of rows kept so far."""
         return self.counted.n_kept
 
     @property
     def totals(self) -> Totals:
-        """Sums over all steps so far."""
+        """Return the sums over all steps so far."""
         return self.counted.totals
 
     @property
     def n_steps(self) -> int:
-        """Steps so far."""
+        """Return the number of steps so far."""
         return int(self.totals["n_steps"])
 
     @property
     def bytes_ahead(self) -> int:
-        """Bytes of the rows that are still to come, at most."""
+        """Return an upper bound of the bytes of the rows still to come."""
         return self.kept.row_bytes * (self._capacity - self.n_kept)
 
     def take(self, records: Records, thin: int) -> None:
-        """Keep every ``thin``-th of the steps, counted over the whole phase."""
+        """Keep every ``thin``-th step, counted over the whole phase."""
         n, before = len(records), self.n_steps
         self.totals.add({"n_steps": n} | totals_of(self._stats, records))
         rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: self._capacity - self.n_kept]
         self.put(records.rows(rows))
 
     def put(self, kept: Records) -> None:
-        """Append rows that are to be kept."""
+        """Append rows to keep."""
         self.kept.append(kept)
         self.counted.n_kept += len(kept)
 
     def go_on_from(self, counted: Counted, kept: Sequence[Read] | None) -> None:
-        """Continue where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere.
+        """Resume a phase with the rows it kept since this one's; None for rows kept by another process.
 
         Raises
         ------
         MalformedError
-            When the rows are not those of such a phase.
+            If the rows are not those of such a phase.
         """
         if kept is None:
             self._elsewhere, self.kept = counted.n_kept, Rows(self._capacity, self._dim, self._stats)
@@ -99,21 +99,21 @@ class Phase:
         self.counted = counted
 
     def rows(self, start: int, end: int | None = None) -> Records:
-        """The rows kept from row ``start`` on, all of which stand here."""
+        """Return the rows kept from row ``start`` on; all must be in this process."""
         return self.kept.read(start - self._elsewhere, None if end is None else end - self._elsewhere)
 
 
 class Status(NamedTuple):
-    """How far a chain is.
+    """Progress of a chain.
 
     Attributes
     ----------
     steps, total : int
-        Steps done and to be done, warmup included.
+        Steps done and planned, including warmup.
     warmup : bool
-        Whether the chain is still adapting.
+        Whether the chain is still in warmup.
     acceptance, share : float
-        Share of proposals accepted and of the data used, over the steps of the present phase.
+        Share of proposals accepted and share of the data used, over the steps of the current phase.
     """
 
     steps: int
@@ -124,24 +124,24 @@ class Status(NamedTuple):
 
 
 class Chain:
-    """A chain with random streams of its own.
+    """A chain with its own random streams.
 
     Parameters
     ----------
     kernel : Kernel
-        The chain's own, standing at the starting value.
+        The chain's own kernel, at the starting value.
     state : State
-        Where it stands.
+        Current state.
     adapter : Adapter
-        Learns the proposal in warmup.
+        Adapts the proposal in warmup.
     rng, audit_rng : Generator
-        The chain's stream, and one for choosing which decisions are audited: audits leave the draws as they are.
+        Random streams of the chain and of the choice of audits. They are separate, so audits do not change the draws.
     n_observations : int
-        Size of the data, for the share that is used.
+        Size of the data, to compute the share used.
     stop : ndarray of int32, shape (1,)
-        Set to 1 to stop all chains after the step they are in.
+        Set to 1 to stop all chains after the current step.
     trial : WarmupTrial, optional
-        Made at the end of warmup; its evaluations and seconds are warmup's. The draws are the same without it.
+        Run at the end of warmup; its evaluations and seconds count as warmup. It does not change the draws.
     """
 
     def __init__(
@@ -173,13 +173,13 @@ class Chain:
             warmup=self.warmup.counted,
             sampling=self.sampling.counted,
         )
-        # Of the options, before anything is learned: the same where the run is resumed.
+        # Computed from the options, before any adaptation, so that it is the same when the run resumes.
         self._foreign = CODEC.foreign(state, adapter, self._now.proposal)
         self._same_level()
         self._buffer = Records.allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), kernel.dim, kernel.stats)
 
     def advance(self) -> bool:
-        """Run one stretch of steps; False when the chain has come to its end, has to wait, or was stopped."""
+        """Run one stretch of steps; return False if the chain is done, must wait or was stopped."""
         if self._stop[0] or self.waits:
             return False
         if self.warmup.n_steps < self.plan.iter_warmup:
@@ -209,7 +209,7 @@ class Chain:
             now.proposal = now.adapter.proposal()
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> Records:
-        """Up to so many steps; the records of those that were made."""
+        """Run up to `n_steps` steps and return their records."""
         now, began, before = self._now, clock.now(), self._counts()
         oversight = Oversight(now.audit_rng, audit, self._stop, now.counters)
         now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
@@ -223,7 +223,7 @@ class Chain:
         return records
 
     def _suit(self, seconds: float) -> None:
-        """Choose the length of the next stretch of sampling by what the one before took."""
+        """Set the length of the next stretch of sampling from the seconds of the last."""
         if seconds > 2 * _SECONDS:
             self._length = max(SAMPLING_STRETCH, self._length // 2)
         elif seconds < _SECONDS / 2 and 2 * self._length * self._buffer.row_bytes <= _BYTES:
@@ -232,7 +232,7 @@ class Chain:
                 self._buffer = Records.allocate(self._length, self.kernel.dim, self.kernel.stats)
 
     def _same_level(self) -> int:
-        """Have the kernel decide at the level of the next step; the number of steps that share it."""
+        """Set the kernel to the level of the next step; return the number of steps that share it."""
         levels, done = self.plan.levels, self.sampling.n_steps
         if levels is None:
             return self._length
@@ -240,7 +240,7 @@ class Chain:
         return levels.same_until(done) - done
 
     def _counts(self) -> dict[str, float]:
-        """What kernel and adapter have counted so far."""
+        """Return the counts of kernel and adapter so far."""
         counts = self.kernel.counts()
         return counts | {"n_obs_evaluated": counts.get("n_obs_evaluated", 0) + self._now.adapter.n_evaluated}
 
@@ -248,27 +248,27 @@ class Chain:
         if self.trial is None:
             return
         began, evaluated = clock.now(), self._counts()["n_obs_evaluated"]
-        # A copy, for proposals that keep a state: draws are the same without a trial.
+        # A copy, for proposals with a state, so that the trial does not change the draws.
         self._now.trial, n_passes = self.trial(self.position, copy.deepcopy(self.proposal))
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
         self.charge(n_passes * self._n_observations + int(evaluated), clock.now() - began)
 
     def rest_after(self, n_steps: int) -> None:
-        """Have `advance` end after so many steps of sampling; 0 for after all of them."""
+        """Make `advance` stop after this many steps of sampling; 0 for after the last step."""
         self._now.rest, self._now.ended = n_steps, False
 
     def end(self) -> None:
-        """The draws so far are enough."""
+        """End the chain: its draws suffice."""
         self._now.ended = True
 
     def wait_after(self, n_steps: int) -> None:
-        """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
+        """Make `advance` stop after this many steps of warmup and remember the draws until then; 0 for neither."""
         self._now.pause = n_steps
         if not n_steps:
             self._now.remembered, self._now.accepted = [], []
 
     def go_on_with(self, kernel: Kernel, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
-        """Go on from where the chain is with another kernel and, where one is given, adapter."""
+        """Continue from the current state with another kernel and, if given, another adapter."""
         self.kernel, self.trial = kernel, trial
         self._same_level()
         self._now.state = kernel.init(self.position)
@@ -276,33 +276,33 @@ class Chain:
             self._now.adapter, self._now.proposal = adapter, adapter.proposal()
 
     def charge(self, n_obs_evaluated: int, seconds: float) -> None:
-        """Count as warmup's what was done for the chain from outside."""
+        """Add work done outside the chain to the costs of its warmup."""
         self.warmup.totals.add({"n_obs_evaluated": n_obs_evaluated, "seconds": seconds})
 
     def save(self) -> Encoded:
-        """The chain's `ChainState`; what belongs to the target (evaluators) or follows from options is left out.
+        """Return the chain's `ChainState`, without what belongs to the target (evaluators) or follows from options.
 
         Raises
         ------
         NotKeptError
-            When a kernel, proposal or adapter of the user's own holds what no checkpoint can.
+            If a custom kernel, proposal or adapter holds values that no checkpoint can hold.
         """
         self._now.kernel = self.kernel.save()
         return CODEC.encode(self._now, self._foreign)
 
     def restore(self, saved: Encoded, kept: tuple[Sequence[Read] | None, Sequence[Read] | None] = (None, None)) -> None:
-        """Continue from what `save` gave.
+        """Continue from what `save` returned.
 
         Parameters
         ----------
         kept : tuple of sequences of callables, or None
-            What read, in turn, the rows that were kept of warmup and of sampling since this chain's own; None if they
-            stay elsewhere.
+            Callables that read, in turn, the rows kept of warmup and of sampling since this chain's own; None if
+            another process keeps them.
 
         Raises
         ------
         MalformedError
-            When it is no state of such a chain.
+            If the value is not the state of such a chain.
         """
         now: ChainState = CODEC.decode(saved, self._foreign, hint=ChainState)
         shapes = now.state.position.shape, now.counters.shape, now.counted_in_warmup.shape
@@ -322,40 +322,40 @@ class Chain:
 
     @property
     def waits(self) -> bool:
-        """Whether it has come so far as it is to come before the chains meet, or are looked at together."""
+        """Return whether the chain has reached the next meeting or check."""
         return 0 < self._now.pause <= self.warmup.n_steps or 0 < self._now.rest <= self.sampling.n_steps
 
     @property
     def proposal(self) -> Proposal:
-        """The present one."""
+        """Return the current proposal."""
         proposal: Proposal = self._now.proposal
         return proposal
 
     @property
     def tried(self) -> Trial | None:
-        """What the trial at the end of warmup came to."""
+        """Return the result of the trial at the end of warmup."""
         return self._now.trial
 
     @property
     def recent(self) -> FloatArray:
-        """The later half of the draws of warmup so far, shape (n, dim)."""
+        """Return the later half of the warmup draws so far, shape (n, dim)."""
         remembered = self._now.remembered
         return np.concatenate([np.empty((0, self.kernel.dim)), *remembered[len(remembered) // 2 :]])
 
     @property
     def recent_acceptance(self) -> float:
-        """Share of the proposals accepted in the later half of warmup so far; 0 before the first step."""
+        """Return the share of proposals accepted in the later half of warmup so far; 0 before the first step."""
         accepted = self._now.accepted
         return float(np.mean(accepted[len(accepted) // 2 :] or [0.0]))
 
     @property
     def done(self) -> bool:
-        """Whether the chain has run to its end."""
+        """Return whether the chain has finished."""
         return self._now.ended or self.sampling.n_steps >= self.plan.iter_sampling
 
     @property
     def status(self) -> Status:
-        """How far the chain is; may be asked while it runs."""
+        """Return the progress of the chain; safe to call while it runs."""
         now = self._now
         steps = int(now.counters[0])
         warmup = steps <= self.plan.iter_warmup and self.plan.iter_warmup > 0
@@ -370,10 +370,10 @@ class Chain:
 
     @property
     def position(self) -> FloatArray:
-        """Where the chain is, shape (dim,)."""
+        """Return the current position, shape (dim,)."""
         return np.array(self._now.state.position)
 
     @property
     def draws(self) -> FloatArray:
-        """Kept sampling draws so far, shape (n_kept, dim)."""
+        """Return the sampling draws kept so far, shape (n_kept, dim)."""
         return self.sampling.kept.read().theta

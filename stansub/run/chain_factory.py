@@ -1,4 +1,4 @@
-"""Chains of a run that has been prepared, each standing at its starting value."""
+"""Construction of the chains of a prepared run, at their starting values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stansub.types import FloatArray
 
 
 def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
-    """All chains of a run, each at its starting value (see `make_chain`)."""
+    """Return all chains of a run, each at its starting value (see `make_chain`)."""
     setup, chains = prepared.setup, []
     progress("Finding starting values")
     for number, init in enumerate(setup.starts):
@@ -61,24 +61,24 @@ def make_chain(
     trial: bool = False,
     found: ModeSetup | None = None,
 ) -> Chain:
-    """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
+    """Return chain number ``chain`` at its starting value, with random streams derived from ``seed``.
 
     Parameters
     ----------
     init : Init, ndarray of shape (dim,) or None
-        Where it starts; None for widely about the mode.
+        Starting value; None for overdispersed starts about the mode.
     stop : ndarray of int32, shape (1,)
-        Set to 1 to have all chains stop.
+        Set to 1 to stop all chains.
     found : ModeSetup, optional
         The mode, and control variates there.
     trial : bool
-        Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried
-        where the first look takes all the blocks.
+        Whether to test the normality assumption of a t-test at the end of warmup. If the first look uses all the
+        blocks, there is nothing to test.
 
     Raises
     ------
     InputError
-        When no starting value has a finite log density, or the proposal does not fit the program.
+        If no starting value has a finite log density, or the proposal does not fit the program.
     """
     init_rng, rng, audit_rng, trial_rng = (
         streams.generator(seed, stream, chain=chain)

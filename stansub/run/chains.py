@@ -1,6 +1,6 @@
-"""The chains of a run, from first step to last: stages of warmup with meetings between them, then sampling.
+"""The chains of a run from first step to last: stages of warmup with meetings between them, then sampling.
 
-Sampling is one stage, or several with a check between them of whether the draws are precise enough.
+Sampling is one stage, or several stages with a precision check after each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stansub.run.stages import Meetings
 
 
 class _Pieces:
-    """Work of a generator, piece by piece."""
+    """Pieces of work from a generator."""
 
     def __init__(self, work: Iterator[None], stop: NDArray[np.int32]) -> None:
         self._work, self._stop = work, stop
@@ -48,14 +48,15 @@ def run(
     watch: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> executors.Outcome:
-    """Run chains to their end, an interrupt or the time limit, with their meetings; see `stansub.run.executors.run`.
+    """Run chains with their meetings until they finish, an interrupt or the time limit; see
+    `stansub.run.executors.run`.
 
-    A chain that fails in a stage takes no part in what follows.
+    A chain that fails in a stage is left out of later stages.
 
     Parameters
     ----------
     elsewhere : RemoteChains, optional
-        Takes the chains to other processes; threads of this one by default.
+        Runs the chains in other processes; by default threads of this process run them.
     keeper : Keeper, optional
         Writes checkpoints.
     until : Until, optional
@@ -79,7 +80,7 @@ def run(
 
 
 class _Stage:
-    """What the stages of a run share: the chains that are left, the time that is left, and how it has come so far."""
+    """State shared by the stages of a run: remaining chains, remaining time and the outcome so far."""
 
     def __init__(
         self,
@@ -98,19 +99,19 @@ class _Stage:
         self._settle()
 
     def _settle(self) -> None:
-        """Have chains in other processes go on with what all of them have found together."""
+        """Send the results of a meeting to chains in other processes."""
         if self._elsewhere is not None:
             self._elsewhere.settle(self._meetings)
 
     @property
     def living(self) -> list[int]:
-        """Numbers of the chains that have not failed."""
+        """Return the numbers of the chains that have not failed."""
         return [number for number in range(len(self._chains)) if number not in self.outcome.failures]
 
     def advance(self, n_steps: int, n_sampling: int = 0) -> None:
-        """Have the chains go on to a meeting after so many steps of warmup, or to a check after so many of sampling.
+        """Advance the chains to a meeting after ``n_steps`` of warmup, or to a check after ``n_sampling`` of sampling.
 
-        0 for to their end.
+        0 advances them to their end.
         """
         living = self.living
         for number in living:
@@ -129,13 +130,13 @@ class _Stage:
         self.outcome.failures.update({living[place]: error for place, error in failed.items()})
 
     def meet(self, n_steps: int, stop: NDArray[np.int32]) -> None:
-        """Have the chains meet, in this process; a meeting that fails ends the run."""
+        """Run a meeting of the chains in this process; a meeting that fails ends the run."""
         assert self._meetings is not None
         self._together(self._meetings.meet([self._chains[number] for number in self.living], n_steps), stop)
         self._settle()
 
     def sample(self, until: Until | None, stop: NDArray[np.int32]) -> None:
-        """Have the chains go on to their end or, where that is asked for, until their draws are precise enough."""
+        """Advance the chains to their end or, if requested, until their draws are precise enough."""
         if until is None:
             self.advance(0)
             return
@@ -152,7 +153,7 @@ class _Stage:
                 return
 
     def _together(self, work: Iterator[None], stop: NDArray[np.int32]) -> None:
-        """Work on all chains while they wait, in this process; where it fails the run ends."""
+        """Work on all waiting chains in this process; a failure ends the run."""
         for error in self._go([executors.Local(_Pieces(work, stop))], parallel=1).values():
             raise error
         if self._keeper is not None:

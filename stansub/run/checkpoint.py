@@ -1,7 +1,7 @@
-"""Checkpoints: a run in a file while it goes on, from which one that was killed resumes.
+"""Checkpoints: files that hold a running run, from which a killed run resumes.
 
-What a file holds are numbers, text, arrays and values of a closed list of types (`stansub.run.kinds`), so that reading
-it runs no code. Functions, and whatever else only the user's program can make, are given again.
+A file holds numbers, text, arrays and values of a closed list of types (`stansub.run.kinds`), so reading it runs no
+code. Functions, and other values that only the user's program can make, must be passed again when the run resumes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
 
 _PHASES = ("warmup", "sampling")
-# Bytes of rows in memory after which they are written, so that they need not stay there.
+# Bytes of rows in memory after which the rows are written to the file and released.
 _ROWS_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows that a file holds; calling it reads them."""
+    """Rows in a file; calling it reads them."""
 
     encoded: Encoded
 
@@ -55,9 +55,9 @@ class Kept(NamedTuple):
     Attributes
     ----------
     state : Encoded
-        Of `Chain.save`.
+        Result of `Chain.save`.
     warmup, sampling : sequence of Stretch
-        What was kept.
+        Rows kept.
     """
 
     state: Encoded
@@ -67,7 +67,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds.
+    """Content of a checkpoint file.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class Checkpoint:
     options : Options
     chains : dict of int to Kept
     seconds : float
-        For which chains have run.
+        Time for which the chains have run.
     finished : bool
-        Whether all chains have come to their end.
+        Whether all chains have finished.
     """
 
     path: Path
@@ -89,12 +89,12 @@ class Checkpoint:
     _met: Encoded | None
 
     def config(self) -> SampleConfig:
-        """The options of the run.
+        """Return the options of the run.
 
         Raises
         ------
         InputError
-            When some of them were values that no file can hold.
+            If some of them were values that no file can hold.
         """
         record, values = self.options.record, self.options.values
         if missing := [name for name in record if name not in values]:
@@ -105,17 +105,17 @@ class Checkpoint:
         with undamaged(self.path):
             try:
                 return SampleConfig(**values)
-            except Exception as error:  # of whatever type, the file says something that no run does
+            except Exception as error:  # whatever the error's type, the file holds something that no run writes
                 raise MalformedError(f"its options: {error}") from error
 
     def facts(self, config: SampleConfig) -> Facts:
-        """What was settled before the first step, with options that fit (see `SampleConfig.differences`)."""
+        """Return what was settled before the first step, for compatible options (see `SampleConfig.differences`)."""
         with undamaged(self.path):
             facts: Facts = CODEC.decode(self._facts, _rules(config), hint=Facts)
             return facts
 
     def met(self, config: SampleConfig) -> Met | None:
-        """What came of the meetings of its chains; None for a run without."""
+        """Return the results of the chains' meetings; None for a run without meetings."""
         if self._met is None:
             return None
         with undamaged(self.path):
@@ -123,12 +123,12 @@ class Checkpoint:
             return met
 
     def program(self, config: SampleConfig) -> tuple[Source, DataSources | Data]:
-        """The program of the run, and the files of its data or the data themselves.
+        """Return the program of the run, with its data or their files.
 
         Raises
         ------
         InputError
-            When they are not in the file, or no program and its data.
+            If they are not in the file, or are no program and data.
         """
         facts = self.facts(config)
         if not facts.code:
@@ -140,7 +140,7 @@ class Checkpoint:
         if facts.data is not None:
             return source, Raw(facts.data, facts.data_source).checked(source.program.data.declarations)
         sources = DataSources.restored(facts.data_file)
-        assert sources is not None  # the data are in the checkpoint otherwise
+        assert sources is not None  # otherwise the data are in the checkpoint
         if missing := sources.missing():
             raise InputError(f"{self.path}: the data of this run are no longer in {missing}: restore that file")
         return source, sources
@@ -148,7 +148,7 @@ class Checkpoint:
 
 @contextmanager
 def undamaged(path: Path) -> Iterator[None]:
-    """Raise InputError where what a file holds makes no sense."""
+    """Raise InputError if the content of a file is invalid."""
     try:
         yield
     except MalformedError as error:
@@ -156,12 +156,12 @@ def undamaged(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> Checkpoint:
-    """The run that a file holds.
+    """Return the run in a checkpoint file.
 
     Raises
     ------
     InputError
-        When the file is missing, is no checkpoint of this version, or is damaged.
+        If the file is missing, is no checkpoint of this version, or is damaged.
     """
     files.check_regular(path, files.locate(path)[1])
     found = store.read(files.expanded(path))
@@ -184,7 +184,7 @@ def read(path: Path) -> Checkpoint:
 
 
 class Keeper:
-    """Writes checkpoints of a run.
+    """Writer of a run's checkpoints.
 
     Parameters
     ----------
@@ -195,14 +195,14 @@ class Keeper:
     chains : sequence of Chain
     meetings : Meetings or None
     seconds : float
-        For which the chains have run before.
+        Time for which the chains ran before.
     on_failure : callable
-        Called, once, with the reason why the file cannot be written; no more is written then.
+        Called once, with the reason, if the file cannot be written; writing then ends.
 
     Attributes
     ----------
     path : Path
-    failure : str
+    That reason; empty until then.
         That reason; empty before.
     """
 
@@ -221,10 +221,10 @@ class Keeper:
         self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
         self._began = clock.now() - seconds
         self._due = clock.now() + every
-        # Chains that were saved since the last checkpoint, and all chains as they were saved last.
+        # Chains saved since the last checkpoint, and the last saved state of each chain.
         self._saved: set[int] = set()
         self._latest: dict[int, tuple[Encoded, int, int]] = {}
-        # Chains that have come to the end of a stage, as they were saved there.
+        # Chains at the end of a stage, as saved there.
         self._resting: set[int] = set()
         self._stretches = {
             (number, phase): _Stretches(getattr(chain, phase))
@@ -236,9 +236,9 @@ class Keeper:
         self._store, self.failure = store.Store(path), ""
 
     def between(self, number: int, more: bool, living: Sequence[int]) -> None:
-        """Save a chain that stands still, if it is time; write the file when all that live are saved.
+        """Save a chain between two turns if it is time; write the file once all living chains are saved.
 
-        A chain that has nothing more to do in this stage is saved in any case: it does not come here again.
+        A chain that has finished its stage is always saved, because it has no later turn in the stage.
         """
         due = clock.now() >= self._due or sum(one.n_bytes for one in self._stretches.values()) > _ROWS_BYTES
         if more and not due:
@@ -250,7 +250,7 @@ class Keeper:
             self.write()
 
     def met(self) -> None:
-        """The chains have met: what was saved of them before no longer fits together."""
+        """Discard the states saved before a meeting, because they no longer match."""
         self._saved.clear()
         self._latest.clear()
         self._resting.clear()
@@ -262,7 +262,7 @@ class Keeper:
         self.write()
 
     def write(self) -> None:
-        """Write what is saved."""
+        """Write the saved states."""
         self._due = clock.now() + self._every
         saved, self._saved = self._saved, set()
         if self.failure or not saved:
@@ -293,7 +293,7 @@ class Keeper:
         self._on_failure(self.failure)
 
     def _root(self) -> Encoded:
-        """All that a checkpoint holds."""
+        """Return the whole content of a checkpoint."""
         arrays: dict[str, Mapping[str, bytes | memoryview]] = {}
 
         def placed(one: Encoded) -> Any:
@@ -319,7 +319,7 @@ class Keeper:
         return Encoded(root, store.Arrays(arrays, lambda digest: arrays[digest][digest]))
 
     def _met(self, meetings: Meetings) -> Encoded:
-        """What came of the meetings, which is the same until the next one."""
+        """Return the results of the meetings, which do not change until the next one."""
         if self._meeting is None or self._meeting[0] != meetings.last:
             rules = _rules(self._prepared.setup.config)
             self._meeting = meetings.last, CODEC.encode(meetings.save(), rules, copy=False)
@@ -327,21 +327,21 @@ class Keeper:
 
 
 class _Stretches:
-    """The rows of a phase in stretches: each full block is written once, and then stands in the file alone."""
+    """Rows of a phase in stretches: each full block is written once and then only the file holds it."""
 
     def __init__(self, phase: Phase) -> None:
         self._phase = phase
         self._fresh: dict[int, Encoded] = {}
-        # Full blocks that the file holds.
+        # Full blocks in the file.
         self._n_written = 0
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the rows that are in memory."""
+        """Return the bytes of the rows in memory."""
         return self._phase.kept.n_bytes
 
     def until(self, end: int) -> Iterator[Encoded]:
-        """All rows before ``end``."""
+        """Yield all rows before ``end``."""
         rows = self._phase.kept
         n_full = end // rows.per_block
         for number in range(n_full):
@@ -353,29 +353,29 @@ class _Stretches:
             yield CODEC.encode(rows.read(n_full * rows.per_block, end).columns, copy=False)
 
     def written(self, kept: store.Store) -> None:
-        """Let go of the blocks that a file holds now."""
+        """Release the blocks that the file now holds."""
         rows = self._phase.kept
         for number in range(self._n_written, rows.n_full):
             read = rows.reader(number)
             encoded = read.encoded if isinstance(read, Stretch) else self._fresh.pop(number, None)
-            if encoded is None:  # filled since it was saved
+            if encoded is None:  # full since it was saved
                 break
             rows.store(number, Stretch(Encoded(encoded.document, store.Arrays(encoded.arrays, kept.array))))
             self._n_written = number + 1
 
 
 def check_target(path: Path, *, overwrite: bool = False) -> None:
-    """Make sure that a run may be kept in a file: nothing but checkpoints is ever replaced.
+    """Check that a run may be saved to a file: only checkpoints are ever overwritten.
 
     Parameters
     ----------
     overwrite : bool
-        Whether a run that stands there may be lost.
+        Whether an unfinished run in the file may be overwritten.
 
     Raises
     ------
     InputError
-        Where something else than a checkpoint stands, or a run that has not come to its end.
+        If the file is no checkpoint, or holds an unfinished run.
     """
     target, there = files.locate(path)
     files.check_regular(path, there)
@@ -406,7 +406,7 @@ def check_same(facts: Facts, path: Path, *, model_hash: str, data_hash: str) -> 
 
 
 def _rules(config: SampleConfig) -> Foreign:
-    """What a test of the user's own brings along; it is given again itself."""
+    """Return the custom test's values for decoding; the test itself must be passed again."""
     test = config.make_test()
     given, types = CODEC.foreign(test)
     return Foreign((test, *given), types)

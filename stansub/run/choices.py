@@ -1,4 +1,4 @@
-"""What is chosen for a user who does not say: block size, audits, and where the range constant comes from."""
+"""Defaults of the block size, audits and the source of the range."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.variates_selection import RangeByPredictors
 
-# Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
+# Share of the decisions that are audited, their maximum and minimum number, and the limits of what they may evaluate.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
 
-# Where the user accepts an error, audits that can tell whether it is kept may evaluate so many passes over the data or
+# If the user accepts an error, audits that can check it may evaluate this many passes over the data or this many
 # observations, whichever is more.
 _PASSES_WITHIN, _OBSERVATIONS_WITHIN = 400, 1_000_000_000
 
 
 def cores() -> int:
-    """Processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool, single: bool) -> BlockSize:
-    """The size of a block, and why; control variates may be those of single observations."""
+    """Return the block size and the reason for it; control variates may be those of single observations."""
     if given:
         return BlockSize(size, BlockReason.GIVEN)
     if single:
@@ -47,18 +47,18 @@ def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: b
 
 @dataclass(frozen=True)
 class Ranges:
-    """Where the range constant comes from.
+    """Source of the range.
 
     Attributes
     ----------
     kind : str
-        "none" for tests that need no range, else a name as `sample` takes it.
+        "none" for tests that need no range, else a name that `sample` accepts.
     source : Range or None
-        For the chains' deciders.
+        Source for the chains' deciders.
     held : object
-        What must live as long as they do.
+        Object that must live as long as the deciders.
     notes : tuple of Chosen
-        Why it is this one.
+        Reasons for the choice.
     """
 
     kind: str
@@ -68,10 +68,10 @@ class Ranges:
 
 
 def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> float:
-    """The share of decisions to be audited: one in a hundred, of many cheap ones fewer.
+    """Return the share of decisions to audit: one in a hundred, or fewer if there are many cheap decisions.
 
-    As many as tell an error of one in a hundred, and not so many that the evaluations of all the data take longer than
-    some seconds.
+    Enough decisions are audited to detect an error of one in a hundred, but so few that their evaluations of all the
+    data take at most some seconds.
     """
     if audit is not None:
         return audit
@@ -80,14 +80,14 @@ def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> floa
 
 
 def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, ErrorAudited | ErrorNotAudited]:
-    """The share of decisions to be audited so that they can show the error to be within ``max_error``, and why.
+    """Return the share of decisions to audit to show that the error is within ``max_error``, and why.
 
-    Where none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
-    Pearson 1934, two-sided). So many are made where what they evaluate, all the data at both ends, is within bounds;
-    elsewhere as many as `choose_audit` says.
+    If none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
+    Pearson 1934, two-sided). That many are audited if their evaluations (all the data at both ends) are within bounds;
+    otherwise as many as `choose_audit` chooses.
     """
     least = math.ceil(math.log(0.025) / math.log1p(-max_error))
-    n = math.ceil(least + 2 * math.sqrt(least))  # which ones are audited is random, and so is their number
+    n = math.ceil(least + 2 * math.sqrt(least))  # both the choice of audits and their number are random
     usual, passes = choose_audit(None, n_steps, n_observations), 2 * n
     n_usual = round(usual * n_steps)
     if n <= usual * n_steps:
@@ -102,14 +102,14 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
 
 
 def bounded_order(test: StoppingRule, analysis: Analysis, order: str, kind: str) -> int:
-    """Order of the control variates whose remainders a function of the program bounds; 0 where there are none.
+    """Return the order of control variates whose remainders a function of the program bounds; 0 if there is none.
 
     Parameters
     ----------
     order : {"auto", "0", "1", "2"}
-        Of the control variates, as asked for.
+        Requested order of the control variates.
     kind : str
-        Source of the range, as asked for.
+        Requested source of the range.
     """
     if not test.needs_range or kind not in ("auto", "derivative"):
         return 0
@@ -118,14 +118,15 @@ def bounded_order(test: StoppingRule, analysis: Analysis, order: str, kind: str)
 
 
 def by_predictors(test: StoppingRule, analysis: Analysis, order: str, kind: str, *, known: bool = False) -> bool:
-    """Whether the range is to come from proved bounds: where no function of the program gives one, and that is free.
+    """Return whether the range comes from proved bounds: if no function of the program gives one, and the user set
+    none.
 
     Parameters
     ----------
     order, kind : str
-        Of the control variates and source of the range, as asked for.
+        Requested order of the control variates and source of the range.
     known : bool
-        Whether the linear predictors were given, whatever the program's text shows.
+        Whether the linear predictors are already known, whatever the program's text shows.
     """
     if not test.needs_range or order == "0" or kind not in ("auto", "predictors"):
         return False
@@ -141,17 +142,17 @@ def choose_range(
     order: str = "0",
     progress: Callable[[str], None] | None = None,
 ) -> Ranges:
-    """Find the range constant of a test that needs one.
+    """Return the source of the range for a test that needs one.
 
     Parameters
     ----------
     order : {"auto", "0", "1", "2"}
-        Of the control variates, as asked for: with them the range is that of the remainders.
+        Requested order of the control variates. With control variates the range is that of the remainders.
 
     Raises
     ------
     InputError
-        When the program does not have the function that is asked for, or its range is not that of remainders.
+        If the program lacks the requested function, or its range is not that of remainders.
     """
     check_range(test, kind)
     if not test.needs_range:

@@ -1,4 +1,4 @@
-"""From chains to groups of draws: constrained values, statistics, and the facts that stand beside them."""
+"""Collection of the chains' draws into groups: constrained values, statistics and facts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")
 
-# What a chain is counted besides the totals of its kernel's statistics.
+# Counts of a chain besides the totals of its kernel's statistics.
 _OF_CHAINS = {
     "n_steps": "Steps, thinned-away ones included.",
     "sampling_time": "Seconds of sampling, audits left out.",
@@ -51,20 +51,20 @@ _OF_CHAINS = {
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that has come to its end, or was stopped.
+    """A run that has finished or was stopped.
 
     Attributes
     ----------
     chains : sequence of Chain
     outcome : Outcome
     setup : Setup
-        With what the chains chose together in warmup.
+        Setup with what the chains chose together in warmup.
     began : float
-        When they began, as `stansub.clock.now` gives it.
+        Time when the chains began (see `stansub.clock.now`).
     seconds : float
-        For which they had run before they were resumed.
+        Time for which they ran before they were resumed.
     check : Check or None
-        The last one, of a run that is to end when its draws are precise enough.
+        Last precision check of a run with early stopping.
     """
 
     chains: Sequence[Chain]
@@ -76,7 +76,7 @@ class Finished:
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
-    """Largest R-hat of the first unconstrained parameters over the draws so far; None for few or one chain's alone."""
+    """Return the largest R-hat of the first unconstrained parameters so far; None for few draws or one chain."""
     n = min(len(chain) for chain in draws)
     if n < _R_HAT_DRAWS or len(draws) < 2:
         return None
@@ -85,19 +85,19 @@ def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
 
 
 def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tuple[list[Chain], str]:
-    """The chains whose draws are kept, and why the run ended before its end, if it did.
+    """Return the chains whose draws are kept, and why the run ended early, if it did.
 
-    Chains that failed are left out, and so are those that a stop met before their first draw.
+    Chains that failed, and chains stopped before their first draw, are left out.
 
     Parameters
     ----------
     before : str
-        What was done before the chains began and how long it took, for the error.
+        Description and duration of the work before the chains began, for the error.
 
     Raises
     ------
     InputError or RunError
-        When no chain has draws: the former where something the user gave is to blame for all of them.
+        If no chain has draws: InputError if an input caused the failure of all chains.
     """
     without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
     drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
@@ -131,7 +131,7 @@ def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Pat
 
     Parameters
     ----------
-    kept : Path, optional
+    A checkpoint that holds all draws; many draws are then not written again.
         A checkpoint that holds them all, from which many are not written again.
     """
     if kept is not None and any(chain.sampling.kept.has_stored for chain in chains):
@@ -148,21 +148,21 @@ def collect(
     show: bool,
     file: DrawsFile | None = None,
 ) -> xarray.DataTree:
-    """Gather the draws of a run that has come to its end, and what is known of them.
+    """Return the draws of a finished run with the facts about them.
 
     Parameters
     ----------
     progress : Progress
-        Of the time before the chains began; what is left of its limit is for the search for modes.
+        Progress of the preparation; the rest of its time limit is for the search for modes.
     console : Console
-        Where progress goes, if it is to be shown.
+        Console for progress, if shown.
     file : DrawsFile, optional
-        Takes many draws in pieces; the tree then has every so-many-th of them.
+        Receives many draws in pieces; the returned tree is then thinned.
 
     Raises
     ------
     InputError or RunError
-        When no chain has draws (see `usable`).
+        If no chain has draws (see `usable`).
     """
     drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
     with stage_progress(console, show=show, max_time=progress.left()) as log:
@@ -185,7 +185,7 @@ def collect(
 
 
 class _Gathered:
-    """Draws of all chains, as many of each as the shortest has, with all that stands beside them."""
+    """Draws of all chains, cut to the length of the shortest, with statistics and facts."""
 
     def __init__(self, prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]) -> None:
         self._prepared, self._chains, self._attrs = prepared, chains, attrs
@@ -193,20 +193,20 @@ class _Gathered:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the draws and their statistics."""
+        """Return the bytes of the draws and their statistics."""
         return self._n * self._draw_bytes
 
     @property
     def _draw_bytes(self) -> int:
-        """Bytes of a draw of every chain."""
+        """Return the bytes of a draw of every chain."""
         row_bytes = self._chains[0].sampling.kept.row_bytes
         return len(self._chains) * (row_bytes + written_bytes(self._prepared.posterior, self._kept))
 
     def tree(self) -> xarray.DataTree:
-        """All of them in memory.
+        """Return all draws in memory.
 
-        Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
-        they are NaN, and when they are interrupted or take too much memory they are left out.
+        If generated quantities cannot be computed, the parameters are still kept. Generated quantities are NaN for
+        draws at which they fail, and left out if they are interrupted or need too much memory.
         """
         try:
             quantities = self._quantities(self._kept)
@@ -219,7 +219,7 @@ class _Gathered:
         return self._tree(self._piece(self._quantities(PARAMETERS), 0, self._n), trouble)
 
     def into(self, file: DrawsFile, progress: Progress) -> xarray.DataTree:
-        """Write them in pieces; every so-many-th of them in memory."""
+        """Write the draws in pieces; return a thinned set of them in memory."""
         quantities, size = self._quantities(self._kept), piece_size(self._draw_bytes)
         for start in range(0, self._n, size):
             progress(f"Writing draws ({start / self._n:.0%})")
@@ -237,7 +237,7 @@ class _Gathered:
         return Quantities(posterior, len(self._chains), kept=kept, seed=setup.seed, threads=setup.threads)
 
     def _piece(self, quantities: Quantities, start: int, end: int) -> dict[str, dict[str, NDArray[Any]]]:
-        """Some of the draws, by group and variable."""
+        """Return some of the draws, by group and variable."""
         sampled = [chain.sampling.kept.read(start, end) for chain in self._chains]
         theta = np.stack([one.theta for one in sampled])
         variables = quantities.of(theta)
@@ -264,7 +264,7 @@ class _Gathered:
         )
 
     def _warmup(self) -> dict[str, dict[str, NDArray[Any]]]:
-        """The groups of warmup, if they are kept."""
+        """Return the groups of warmup, if they are kept."""
         if not self._kept.save_warmup:
             return {}
         n = min(chain.warmup.n_kept for chain in self._chains)
@@ -276,7 +276,7 @@ class _Gathered:
 def _levels(
     posterior: Posterior, variables: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Dimensions of the variables that have a value a level of a column of text, and the names of the levels."""
+    """Return dimensions of variables with a value per level of a text column, and the names of the levels."""
     values, program = posterior.values, posterior.program
     of = level_sizes(values.declarations, values.origins)
     sizes = {size: name for size, name in of.items() if name not in DIMENSIONS}
@@ -291,7 +291,7 @@ def _levels(
 
 
 def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
-    """Audited and wrong decisions at each error level, from the first to the last; None where it stays the same."""
+    """Return audited and wrong decisions at each error level, first to last; None if the level is constant."""
     if LEVEL.name not in {one.name for one in chains[0].kernel.stats}:
         return None
     counts: dict[float, NDArray[np.int64]] = {}
@@ -308,7 +308,7 @@ def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
 
 
 def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:
-    """Whether chains missed a mode; no failure to find that out keeps the draws back."""
+    """Return whether chains missed a mode; if the check fails, the draws are kept."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
     setup = prepared.setup
@@ -331,7 +331,7 @@ def _statistics(kept: Sequence[Records]) -> dict[str, NDArray[Any]]:
 
 
 def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
-    """Counts and seconds of each chain over all its steps, thinned-away ones included, each of shape (chain,)."""
+    """Return counts and seconds of each chain over all its steps, thinned away or not; each of shape (chain,)."""
     sampling, warmup = ([getattr(chain, phase).totals for chain in chains] for phase in ("sampling", "warmup"))
     counts = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.total != "audit_time")]
     return {
@@ -344,7 +344,7 @@ def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
 
 
 def descriptions(stats: Sequence[Stat]) -> dict[str, dict[str, str]]:
-    """What the variables of the groups of statistics say, by group."""
+    """Return descriptions of the variables in the groups of statistics, by group."""
     each = {one.name: one.sentence for one in stats if one.per_step}
     sums = {
         one.total: f"Sum over all steps of {one.name}." if one.per_step else one.sentence for one in stats if one.total
@@ -357,7 +357,7 @@ def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
 
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
-    """Data with one value an observation; matrices of covariates are left out of the file."""
+    """Return data with one value per observation, without matrices of covariates."""
     values, sizes = posterior.values, set(posterior.counts)
     return {
         declaration.name: values.values[declaration.name]

@@ -1,8 +1,7 @@
-"""The options of `sample`, checked, and what follows from them.
+"""The checked options of `sample` and values derived from them.
 
-The command line's options, the parameters in docstrings, what is written to the output and what a run that goes on must
-have in common with its beginning all follow from `SampleConfig`. Nothing heavy is imported here, so that the command
-line answers at once.
+`SampleConfig` defines the command line's options, the parameters in docstrings, the settings written to the output, and
+the settings that must match when a run resumes. Imports are light so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from stansub.run.precision import Precision
 if TYPE_CHECKING:
     from stansub.acceptance.rules import StoppingRule
 
-# Steps after warmup where none are asked for: of a run that ends there, and of one that may end before.
+# Default steps after warmup: of a run of fixed length, and of one that may stop early.
 ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
-# Warmup and sampling of surrogate transitions, which move as far as those of NUTS.
+# Warmup and sampling steps of surrogate transitions, each of which moves as far as a transition of NUTS.
 TRANSITIONS = 200, 1_000
 ON_SURROGATE = "surrogate transitions expand the likelihood around the posterior, not at its mode"
 _LENGTHS = "iter_warmup", "iter_sampling"
@@ -30,7 +29,7 @@ _LENGTHS = "iter_warmup", "iter_sampling"
 
 @dataclass(frozen=True, kw_only=True)
 class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
-    """Options of a run, checked.
+    """Checked options of a run.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
     Raises
     ------
     InputError
-        When an option is out of range, or options do not go together.
+        If an option is out of range or conflicts with another.
     """
 
     def __post_init__(self) -> None:
@@ -72,7 +71,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         decisions.check_range(self.make_test(), self.range_source)
 
     def _settle(self) -> None:
-        """Put what follows from other options in its place, and what can be written in several ways in one."""
+        """Set derived options and bring options with several spellings to one form."""
         settled: dict[str, Any] = {}
         if self.until is not None:
             settled["until"] = str(Precision.of(self.until))
@@ -100,11 +99,11 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
     @property
     def precision(self) -> Precision | None:
-        """At which the run ends; None where it ends after `iter_sampling`."""
+        """Return the precision at which the run stops early; None if it ends after `iter_sampling`."""
         return None if self.until is None else Precision.of(self.until)
 
     def of_length(self, *, transitions: bool) -> SampleConfig:
-        """The options with numbers of steps in the place of those that were not given.
+        """Return the options with default numbers of steps filled in.
 
         Parameters
         ----------
@@ -115,7 +114,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         return self._filled({"iter_warmup": warmup, "iter_sampling": sampling})
 
     def continuing(self, earlier: Mapping[str, Any]) -> SampleConfig:
-        """The options with the numbers of steps of an earlier run, by its `record`, where none were given."""
+        """Return the options with unset numbers of steps taken from an earlier run, given its `record`."""
         return self._filled({name: earlier[name] for name in _LENGTHS if name in earlier})
 
     def _filled(self, lengths: Mapping[str, int]) -> SampleConfig:
@@ -124,16 +123,16 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
     @property
     def iter_foreseen(self) -> int:
-        """Steps of a chain after warmup by which costs are weighed and audits are planned."""
+        """Return the steps per chain after warmup that cost estimates and audits assume."""
         return self.iter_sampling if self.until is None else min(self.iter_sampling, ITER_SAMPLING)
 
     def make_test(self) -> StoppingRule:
-        """The test asked for, or the default.
+        """Return the requested stopping rule, or the default.
 
         Raises
         ------
         InputError
-            When there is no such test, or it does not take what was given.
+            If no test has this name, or the test does not accept a given setting.
         """
         from stansub.run import decisions
 
@@ -150,26 +149,26 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
     @property
     def order(self) -> str:
-        """Of the control variates: "auto", "0", "1" or "2"."""
+        """Return the order of the control variates: "auto", "0", "1" or "2"."""
         return str(self.control_variates) if self.smooth else "0"
 
     @property
     def smooth(self) -> bool:
-        """Whether chains move on one smooth density, about whose modes something is to be found."""
+        """Return whether chains move on one smooth density, so that a search for modes makes sense."""
         from stansub.kernels import recipes
 
         return not self.surrogate and recipes.is_smooth(self.kernel or self.proposal)
 
     @property
     def surrogate(self) -> bool:
-        """Whether chains sample a surrogate posterior."""
+        """Return whether chains sample a surrogate posterior."""
         from stansub.tuning.proposal_names import named
 
         return named(self.proposal).surrogate
 
     @property
     def not_smooth(self) -> str:
-        """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
+        """Return why no mode is searched for; call only if `smooth` is False."""
         if self.surrogate:
             return ON_SURROGATE
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
@@ -177,42 +176,42 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
     @property
     def moves_free(self) -> bool:
-        """Whether surrogate transitions, which choose their own test, may be taken where they are not asked for."""
+        """Return whether surrogate transitions, which choose their own test, may be chosen by default."""
         others = (self.bounds, self.kappa, self.delta)
         return self.proposal == "auto" and self.exact_free and all(one is None for one in others)
 
     @property
     def looks_given(self) -> bool:
-        """Whether the schedule of looks is the user's."""
+        """Return whether the user set the schedule of looks."""
         named = self.test is None or isinstance(self.test, str)
         return not named or self.looks is not None or self.first_look is not None
 
     @property
     def test_free(self) -> bool:
-        """Whether another test may take the default's place."""
+        """Return whether another test may replace the default."""
         return self.test is None and self.epsilon is None and self.max_error is None
 
     @property
     def exact_free(self) -> bool:
-        """Whether exact decisions by proved bounds may take the default's place."""
+        """Return whether exact decisions by proved bounds may replace the default."""
         levels = (self.epsilon, self.max_error, self.final_epsilon)
         others = (self.test, self.audit, self.looks, self.first_look, self.kernel)
         return all(one is None for one in (*levels, *others)) and self.order == "auto"
 
     def record(self) -> dict[str, Any]:
-        """The options by name in values that JSON has; what has no name of its own by type and digest."""
+        """Return the options by name as JSON values; a value without a JSON form is given by type and digest."""
         return option.record(self)
 
     def differences(self, earlier: SampleConfig | Mapping[str, Any]) -> tuple[str, ...]:
-        """Names of the options with which a run cannot go on where another has ended.
+        """Return names of the options that prevent resuming another run.
 
-        Those that decide the draws must be the same, save that the seed and numbers of steps need not be given again
-        and ``iter_sampling`` may be more than before.
+        Options that affect the draws must be the same. The seed and numbers of steps may be omitted, and
+        ``iter_sampling`` may be larger than before.
 
         Parameters
         ----------
         earlier : SampleConfig or mapping
-            Options of the other run, or what `record` made of them.
+            Options of the other run, or their `record`.
         """
         now, before = self.record(), earlier.record() if isinstance(earlier, SampleConfig) else dict(earlier)
         free = {name for name in ("seed", *_LENGTHS) if getattr(self, name) is None}
@@ -227,22 +226,22 @@ _TYPES = {one.name: option.plain_type(str(one.type)) for one in fields(SampleCon
 
 
 def declared(name: str) -> Option:
-    """What is declared of the option ``name``."""
+    """Return the declaration of the option ``name``."""
     return _DECLARED[name]
 
 
 def names(*groups: str) -> tuple[str, ...]:
-    """Names of the options in groups, all of them where none is given."""
+    """Return names of the options in some groups; of all options without groups."""
     return tuple(name for name, option in _DECLARED.items() if not groups or option.group in groups)
 
 
 def check(**values: Any) -> None:
-    """Raise InputError for a value out of its option's bounds; None is within them."""
+    """Raise InputError if a value is out of its option's bounds; None is always allowed."""
     option.check(_DECLARED, values)
 
 
 def plain_type(name: str) -> type:
-    """Type of the option's values as they are written on the command line."""
+    """Return the type of the option's values as written on the command line."""
     return _TYPES[name]
 
 

@@ -22,20 +22,20 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Kept:
-    """What of a run goes into the output.
+    """Variables and draws of a run that go into the output.
 
     Attributes
     ----------
     generated_quantities : bool
-        Transformed parameters and generated quantities.
+        Whether to keep transformed parameters and generated quantities.
     observation_level : bool
-        Those of them that have a value per observation.
+        Whether to keep those of them that have a value per observation.
     save_warmup : bool
-        The draws of warmup.
+        Whether to keep the draws of warmup.
     saved : frozenset of str
-        The variables that are kept, if not all.
+        The only variables to keep; all if empty.
     dropped : frozenset of str
-        Variables that are left out.
+        Variables to leave out.
     """
 
     generated_quantities: bool = True
@@ -46,22 +46,22 @@ class Kept:
 
     @classmethod
     def of(cls, config: SampleConfig) -> Kept:
-        """What the user asked for."""
+        """Return what the options request."""
         saved, dropped = (frozenset(str(names).split(",") if names else ()) for names in (config.save, config.drop))
         return cls(config.generated_quantities, config.observation_level, config.save_warmup, saved, dropped)
 
     @property
     def log_likelihood(self) -> bool:
-        """Whether ``log_lik`` has a group of its own."""
+        """Return whether ``log_lik`` has its own group."""
         return self.observation_level or LOG_LIK in self.saved
 
     def left_out(self, posterior: Posterior) -> set[str]:
-        """Names of the variables that are not kept.
+        """Return names of the variables that are not kept.
 
         Raises
         ------
         InputError
-            When a name is none of a variable, or no draws would be left.
+            If a name matches no variable, or nothing would be kept.
         """
         program = posterior.program
         blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
@@ -79,32 +79,32 @@ class Kept:
 
 PARAMETERS = Kept(generated_quantities=False)
 
-# The variable that ArviZ compares models by.
+# The variable with which ArviZ compares models.
 LOG_LIK = "log_lik"
 
 
-# Dimensions of every group of draws in ArviZ's schema, so that no variable can be called so.
+# Dimensions of every group of draws in ArviZ's schema, which no variable may have as a name.
 DIMENSIONS = ("chain", "draw")
 
 
-# Bytes a step of statistics, and what the summary and the writing of small files take.
+# Bytes per step of statistics, and bytes for the summary and for writing small files.
 _STATISTICS, _SUMMARY = 25, 50 * 10**6
 
 
 def check_draws(
     posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept, folder: Path | None = None
 ) -> None:
-    """Refuse draws that cannot be kept, before they are made.
+    """Raise InputError for draws that will not fit, before they are made.
 
     Parameters
     ----------
     folder : Path, optional
-        Where the files are that take them, if they need not all be in memory.
+        Folder of the files that receive the draws, if they need not all be in memory.
 
     Raises
     ------
     InputError
-        When the draws take more memory or disk than there is, or a variable has the name of a dimension.
+        If the draws need more memory or disk than there is, or a variable has the name of a dimension.
     """
     plan = _Values.of(posterior, kept)
     for name in plan.layout.names:
@@ -114,7 +114,7 @@ def check_draws(
             )
     remedy = f"keep fewer with `thin`{', or leave out `observation_level`' if kept.observation_level else ''}"
     if folder is not None:
-        # The checkpoint and the output each have a row of every draw.
+        # Checkpoint and output each hold every draw.
         row = 2 * (8 * posterior.dim + _STATISTICS) + written_bytes(posterior, kept)
         needed, free = chains * draws * row, shutil.disk_usage(folder).free
         if needed > free:
@@ -129,34 +129,34 @@ def check_draws(
 
 
 def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
-    """Bytes that draws take at most, from the first to the written file, beside libraries and data.
+    """Return an upper bound of the bytes for draws, up to the written file, besides libraries and data.
 
     Parameters
     ----------
     draws, warmup : int
-        Steps of each chain that are kept; those of warmup count where they are.
+        Kept steps of each chain; those of warmup if kept.
     """
     plan, states = _Values.of(posterior, kept), chains * (draws + (warmup if kept.save_warmup else 0))
     column = 8 * chains * draws
     values = column * plan.columns.size
-    # Positions and statistics are held by each chain, and again by all together.
+    # Each chain holds positions and statistics, and the merged arrays hold them again.
     together = states * (8 * posterior.dim + _STATISTICS)
-    # The file is made in memory, in which numbers without a pattern hardly get smaller, and a variable at a time is
-    # copied to be compressed.
+    # The file is made in memory. Numbers without a pattern hardly compress, and one variable at a time is copied to be
+    # compressed.
     largest = column * max(map(math.prod, plan.layout.shapes.values()), default=0)
     return 2 * values + 3 * together + largest + _SUMMARY
 
 
 def written_bytes(posterior: Posterior, kept: Kept) -> int:
-    """Bytes of the constrained values of a draw that are kept."""
+    """Return the bytes of a draw's constrained values that are kept."""
     return 8 * _Values.of(posterior, kept).columns.size
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Which of the values that the program writes are kept.
+    """The values written by the program that are kept.
 
-    ``columns`` are their places among all those written, ``layout`` gives their shapes in the same order.
+    ``columns`` are their indices among all values written; ``layout`` gives their shapes in the same order.
     """
 
     include_tp: bool
@@ -169,7 +169,7 @@ class _Values:
     def of(cls, posterior: Posterior, kept: Kept) -> _Values:
         program, model = posterior.program, posterior.full
         out = kept.left_out(posterior)
-        # A block is written only if something of it is wanted: N-sized quantities cost a pass over the data a draw.
+        # A block is written only if some of it is kept: quantities of size N cost a pass over the data per draw.
         include_tp, include_gq = (
             kept.generated_quantities and any(one.name not in out for one in block.declarations)
             for block in (program.transformed_parameters, program.generated_quantities)
@@ -182,7 +182,7 @@ class _Values:
 
 
 class Quantities:
-    """Computes constrained values of draws, in their order: generated quantities continue their random numbers.
+    """Computes constrained values of draws in order; generated quantities continue their random stream.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Quantities:
     def __init__(self, posterior: Posterior, n_chains: int, *, kept: Kept, seed: int, threads: int) -> None:
         self._model, self._plan, self._threads = posterior.full, _Values.of(posterior, kept), threads
         self._errors: list[str] = []
-        # Each chain has a generator of its own, so that generated quantities do not depend on threads.
+        # Each chain has its own generator, so that generated quantities do not depend on threads.
         streamed = [streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain) for chain in range(n_chains)]
         self._rngs = [self._model.rng(int(one.generate_state(1)[0])) for one in streamed]
         self._writers = [
@@ -212,14 +212,14 @@ class Quantities:
 
     @property
     def trouble(self) -> str:
-        """What errors there were, if any."""
+        """Return a description of the errors, if any."""
         errors = self._errors
         return f"generated quantities of {len(errors):,} draws failed and are NaN ({errors[0]})" if errors else ""
 
     def of(self, theta: FloatArray) -> dict[str, FloatArray]:
-        """Values of the next draws, shape (chain, draw, dim), by variable: each (chain, draw, *shape).
+        """Return values of the next draws, shape (chain, draw, dim), by variable: each (chain, draw, *shape).
 
-        They are NaN where the program raised an error.
+        They are NaN for draws at which the program raised an error.
         """
         plan = self._plan
         values, stop = np.full((*theta.shape[:2], plan.columns.size), np.nan), np.zeros(1, np.int32)
@@ -252,21 +252,21 @@ class Quantities:
 def constrain(
     posterior: Posterior, theta: FloatArray, *, kept: Kept, seed: int, threads: int
 ) -> tuple[dict[str, FloatArray], str]:
-    """Constrained values of draws of shape (chain, draw, dim).
+    """Return constrained values of draws of shape (chain, draw, dim).
 
     Returns
     -------
     values : dict
-        By variable, each (chain, draw, *shape); NaN where the program raised an error.
+        By variable, each (chain, draw, *shape); NaN for draws at which the program raised an error.
     trouble : str
-        What errors there were, if any.
+        Description of the errors, if any.
     """
     quantities = Quantities(posterior, len(theta), kept=kept, seed=seed, threads=threads)
     return quantities.of(theta), quantities.trouble
 
 
 def _tall(posterior: Posterior) -> Iterator[str]:
-    """Names of transformed parameters and generated quantities with a value per observation."""
+    """Yield names of transformed parameters and generated quantities with a value per observation."""
     sizes, program = _tall_sizes(posterior), posterior.program
     for block in (program.transformed_parameters, program.generated_quantities):
         for declaration in block.declarations:
@@ -275,5 +275,5 @@ def _tall(posterior: Posterior) -> Iterator[str]:
 
 
 def _tall_sizes(posterior: Posterior) -> set[str]:
-    """Expressions that give the number of observations as a dimension."""
+    """Return expressions that give the number of observations as a dimension."""
     return {*posterior.counts, str(posterior.blocks.n_observations)}

@@ -1,4 +1,4 @@
-"""How decisions are taken, as options ask for it: test, schedule of looks, source of the range."""
+"""Test, schedule of looks and source of the range, from the options."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def choose_test(
     bounds: str | None = None,
     kappa: float | None = None,
 ) -> StoppingRule:
-    """The test asked for by name, the default, or the one given.
+    """Return the requested test, the default, or the test passed in.
 
-    With ``max_error`` its epsilon or delta is that; `StoppingRule.of_a_decision` does the rest when the number of
-    blocks is known.
+    ``max_error`` sets the test's epsilon or delta; `StoppingRule.of_a_decision` completes it when the number of blocks
+    is known.
 
     Raises
     ------
     InputError
-        For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
+        If the name is unknown, or the test does not accept epsilon, delta or max_error, or the value is out of range.
     """
     if first_look is not None:
         FIRST_LOOK.check("first_look", first_look)
@@ -58,12 +58,12 @@ def choose_test(
 
 
 def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) -> StoppingRule:
-    """The test with the schedule asked for; what is not said stays the test's own.
+    """Return the test with the requested schedule; settings not given stay the test's own.
 
     Raises
     ------
     InputError
-        For an unknown schedule, a first look of no blocks, or a test that does not look.
+        If the schedule is unknown, the first look has no blocks, or the test has no looks.
     """
     if looks is None and first_look is None:
         return test
@@ -83,7 +83,7 @@ def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) ->
 
 
 def check_range(test: StoppingRule, kind: str) -> None:
-    """Raise InputError for an unknown source of the range, or one for a test that needs none."""
+    """Raise InputError if the source of the range is unknown, or the test needs no range."""
     RANGES.check("range", kind)
     if not test.needs_range and kind != "auto":
         raise InputError(f"the {test.name} test does not use a range: leave out `range_source='{kind}'`")

@@ -1,8 +1,8 @@
-"""Checks of a run that ends when its draws are precise enough.
+"""Checks that stop a run when its draws are precise enough.
 
-They are made after fixed numbers of draws, each a quarter more than the one before, when every chain has come so far.
-Neither the clock nor what runs the chains has a part in it, so that a seed always gives the same draws; and no check
-is remembered, so that a run that goes on finds its place from how far its chains are.
+A check happens after fixed numbers of draws, each a quarter more than the last, when every chain has reached it. Checks
+do not depend on timing or on what runs the chains, so a seed always gives the same draws. Checks leave no state: a
+resumed run finds the next check from the progress of its chains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Constrain = Callable[[FloatArray], Mapping[str, FloatArray]]
 
 
 def schedule(most: int) -> Iterator[int]:
-    """Draws of each chain at the checks, the last of which is after ``most``."""
+    """Yield the draws per chain at the checks; the last check is after ``most``."""
     n = FIRST
     while n < most:
         yield n
@@ -36,19 +36,19 @@ def schedule(most: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Check:
-    """What the last check has found.
+    """Result of the last check.
 
     Attributes
     ----------
     reached : bool
     n_checks, n_draws : int
-        Checks up to this one, and draws of each chain that it has looked at.
+        Checks up to this one, and draws per chain that it used.
     quantity : str
-        With the smallest ESS or, where the precision was not reached, one that has not; empty where nothing has moved.
+        Quantity with the smallest ESS or, if the precision was not reached, one that fails; empty if nothing moved.
     ess : float
-        The smallest one (bulk or tail) of all parameters, or that of the quantity.
+        Smallest bulk or tail ESS over all parameters, or that of the quantity.
     r_hat : float or None
-        The largest one of all parameters, or that of the quantity; None for one chain.
+        Largest R-hat over all parameters, or that of the quantity; None for one chain.
     """
 
     reached: bool
@@ -59,51 +59,51 @@ class Check:
     r_hat: float | None
 
     def record(self) -> dict[str, Any]:
-        """As it is written to the output."""
+        """Return the result as written to the output."""
         return asdict(self)
 
 
 class Until:
     """Checks whether the draws of all chains are precise enough.
 
-    Every parameter counts, as the program declares them; those whose draws are all the same do not.
+    Every parameter counts, as the program declares it, except those whose draws are all equal.
 
     Parameters
     ----------
     precision : Precision
     constrain : callable
-        Of draws, shape (chain, draw, dim): the parameters' values by name, each (chain, draw, *shape).
+        From draws, shape (chain, draw, dim), to the parameters' values by name, each (chain, draw, *shape).
     most : int
         Steps after which a chain ends in any case.
     thin : int
-        Steps from one draw to the next.
+        Steps between two draws.
 
     Attributes
     ----------
     last : Check or None
-        What the last check has found.
+        Result of the last check.
     """
 
     def __init__(self, precision: Precision, constrain: Constrain, *, most: int, thin: int) -> None:
         self.precision = precision
         self.last: Check | None = None
         self._constrain, self._most, self._thin = constrain, most, thin
-        # Names and values of the parameters, the latter in parts as they were added, each (chain, draw, parameter).
+        # Names and values of the parameters; values are in parts as they were added, each (chain, draw, parameter).
         self._names: list[str] = []
         self._parts: list[FloatArray] = []
-        # Looked at first: what the last check has found wanting.
+        # Checked first: the quantities that failed at the last check.
         self._wanting = 0
 
     @property
     def reached(self) -> bool:
-        """Whether the last check has found the draws precise enough."""
+        """Return whether the last check found the draws precise enough."""
         return self.last is not None and self.last.reached
 
     def ahead(self, chains: Sequence[Chain]) -> Iterator[int]:
-        """Steps of sampling after which the chains are to wait for a check.
+        """Yield the steps of sampling after which the chains wait for a check.
 
-        Of a run that goes on the first is that to which its furthest chain has come, or the next one: any before has
-        been made, and has not ended it.
+        In a resumed run, the first is the check that the furthest chain has reached, or the next one: earlier checks
+        have not ended the run.
         """
         done = max(chain.sampling.n_steps for chain in chains)
         for n_draws in schedule(self._most // self._thin):
@@ -112,7 +112,7 @@ class Until:
                 yield n_steps
 
     def check(self, chains: Sequence[Chain]) -> Iterator[None]:
-        """Look at the draws of chains that wait, in pieces."""
+        """Check the draws of waiting chains, in pieces."""
         self._add(chains)
         yield
         n_draws = sum(part.shape[1] for part in self._parts)
@@ -134,7 +134,7 @@ class Until:
         self.last = least if least.reached else replace(least, ess=0.0)
 
     def _add(self, chains: Sequence[Chain]) -> None:
-        """Take in the draws since the last check; all of them where a chain has failed meanwhile."""
+        """Add the draws since the last check; all draws if a chain has failed since."""
         if self._parts and len(self._parts[0]) != len(chains):
             self._parts = []
         seen = sum(part.shape[1] for part in self._parts)
@@ -144,9 +144,9 @@ class Until:
 
 
 def convergence(draws: FloatArray) -> tuple[float, float] | None:
-    """The smaller of bulk and tail ESS, and R-hat, of draws (chain, draw); None where all of them are the same.
+    """Return the smaller of bulk and tail ESS, and R-hat, of draws (chain, draw); None if all draws are equal.
 
-    R-hat is NaN for one chain; both are where a draw is not finite or there are too few.
+    R-hat is NaN for one chain. Both are NaN if a draw is not finite or there are too few draws.
     """
     if (draws == draws[0, 0]).all():
         return None
@@ -157,7 +157,7 @@ def convergence(draws: FloatArray) -> tuple[float, float] | None:
 
 
 def _elements(variable: str, shape: tuple[int, ...]) -> Iterator[str]:
-    """Names of a variable's elements, counted from 1."""
+    """Yield names of a variable's elements, counted from 1."""
     for at in np.ndindex(shape):
         yield f"{variable}[{','.join(str(one + 1) for one in at)}]" if at else variable
 

@@ -1,7 +1,7 @@
-"""Chains on an executor: threads of this process, other processes, or a cluster.
+"""Execution of chains on threads, processes or a cluster.
 
-An executor is anything with the `submit` of `concurrent.futures`. Work is handed to it turn by turn, so that all chains
-are about equally far whenever sampling stops; between its turns a chain stands still, and can be saved.
+An executor is any object with the `submit` method of `concurrent.futures`. Work is submitted turn by turn, so that all
+chains progress about equally. Between its turns a chain stands still and can be saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from stansub import clock, interrupts
 from stansub.errors import InputError
 
-# Seconds between two looks at the chains, and of a turn.
+# Seconds between two progress checks, and of a turn.
 _POLL, _TURN = 0.1, 0.5
 
 EXECUTORS = ("threads", "processes", "dask")
@@ -31,7 +31,7 @@ BROKEN = "the processes have failed (one of them was killed, or took more memory
 
 
 class Executor(Protocol):
-    """What is needed of `concurrent.futures.Executor`."""
+    """Required part of `concurrent.futures.Executor`."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]: ...
 
@@ -40,7 +40,7 @@ class Advancing(Protocol):
     """Work that is done piece by piece."""
 
     def advance(self) -> bool:
-        """Do the next piece; False when nothing is left or the work was stopped."""
+        """Do the next piece; return False if nothing is left or the work was stopped."""
         ...
 
 
@@ -48,31 +48,31 @@ class Work(Protocol):
     """Work that is done turn by turn on an executor."""
 
     def begin(self, executor: Executor) -> Future[Any]:
-        """Hand over the next turn."""
+        """Submit the next turn."""
         ...
 
     def end(self, result: Any) -> bool:
-        """Take in what the turn came to; False when nothing is left."""
+        """Process the result of a turn; return False if nothing is left."""
         ...
 
 
 @dataclass(frozen=True)
 class Local:
-    """Work on something that stays in this process."""
+    """Work on an object that stays in this process."""
 
     advancing: Advancing
 
     def begin(self, executor: Executor) -> Future[Any]:
-        """Pieces for the time of a turn."""
+        """Submit pieces for the time of a turn."""
         return executor.submit(turn, self.advancing, _TURN)
 
     def end(self, result: bool) -> bool:
-        """Whether something is left."""
+        """Return whether work is left."""
         return result
 
 
 def turn(advancing: Advancing, seconds: float) -> bool:
-    """Do pieces for so many seconds; whether something is left."""
+    """Do pieces for ``seconds``; return whether work is left."""
     end = clock.now() + seconds
     while advancing.advance():
         if clock.now() > end:
@@ -82,14 +82,14 @@ def turn(advancing: Advancing, seconds: float) -> bool:
 
 @dataclass
 class Outcome:
-    """How the chains came to their end.
+    """How the chains ended.
 
     Attributes
     ----------
     stopped : str
-        "interrupted", "max_time", `BROKEN` or nothing for chains that ran to their end.
+        "interrupted", "max_time", `BROKEN`, or empty if the chains finished.
     failures : dict
-        Errors by position of the chain.
+        Errors by index of the chain.
     """
 
     stopped: str = ""
@@ -107,26 +107,26 @@ def run(
     between: Callable[[int, bool], None] = lambda index, more: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Do all work to its end, an interrupt or the time limit.
+    """Do all work until it finishes, an interrupt or the time limit.
 
-    The first interrupt (see `stansub.interrupts.first`) stops the work after the piece it is in; a second one raises
+    The first interrupt (see `stansub.interrupts.first`) stops the work after the current piece; a second one raises
     KeyboardInterrupt.
 
     Parameters
     ----------
     parallel : int
-        Turns under way at a time.
+        Turns that run at once.
     stop : ndarray of int32, shape (1,)
-        Set to 1 to have all work stop.
+        Set to 1 to stop all work.
     executor : Executor, optional
-        Threads of its own by default.
+        By default new threads.
     max_time : float, optional
         Seconds.
     watch : callable
         Called in this thread several times a second.
     between : callable
-        Called in this thread with the position of work whose turn has ended, before its next one, and whether there is
-        a next one.
+        Called in this thread after each turn, before the next, with the index of the work and whether it has another
+        turn.
     on_interrupt : callable
         Called in this thread after the first interrupt.
     """
@@ -161,7 +161,7 @@ def run(
                         between(index, more)
                         if more:
                             waiting.append(index)
-                    except BrokenExecutor:  # the chain stands where its last turn has ended
+                    except BrokenExecutor:  # the chain is at the end of its last turn
                         finish(BROKEN)
                     except Exception as error:
                         outcome.failures[index] = error
@@ -170,11 +170,11 @@ def run(
                 announce()
                 watch()
         except BaseException:
-            stop[0] = 1  # turns under way end
+            stop[0] = 1  # running turns finish
             for future in pending:
                 future.cancel()
             raise
-    announce()  # of an interrupt that came as the last turn ended
+    announce()  # from an interrupt during the last turn
     return outcome
 
 
@@ -188,7 +188,7 @@ def _or_threads(executor: Executor | None, parallel: int) -> Iterator[Executor]:
 
 
 def check(executor: object) -> None:
-    """Raise InputError unless there is such an executor."""
+    """Raise InputError unless the executor is known or has `submit`."""
     known = isinstance(executor, str) and (
         executor in EXECUTORS or executor.removeprefix("dask:") not in ("", executor)
     )
@@ -201,12 +201,12 @@ def check(executor: object) -> None:
 
 @contextmanager
 def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor | None]:
-    """The executor of this name, or the one given; None for threads.
+    """Open the executor of this name, or yield the one given; None for threads.
 
     Raises
     ------
     InputError
-        Where dask is not installed or its scheduler does not answer.
+        If dask is not installed or its scheduler does not answer.
     """
     if executor is None or executor == "threads":
         yield None
@@ -231,7 +231,7 @@ def _dask(address: str, parallel: int) -> Iterator[Executor]:
         cluster = address
         if not address:
             options = {"n_workers": parallel, "threads_per_worker": 1, "dashboard_address": None}
-            # what its parts say to each other when a run is interrupted is of no use to anybody
+            # messages between its parts during an interrupt are of no use to users
             quiet = {"silence_logs": logging.CRITICAL}
             cluster = stack.enter_context(distributed.LocalCluster(**options, **quiet))
         try:
@@ -243,8 +243,8 @@ def _dask(address: str, parallel: int) -> Iterator[Executor]:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal: the one that watches the chains decides what comes of it."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal; the process that watches the chains handles it."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # outside the main thread, as in workers of dask that run no interrupts anyway
+    except ValueError:  # outside the main thread, as in dask workers, interrupts are not handled anyway
         return

@@ -1,4 +1,4 @@
-"""The facts of a run that stand beside its draws: what was asked for, found and chosen, and what was sampled."""
+"""Facts recorded with the draws of a run: options, choices, what was found and what was sampled."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.proposal_names import without_race
 from stansub.tuning.starts import RADIUS
 
-# Options that say which test is taken; the test itself is described by facts of its own.
+# Options that determine the test, which has facts of its own.
 _OF_THE_TEST = ("test", "bounds", "kappa", "epsilon", "delta", "looks", "first_look")
 
 
 def facts_of_run(prepared: Prepared, setup: Setup, chains: Sequence[Chain]) -> dict[str, Any]:
-    """Return what was asked for, found and chosen, as it is written to the output.
+    """Return options, findings and choices of a run, as written to the output.
 
-    ``setup`` is that of the end of the run, with what the chains chose together in warmup.
+    ``setup`` is that at the end of the run, with what the chains chose together in warmup.
     """
     before, posterior = prepared.setup, prepared.posterior
     config = setup.config
@@ -52,7 +52,7 @@ def facts_of_run(prepared: Prepared, setup: Setup, chains: Sequence[Chain]) -> d
 
 
 def _programs(posterior: Posterior, config: SampleConfig) -> dict[str, str]:
-    """What was compiled, and why; nothing for functions."""
+    """Return what was compiled and why; empty for functions."""
     if isinstance(posterior.population, Uncut):
         return plan_transitions(posterior.analysis, config.observations or "").reasons
     rewritten = config.evaluator != "instances"
@@ -60,7 +60,7 @@ def _programs(posterior: Posterior, config: SampleConfig) -> dict[str, str]:
 
 
 def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
-    """The options with what was chosen in their place; what is said of the test stands beside them (see `facts`)."""
+    """Return the options with the choices made; facts on the test are separate (see `facts`)."""
     config = setup.config
     chosen = {
         "inits": _described(config.inits) if config.inits is not None else _starts_from(setup),
@@ -76,12 +76,12 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
 
 
 def _starts_from(setup: Setup) -> str | float:
-    """Where chains start that were not told."""
+    """Return where chains start that have no inits."""
     return "on the surrogate" if setup.transition is not None else "about the mode" if setup.found else RADIUS
 
 
 def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:
-    """What came of every start of the search for modes."""
+    """Return the result of every start of the search for modes."""
     if found is None:
         return None
     return [
@@ -93,13 +93,13 @@ def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:
 def normality(
     chains: Sequence[Chain], test: StoppingRule, *, variates: bool, max_error: float | None
 ) -> dict[str, Any] | None:
-    """What the trials at the end of warmup came to, over all chains (see `stansub.acceptance.normality.figures`)."""
+    """Return the results of the warmup trials over all chains (see `stansub.acceptance.normality.figures`)."""
     trials = [chain.tried for chain in chains if chain.tried is not None]
     return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
 
 
 def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str, Any]:
-    """What was sampled, how decisions were taken, and with which software."""
+    """Return what was sampled, how decisions were taken, and with which software."""
     blocks = posterior.blocks
     stan = re.search(r"^Stan version: *([\d.]+)", posterior.full.info(), re.MULTILINE)
     versions = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
@@ -126,14 +126,14 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
 
 
 def _named(proposal: str | Proposal, found: ModeSetup | None) -> str:
-    """The proposal for the record."""
+    """Return the proposal's name for the record."""
     if not isinstance(proposal, str):
         return checked(proposal).name
     return found.name if found is not None else without_race(proposal)
 
 
 def _evaluated(found: ModeSetup | None, posterior: Posterior) -> float:
-    """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
+    """Return observations evaluated before any chain; a gradient counts as one evaluation of each."""
     if found is None:
         return 0.0
     single = found.variates is not None and found.variates.blockwise is None
@@ -145,7 +145,7 @@ def _evaluated(found: ModeSetup | None, posterior: Posterior) -> float:
 
 
 def _described(inits: Inits) -> str:
-    """Inits for the record; values given from Python are not repeated."""
+    """Return inits for the record; values passed from Python are not repeated."""
     if isinstance(inits, Mapping):
         return "given values"
     if isinstance(inits, str | Path) or not isinstance(inits, Sequence):

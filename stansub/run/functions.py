@@ -1,4 +1,4 @@
-"""Posteriors of numpy functions where one of a program is expected: `sample` takes them as they are."""
+"""Posteriors of numpy functions as input of `sample`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class FunctionRecipe:
-    """What such a posterior is made from, where its functions can be pickled."""
+    """Recipe for a posterior whose functions can be pickled."""
 
     factors: FunctionFactors
 
     def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
-        """The posterior."""
+        """Return the posterior."""
         return posterior_of(self.factors)
 
 
 def posterior_of(factors: FunctionFactors) -> Posterior:
-    """The posterior of functions as one that is sampled; there is no cut to be proved, for the factors define it.
+    """Return the posterior of functions for sampling; it needs no proof, because its factors define it.
 
-    In place of code and data, log densities at a few points, to ten digits, say whether two of them are the same.
+    Instead of code and data, log densities at a few points, to ten digits, identify it.
     """
     full = _Whole(factors)
     points = draw_points(np.random.default_rng(0), full)
@@ -63,7 +63,7 @@ def posterior_of(factors: FunctionFactors) -> Posterior:
 
 @dataclass(frozen=True)
 class _Copier:
-    """Writes parameters, which are what they are on the unconstrained space."""
+    """Writes parameters, which are the unconstrained ones."""
 
     columns: NDArray[np.int64]
 
@@ -73,7 +73,7 @@ class _Copier:
 
 
 class _Whole:
-    """The whole log density, with the methods that a compiled program has for what is read and written."""
+    """The whole log density, with the methods of a compiled program for reading and writing."""
 
     def __init__(self, factors: FunctionFactors) -> None:
         self._factors = factors
@@ -83,13 +83,13 @@ class _Whole:
         return ""
 
     def rng(self, seed: int) -> None:
-        """None: there are no generated quantities."""
+        """Return None: there are no generated quantities."""
 
     def log_density(self, theta: FloatArray) -> float:
         return self._factors.log_density(theta)
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        """Log densities at some points, and no messages."""
+        """Return log densities at some points, without messages."""
         return [self.log_density_or_message(theta) for theta in points]
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:

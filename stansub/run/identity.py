@@ -1,4 +1,4 @@
-"""Whether two values of a user's own are the same, as far as what they hold and the code of their functions say."""
+"""Digests that tell whether two custom values are the same, from their content and the code of their functions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
 def digest_of(value: Any) -> str:
-    """The same for equal values, in every process; for other values in all likelihood another."""
+    """Return a digest: equal for equal values in every process, and almost surely different otherwise."""
     return _Digests().of(value)[:16]
 
 
 class _Digests:
-    """Digests of all that is in one value: each part is looked at once, however often it is in there."""
+    """Digests of all parts of a value; each part is computed once."""
 
     def __init__(self) -> None:
-        # By identity; values are held, so that no identity is used again. None within a value itself.
+        # Keys are identities; values are held so that no identity is reused. None marks a part in progress.
         self._found: dict[int, tuple[Any, str | None]] = {}
 
     def of(self, value: Any) -> str:
-        """That of a part."""
+        """Return the digest of a part."""
         if id(value) not in self._found:
             self._found[id(value)] = value, None
             text = json.dumps(self._parts(value), separators=(",", ":"))
@@ -36,7 +36,7 @@ class _Digests:
         return self._found[id(value)][1] or "itself"
 
     def _parts(self, value: Any) -> list[Any]:
-        """What a value is, in text, and the digests of its parts."""
+        """Return a value's description in text, and the digests of its parts."""
         name = f"{_named(value).__module__}.{_named(value).__qualname__}"
         if value is None or isinstance(value, str | bytes | bool | int | float | complex | Enum | np.ufunc):
             return [name, repr(value)]
@@ -69,5 +69,5 @@ class _Digests:
 
 
 def _named(value: Any) -> Any:
-    """What a value is called by: itself, or its type."""
+    """Return a value's name: itself, or its type."""
     return value if isinstance(value, _NAMED) else type(value)

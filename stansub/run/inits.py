@@ -1,4 +1,4 @@
-"""Starting values, as CmdStan makes them: uniform on the unconstrained space, or from a file, for each chain."""
+"""Starting values of chains, as in CmdStan: uniform on the unconstrained space, or from files."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Inits = float | str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[s
 
 @dataclass(frozen=True)
 class Init:
-    """Where one chain starts.
+    """Starting value of one chain.
 
     Attributes
     ----------
     radius : float
-        Of the uniform distribution on the unconstrained space.
+        Radius of the uniform distribution on the unconstrained space.
     values : mapping
-        Constrained values by parameter; those that are not named start at random.
+        Constrained values by parameter; the other parameters start at random.
     source : str
-        Where the values came from, for messages.
+        Source of the values, for messages.
     """
 
     radius: float = RADIUS
@@ -44,7 +44,7 @@ class Init:
 
 
 def parse(text: str) -> Inits:
-    """Inits as written on the command line: a radius, a JSON file, or several files separated by commas."""
+    """Return inits from the command line: a radius, a JSON file, or several files separated by commas."""
     try:
         return float(text)
     except ValueError:
@@ -53,12 +53,12 @@ def parse(text: str) -> Inits:
 
 
 def load(inits: Inits, chains: int) -> list[Init]:
-    """Where each chain starts, files read.
+    """Return the starting value of each chain, with files read.
 
     Raises
     ------
     InputError
-        For a negative radius, a file that cannot be read, or a number of files other than the number of chains.
+        If the radius is negative, a file cannot be read, or the number of files differs from the number of chains.
     """
     if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= 2.0 * inits < float("inf")):
         raise InputError(f"inits: the radius must be a finite number of at least 0, not {inits}")
@@ -84,14 +84,14 @@ def _load(one: str | Path | Mapping[str, Any]) -> Init:
 
 
 def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: int) -> FloatArray:
-    """Unconstrained starting values of a chain, shape (dim,), with a finite log density.
+    """Return unconstrained starting values of a chain, shape (dim,), with a finite log density.
 
     Raises
     ------
     InputError
-        When inits do not fit the program or the log density is not finite at any of the starting values tried.
+        If the inits do not fit the program, or no starting value tried has a finite log density.
     """
-    # Elements of tuples have names of their own, but stand in the tuple's value.
+    # Elements of tuples have names of their own, but are stored in the tuple's value.
     known = {name.partition(":")[0] for name in Layout.from_names(posterior.full.param_names()).names}
     given = dict(init.values or {})
     for name in given:
@@ -108,7 +108,7 @@ def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: 
 
 
 def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) -> None:
-    """Later blocks' variables are let pass, for inits are often values that another run has written."""
+    """Raise InputError for unknown names; variables of later blocks are allowed, as in output of another run."""
     program = posterior.program
     blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
     if name not in known and name not in {one.name for block in blocks for one in block.declarations}:
@@ -118,7 +118,7 @@ def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) ->
 
 
 def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
-    """Constrained values of ``theta`` with the given ones in their place, unconstrained again."""
+    """Return unconstrained parameters after replacing constrained values of ``theta`` by the given ones."""
     drawn = Layout.from_names(posterior.full.param_names()).split(posterior.full.param_constrain(theta))
     try:
         return unconstrain(posterior, {**drawn, **given})
@@ -132,12 +132,12 @@ def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], 
 
 
 def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
-    """Unconstrained parameters, shape (dim,), of constrained values by name.
+    """Return unconstrained parameters, shape (dim,), from constrained values by name.
 
     Raises
     ------
     InputError
-        When a value is no number, is missing, has the wrong size or violates its constraint.
+        If a value is not numeric, is missing, has the wrong size or violates its constraint.
     """
     try:
         text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
@@ -145,7 +145,7 @@ def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
     except TypeError as error:
         raise InputError(f"values must be numbers or lists of numbers ({error})") from error
     except InputError as error:
-        # Stan names a place in the canonical program, which is not the user's file.
+        # Stan refers to lines of the canonical program, not of the user's file.
         text_without_place = re.sub(r" \(in '[^']*', line [^)]*\)", "", " ".join(str(error).split()))
         raise InputError(text_without_place.removeprefix("Exception: ")) from error
 

@@ -1,4 +1,4 @@
-"""The closed list of types that may stand in a checkpoint; nothing else is ever made from a file."""
+"""The closed list of types that a checkpoint may contain; reading creates no other."""
 
 from __future__ import annotations
 

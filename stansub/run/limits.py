@@ -1,4 +1,4 @@
-"""Values that options may have."""
+"""Allowed values of options."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, ClassVar, Protocol
 
 from stansub.errors import InputError
 
-# Upper bounds of what is counted: beyond them nothing could be run, and sums would overflow.
+# Upper bounds of counts: larger values could not run, and sums would overflow.
 MOST_COUNT = 10**12
 MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
 
 
 class Bounds(Protocol):
-    """Values that an option may have."""
+    """Allowed values of an option."""
 
     def check(self, name: str, value: Any) -> None:
-        """Raise InputError for any other."""
+        """Raise InputError if a value is not allowed."""
         ...
 
 
 @dataclass(frozen=True)
 class Count:
-    """Integers within bounds, numpy's included."""
+    """Integers within bounds, including numpy's."""
 
     at_least: int = 1
     at_most: int = MOST_COUNT
@@ -38,7 +38,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from ``low`` to ``high`` (None: without end), the ends themselves or not; ``must`` says it in words."""
+    """Numbers from ``low`` to ``high`` (None: unbounded), with or without the ends; ``must`` says so in words."""
 
     must: str
     low: float = 0.0
@@ -54,10 +54,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Named:
-    """Names to choose from, beside other values or not; who uses them checks them."""
+    """Names to choose from, possibly besides other values; the code that uses them checks them."""
 
     names: tuple[str, ...]
-    # On the command line: whether there are no values but these.
+    # Whether the command line allows no other values.
     only: ClassVar[bool] = True
 
     def check(self, name: str, value: Any) -> None:
@@ -66,7 +66,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Suggested(Named):
-    """Names to choose from beside other texts, on the command line too."""
+    """Names to choose from besides other texts, on the command line too."""
 
     only = False
 
@@ -80,12 +80,12 @@ class OneOf(Named):
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(self.names)}")
 
 
-# Those of options that are checked in several places.
+# Bounds of options that are checked in several places.
 FIRST_LOOK = Count(1)
 MAX_ERROR = Interval("between 0 and 1; the exact test makes no errors")
 RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "predictors", "scan", "estimate"))
 
 
 def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
-    """Raise InputError unless ``value`` is an integer (numpy's included) within bounds, those of `MOST` by default."""
+    """Raise InputError unless ``value`` is an integer (or numpy integer) within bounds, by default those of `MOST`."""
     Count(at_least, MOST.get(name, MOST_COUNT) if at_most is None else at_most).check(name, value)

@@ -1,4 +1,4 @@
-"""Draws of all chains pooled: their mean and covariance, and how well the chains agree."""
+"""Mean, covariance and convergence of the pooled draws of all chains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Moments:
-    """A normal approximation with given mean and covariance.
+    """Normal approximation with given mean and covariance.
 
     Attributes
     ----------
@@ -35,14 +35,14 @@ class Moments:
 
     @property
     def sds(self) -> FloatArray:
-        """Marginal standard deviations, shape (dim,)."""
+        """Return marginal standard deviations, shape (dim,)."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
 
 def pool(draws: Sequence[FloatArray]) -> Moments | None:
-    """Mean and covariance of the draws of all chains; None while there are too few different ones.
+    """Return mean and covariance of the draws of all chains; None if too few of them differ.
 
-    The correlations are shrunk while draws are few, as adaptive Metropolis does here.
+    The correlations are shrunk while draws are few, as in adaptive Metropolis.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def pool(draws: Sequence[FloatArray]) -> Moments | None:
 
 
 def r_hat(draws: Sequence[FloatArray]) -> float:
-    """Largest ratio of the sd of all draws to that within chains (Gelman and Rubin 1992); 1 for one chain."""
+    """Return the largest ratio of total to within-chain sd; 1 for one chain (Gelman and Rubin 1992)."""
     if len(draws) < 2:
         return 1.0
     means = np.array([one.mean(axis=0) for one in draws])
@@ -74,10 +74,10 @@ def r_hat(draws: Sequence[FloatArray]) -> float:
 
 
 def n_effective(draws: Sequence[FloatArray]) -> float:
-    """Effective number of draws of all chains, from how far their means scatter; their number for one chain.
+    """Return the effective number of draws of all chains, from the variance of their means.
 
-    The variance of a chain's mean is that of a draw over the effective number of its draws; the median over the
-    parameters is taken.
+    The variance of a chain's mean is that of a draw over the effective number of its draws; the result is the median
+    over the parameters. For one chain it is the number of draws.
     """
     n_draws = float(sum(len(one) for one in draws))
     if len(draws) < 2:

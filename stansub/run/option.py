@@ -1,6 +1,6 @@
-"""What an option of a function is, declared once as a field of a dataclass: signatures and docstrings follow from it.
+"""Declaration of a function's options as fields of a dataclass, from which its signature and docstring are made.
 
-Nothing heavy is imported here, so that the command line answers at once.
+Imports are light so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ _Options = ParamSpec("_Options")
 
 @dataclass(frozen=True)
 class Option:
-    """What is declared of an option beside its name, type and default.
+    """Declaration of an option, besides its name, type and default.
 
     Attributes
     ----------
     text : str
-        What it does, in a sentence; names of other options in backticks.
+        What the option does, in a sentence; names of other options in backticks.
     group : str
-        In the command line's help; empty for what is given from Python alone.
+        Section of the command line's help; empty for options of Python alone.
     bounds : Bounds or None
     default : str
-        What None stands for, in words.
+        What None means, in words.
     type_ : str
-        In docstrings, where the annotation does not say it briefly.
+        Type in docstrings, if the annotation is too long.
     flag, metavar : str
-        On the command line, where they do not follow from the name.
+        Spelling on the command line, if it does not follow from the name.
     resume : {"same", "longer", "any"}
-        What it must be where a run goes on: that of the beginning, that or more, or anything, because no draw depends
-        on it.
+        Constraint when a run resumes: the same value, the same or a larger one, or any value because no draw depends on
+        it.
     recorded : bool
-        Whether it is written to the output.
+        Whether the option is written to the output.
     common : bool
         Whether the short help of `sample` shows it.
     """
@@ -62,18 +62,18 @@ class Option:
 
 
 def option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:
-    """A field of a configuration; ``means`` among ``more`` is `Option.default`."""
+    """Return a dataclass field that declares an option; ``means`` among ``more`` is `Option.default`."""
     means = more.pop("means", "")
     return field(default=default, metadata={"option": Option(text, group, bounds, means, **more)})
 
 
 def declared(config: Any) -> dict[str, Option]:
-    """Return what is declared of the options of a configuration, by their names."""
+    """Return the declared options of a configuration by name."""
     return {one.name: one.metadata["option"] for one in fields(config)}
 
 
 def check(option_of: Mapping[str, Option], values: Mapping[str, Any]) -> None:
-    """Raise InputError for a value out of its option's bounds; None is within them."""
+    """Raise InputError if a value is out of its option's bounds; None is always allowed."""
     for name, value in values.items():
         bounds = option_of[name].bounds
         if bounds is not None and value is not None:
@@ -81,7 +81,7 @@ def check(option_of: Mapping[str, Option], values: Mapping[str, Any]) -> None:
 
 
 def record(config: Any) -> dict[str, Any]:
-    """Return options by name in values that JSON has; what has no name of its own by type and digest."""
+    """Return options by name as JSON values; a value without a JSON form is given by type and digest."""
     return {
         name: as_json(getattr(config, name), exact=option.resume != "any")
         for name, option in declared(config).items()
@@ -90,7 +90,7 @@ def record(config: Any) -> dict[str, Any]:
 
 
 def differs(option: Option, now: Any, before: Any) -> bool:
-    """Return whether a run cannot resume with an option's value, given the earlier one; both as `record` has them."""
+    """Return whether an option's change prevents resuming a run; both values are as `record` gives them."""
     if option.resume == "longer":
         return bool(now < (before or 0))
     return option.resume == "same" and bool(now != before)
@@ -102,7 +102,7 @@ def plain_type(annotation: str) -> type:
 
 
 def documented(what: _Documented, config: Any = None) -> _Documented:
-    """Put the options of a configuration, itself by default, where a docstring has a line ``{options}``."""
+    """Replace the line ``{options}`` of a docstring with a configuration's options (by default its own)."""
     text = what.__doc__ or ""
     line = next(line for line in text.splitlines() if line.strip() == "{options}")
     what.__doc__ = text.replace(line, textwrap.indent(_parameters(config or what), line.removesuffix("{options}")))
@@ -121,7 +121,7 @@ class Taking(Protocol[_Options, _Model, _Data, _Result]):
 def taking(
     config: Callable[_Options, _Config],
 ) -> Callable[[Callable[[_Model, _Data, _Config], _Result]], Taking[_Options, _Model, _Data, _Result]]:
-    """Make a function of a configuration one of its options, which its signature and docstring then name."""
+    """Turn a function of a configuration into one of its options, with matching signature and docstring."""
 
     def decorate(
         function: Callable[[_Model, _Data, _Config], _Result],
@@ -135,7 +135,7 @@ def taking(
         def taken(
             model: _Model, data: _Data | None = None, *args: _Options.args, **options: _Options.kwargs
         ) -> _Result:
-            signature.bind(model, data, *args, **options)  # its TypeError names this function
+            signature.bind(model, data, *args, **options)  # so that a TypeError names this function
             return function(model, cast(_Data, data), config(*args, **options))
 
         vars(taken)["__signature__"] = signature
@@ -149,7 +149,7 @@ def taking(
 
 
 def _parameters(config: Any) -> str:
-    """The options as entries of a numpydoc section."""
+    """Return the options as entries of a numpydoc section."""
     entries = []
     for one in fields(config):
         option: Option = one.metadata["option"]
@@ -170,7 +170,7 @@ def _type_text(annotation: str, option: Option) -> str:
 
 
 def as_json(value: Any, *, exact: bool) -> Any:
-    """A value as JSON has it; what JSON does not have by name and, if it must be exact, a digest of what it holds."""
+    """Return a value as JSON; a value without a JSON form is given by name and, if ``exact``, a digest."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
@@ -188,5 +188,5 @@ def as_json(value: Any, *, exact: bool) -> Any:
 
     try:
         return f"{name} {digest_of(value)}"
-    except Exception:  # values of any class fail in any way
+    except Exception:  # values of any class may fail in any way
         return name

@@ -1,6 +1,6 @@
-"""The options of `sample`, each declared once: name, type, default, bounds and a sentence.
+"""Declarations of the options of `sample`: name, type, default, bounds and description.
 
-Nothing heavy is imported here, so that the command line answers at once.
+Imports are light so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stansub.run.executors import Executor
     from stansub.run.inits import Inits
 
-# Groups of options, in the command line's help.
+# Groups of options in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainOptions:
-    """How many chains run, how long, and how they move."""
+    """Options of the chains: number, length and moves."""
 
     chains: int = option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]), common=True)
     parallel_chains: int | None = option(
@@ -130,7 +130,7 @@ class ChainOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionOptions:
-    """How moves are accepted or rejected."""
+    """Options of the accept/reject decisions."""
 
     test: StoppingRule | str | None = option(
         None,
@@ -217,7 +217,7 @@ class DecisionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """How the data are cut."""
+    """Options of the data: blocks and evaluation."""
 
     block_size: int | None = option(
         None, "Observations per block, the unit of subsampling.", DATA, Count(1), means="chosen for the test"
@@ -236,7 +236,7 @@ class DataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """What is kept and shown."""
+    """Options of the output: what is kept and displayed."""
 
     save_warmup: bool = option(False, "Keep the warmup draws too, in separate groups.", OUTPUT)
     generated_quantities: bool = option(

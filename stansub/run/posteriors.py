@@ -1,4 +1,4 @@
-"""From a program and data to a posterior: read, compiled, and cut into blocks or left whole."""
+"""Construction of a posterior from a program and data: read, compile, and cut into blocks or leave whole."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Data: TypeAlias = DataLike | data_module.Data | None
 
 
 class Given(NamedTuple):
-    """A program and data that were read.
+    """A program and its data, read.
 
     Attributes
     ----------
     model : Source, CompiledModel, Posterior or FunctionFactors
     values : Data or None
-        None where the model has them.
+        None if the model includes them.
     """
 
     model: Source | CompiledModel | Posterior | FunctionFactors
@@ -47,29 +47,29 @@ class Given(NamedTuple):
 
     @property
     def analysis(self) -> Analysis:
-        """What the text of the program shows."""
+        """Return what the text of the program shows."""
         return Analysis.of(Program("")) if isinstance(self.model, FunctionFactors) else self.model.analysis
 
     @property
     def n_parameters(self) -> int:
-        """How many unconstrained parameters there are, about."""
+        """Return the approximate number of unconstrained parameters."""
         if isinstance(self.model, Posterior | FunctionFactors):
             return self.model.dim
         assert self.values is not None
         return n_parameters(self.model.program, self.values)
 
     def unchanged(self) -> AbstractContextManager[None]:
-        """Return a block in which the data may be read from files, which are checked at its end."""
+        """Return a context in which data may be read from files; at its end the files are checked for changes."""
         return nullcontext() if self.values is None else self.values.unchanged()
 
 
 def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given:
-    """A program and the data that it declares.
+    """Return a program and the data that it declares.
 
     Raises
     ------
     InputError
-        When they cannot be read, or do not fit.
+        If they cannot be read, or do not fit.
     """
     if isinstance(model, Posterior | FunctionFactors):
         return Given(model, None)
@@ -80,7 +80,7 @@ def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given
         log("Reading the data")
         return Given(model, model.read_data(data))
     log("Reading program and data")
-    # Errors in the data come before the minute that a compilation takes.
+    # Errors in the data are raised before compiling, which takes a minute.
     with ThreadPoolExecutor(max_workers=1) as pool:
         raw = pool.submit(data_module.load, data)
         program = model if isinstance(model, Source) else source.read(model)
@@ -88,21 +88,21 @@ def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given
 
 
 def recorded_of(data: Data) -> str:
-    """Return where data come from as `DataSources.restored` reads it; nothing for what was given as values."""
+    """Return the source of the data in the form that `DataSources.restored` reads; empty for values."""
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
 def make_uncut(
     given: Given, *, seed: int, observations: str | None, log: Progress, of_family: bool = True
 ) -> tuple[Posterior, float]:
-    """The posterior for surrogate transitions, and when its program was compiled.
+    """Return the posterior for surrogate transitions, and the time when its program was compiled.
 
     Raises
     ------
     InputError
-        When the program or the data cannot be used.
+        If the program or the data cannot be used.
     NoPredictorsError
-        When the text shows no surrogate.
+        If the text shows no surrogate.
     """
     model, values = given
     if isinstance(model, FunctionFactors):
@@ -114,7 +114,7 @@ def make_uncut(
     if isinstance(model, Source):
         size = observations or given.analysis.size
         programs = plan_transitions(given.analysis, size)
-        # What the text does not show is found before the minute that a compilation takes.
+        # The text is checked before compiling, which takes a minute.
         if size in values.values and (n := values.integer(size)):
             sparse = sparse_predictors(
                 given.analysis.halves(size), values.values, n, of_family=of_family, cut=cutting(values, size)
@@ -135,18 +135,18 @@ def make_posterior(
     evaluator: str,
     log: Callable[[str], None],
 ) -> tuple[Posterior, float]:
-    """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
+    """Return the posterior, and the time when its program was compiled (see `stansub.clock.now`).
 
     Parameters
     ----------
     block_size : int or callable
-        Observations a block, or a function that chooses: of the program, the number of observations, and whether each
-        block costs an instance. See `sample` for the other arguments.
+        Observations per block, or a function that chooses it from the program, the number of observations and whether
+        each block costs an instance. See `sample` for the other arguments.
 
     Raises
     ------
     InputError
-        When the program or the data cannot be used.
+        If the program or the data cannot be used.
     """
     if isinstance(model, FunctionFactors):
         if model.any_block_size or not callable(block_size):

@@ -1,4 +1,4 @@
-"""The precision at which a run ends: a least effective sample size, a largest R-hat, or both."""
+"""Precision at which a run stops: a minimum effective sample size, a maximum R-hat, or both."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ EXAMPLE = "ess=400,rhat=1.01"
 
 @dataclass(frozen=True)
 class Precision:
-    """What every parameter must have reached.
+    """Precision that every parameter must reach.
 
     Attributes
     ----------
     ess : float or None
-        Bulk and tail ESS (Vehtari et al. 2021) of all chains together are at least this.
+        Minimum bulk and tail ESS (Vehtari et al. 2021) of all chains together.
     rhat : float or None
-        R-hat is at most this.
+        Maximum R-hat.
 
     Raises
     ------
     InputError
-        When nothing is asked for, or what no draws could reach or all would.
+        If neither is given, or a value is one that no draws or all draws satisfy.
     """
 
     ess: float | None = None
@@ -41,12 +41,12 @@ class Precision:
 
     @classmethod
     def of(cls, given: str | Mapping[str, float]) -> Precision:
-        """What is asked for in words (``"ess=400,rhat=1.01"``) or by name.
+        """Return the precision from text (``"ess=400,rhat=1.01"``) or a mapping.
 
         Raises
         ------
         InputError
-            When it is neither.
+            If it is neither.
         """
         if isinstance(given, str):
             return cls(**_numbers(_words(given)))
@@ -59,7 +59,7 @@ class Precision:
         return ",".join(f"{name}={value:.12g}" for name, value in named.items() if value is not None)
 
     def reached(self, ess: float, r_hat: float) -> bool:
-        """Whether a quantity with this ESS (the smaller of bulk and tail) and R-hat has it; NaN never does."""
+        """Return whether this ESS (the smaller of bulk and tail) and R-hat reach the precision; NaN never does."""
         return (self.ess is None or ess >= self.ess) and (self.rhat is None or r_hat <= self.rhat)
 
 

@@ -1,4 +1,4 @@
-"""What a run needs before its first step: posterior, test, what was found about the mode, and where chains start."""
+"""Preparation of a run before its first step: posterior, test, mode and starting values."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ from stansub.variates_selection import NoVariatesWithoutMode
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run does, in values; with the program and the data it decides the draws.
+    """Setup of a run as values; together with program and data it determines the draws.
 
     Attributes
     ----------
     config : SampleConfig
-        What was asked for, with the seed that was drawn and the number of threads.
+        The options, with the seed drawn and the number of threads.
     asked_rule, rule : StoppingRule
-        The test before its looks were fitted, and the one that chains begin with.
+        The test before its looks were fitted, and the test with which chains begin.
     guarantee : str
-        What the test promises (see `stansub.acceptance.stopping.Guarantee`).
+        The test's guarantee (see `stansub.acceptance.stopping.Guarantee`).
     range_kind : str
-        Where the range constant comes from.
+        Source of the range.
     found : ModeSetup or None
-        The mode, control variates and proposals there.
+        The mode, with control variates and proposals there.
     transition : SurrogateTransition or None
-        Where chains sample a surrogate.
+        Set if chains use surrogate transitions.
     moves : str, Proposal or Recipe
-        What chains propose with, or the kernel that does.
+        The chains' proposal, or their kernel.
     starts : tuple of Init, ndarray or None
-        Where each chain starts; None for widely about the mode.
+        Starting value of each chain; None for overdispersed starts about the mode.
     plan : Plan
-        How long chains run, what they keep, and the share of decisions that is audited.
+        Length of the chains, what they keep, and the share of decisions that is audited.
     trial : bool
-        Whether the normality that a t-test relies on is tried at the end of warmup.
+        Whether to test the normality assumption of a t-test at the end of warmup.
     notes : mapping of str to Chosen
-        What was chosen beside what was found about the mode, and why.
+        Choices besides those about the mode, with reasons.
     """
 
     config: SampleConfig
@@ -83,7 +83,7 @@ class Setup:
     notes: Choices
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, for workers in other processes; an executor is left out, which belongs to one process."""
+        """Return the fields for workers in other processes, without the executor, which belongs to one process."""
         config = self.config
         if not isinstance(config.executor, str):
             config = replace(config, executor="threads")
@@ -91,51 +91,51 @@ class Setup:
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Return the seed of everything random."""
         assert self.config.seed is not None
         return self.config.seed
 
     @property
     def threads(self) -> int:
-        """Chains that run at once."""
+        """Return the number of chains that run at once."""
         assert self.config.parallel_chains is not None
         return self.config.parallel_chains
 
     @property
     def choices(self) -> dict[str, Chosen]:
-        """What was chosen for the user, and why."""
+        """Return the choices made for the user, with reasons."""
         return updated(self.found.choices if self.found is not None else {}, *self.notes.values())
 
     @property
     def not_smooth(self) -> str:
-        """Why nothing is looked for about a mode; empty where something is."""
+        """Return why no mode was searched for; empty if one was."""
         if self.transition is not None:
             return ON_SURROGATE
         return "" if self.config.smooth else self.config.not_smooth
 
     @property
     def order(self) -> int:
-        """Of the control variates."""
+        """Return the order of the control variates."""
         return self.found.order if self.found is not None else 0
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that can begin.
+    """A run that is ready to start.
 
     Attributes
     ----------
     setup : Setup
-        The others belong to this process.
+        Setup of the run; the other fields belong to this process.
     posterior : Posterior
     ranges : Ranges
-        Where the chains' deciders have the range constant from.
+        Source of the range for the chains' deciders.
     compiled_at : float
-        When the program was compiled, as `stansub.clock.now` gives it.
+        Time when the program was compiled (see `stansub.clock.now`).
     data_file : str
-        Where the data come from, as `DataSources.recorded` says it; empty where they were given.
+        Source of the data, as in `DataSources.recorded`; empty if they were passed as values.
     settled : Settled or None
-        What surrogate transitions rest on, where they are taken.
+        Setup of surrogate transitions, if used.
     """
 
     setup: Setup
@@ -147,19 +147,19 @@ class Prepared:
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:
-    """Find and choose all that chains need.
+    """Find and choose everything that chains need.
 
     Parameters
     ----------
     folder : Path, optional
-        Where the files are that take the draws, if they need not all be in memory.
+        Folder of the files that receive the draws, if they need not all be in memory.
 
     Raises
     ------
     InputError
-        When the program, the data or an option cannot be used.
+        If the program, the data or an option cannot be used.
     TimeLimitError
-        When the time limit comes before all is ready.
+        If the time limit is reached before the run is ready.
     """
     config = _settled(config)
     if isinstance(model, Posterior | FunctionFactors):
@@ -186,7 +186,7 @@ def _prepared(
 def _of_transitions(
     taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig, folder: Path | None
 ) -> Prepared:
-    """A run of surrogate transitions."""
+    """Prepare a run of surrogate transitions."""
     config, posterior, rule = config.of_length(transitions=True), taken.posterior, taken.rule
     _check_room(posterior, config, folder)
     promise = rule.guarantee(None)
@@ -216,7 +216,7 @@ def _in_parts(
     progress: Progress,
     folder: Path | None,
 ) -> Prepared:
-    """A run whose decisions look at parts of the data."""
+    """Prepare a run whose decisions use parts of the data."""
     assert config.seed is not None
     rule = config.make_test()
     sized = _block_size if isinstance(given.model, Posterior) else _first_size
@@ -245,7 +245,7 @@ def _in_parts(
     block_note = _block_note(posterior, fitted, found, given=fixed)
     setup = Setup(
         config=config,
-        # What meetings begin with is the test before its looks were fitted, or that which took its place.
+        # Meetings begin with the test before its looks were fitted, or the test that replaced it.
         asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
         guarantee=promise.value,
@@ -266,7 +266,7 @@ def _in_parts(
 def moves_of(
     config: SampleConfig, found: ModeSetup | None, transition: SurrogateTransition | None
 ) -> str | Proposal | Recipe:
-    """What chains propose with, or the kernel that does."""
+    """Return the chains' proposal, or their kernel."""
     if transition is not None:
         return transition
     moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
@@ -274,7 +274,7 @@ def moves_of(
 
 
 def _settled(config: SampleConfig) -> SampleConfig:
-    """The options with what chance and the machine decide, and without the console, which belongs to this process."""
+    """Return the options with a seed and the number of threads set, and without the console, which cannot be shared."""
     seed = secrets.randbits(31) if config.seed is None else int(config.seed)
     threads = min(config.chains, config.parallel_chains or choices.cores())
     return replace(config, seed=seed, parallel_chains=threads, console=None)
@@ -287,7 +287,7 @@ def _check_given(data: Data, config: SampleConfig) -> None:
 
 
 def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
-    """Observations a block where the user names none."""
+    """Return the default observations per block."""
     variates = config.order != "0"
     if rule.needs_range:
         asked = rule, analysis, config.order, config.range_source
@@ -296,7 +296,7 @@ def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
 
 
 def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
-    """The same, or larger where decisions may turn out to look at single observations."""
+    """Return the same, or a larger size if decisions may use single observations."""
     size = _block_size(rule, config, analysis, n, instances)
     bounded = config.exact_free or (rule.thins and not rule.learns_bounds and config.kernel is None)
     batches = isinstance(config.proposal, str) and named(config.proposal).batches
@@ -304,7 +304,7 @@ def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
 
 
 def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: SampleConfig) -> Posterior:
-    """With the size of blocks that decisions would look at, where those that were made are larger."""
+    """Return the posterior with the block size for decisions noted, if its blocks are larger."""
     if config.block_size is not None or not isinstance(posterior.population, Instances):
         return posterior
     size = _block_size(rule, config, posterior.analysis, posterior.blocks.n_observations, True)
@@ -312,7 +312,7 @@ def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: Samp
 
 
 def _of_observations(found: ModeSetup | None) -> bool:
-    """Whether decisions look at single observations."""
+    """Return whether decisions use single observations."""
     return found is not None and found.variates is not None and found.variates.blockwise is None
 
 
@@ -334,7 +334,7 @@ def _check_room(posterior: Posterior, config: SampleConfig, folder: Path | None)
 
 
 def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
-    """How the error level falls after warmup; None where it stays."""
+    """Return how the error level decreases after warmup; None if it is constant."""
     if config.final_epsilon is None:
         return None
     if rule.error is None or rule.error.value == 0 or config.kernel is not None:
@@ -345,13 +345,13 @@ def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
 
 
 def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig, names: Sequence[str]) -> bool:
-    """Whether what a t-test relies on is tried at the end of warmup."""
+    """Return whether to test the normality assumption of a t-test at the end of warmup."""
     asymptotic = promise == Guarantee.ASYMPTOTIC and rule.rests_on_t
     return asymptotic and config.iter_warmup > 0 and (config.kernel is None or _decides_among_all(config.kernel, names))
 
 
 def _decides_among_all(kernel: Recipe, names: Sequence[str]) -> bool:
-    """Whether a kernel takes one decision a step, by the test, among all blocks: what the trial imitates."""
+    """Return whether a kernel takes one decision per step, by the test, among all blocks, as the trial does."""
     leaf = kernel.leaves(names)
     return isinstance(leaf, Leaf) and len(leaf.places) == len(names) and not leaf.exact
 
@@ -359,7 +359,7 @@ def _decides_among_all(kernel: Recipe, names: Sequence[str]) -> bool:
 def _audits(
     posterior: Posterior, rule: StoppingRule, promise: Guarantee, config: SampleConfig
 ) -> tuple[float, tuple[Chosen, ...]]:
-    """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
+    """Return the share of decisions to audit and, if the user accepts an error, what these audits can detect."""
     if promise == Guarantee.PROVED:
         return 0.0, ()
     n_decisions, n_observations = config.chains * config.iter_foreseen, posterior.blocks.n_observations
@@ -372,7 +372,7 @@ def _audits(
 def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
-    """`about_mode` with these options; its reasons where nothing was found."""
+    """Call `about_mode` with these options; return its reasons if nothing was found."""
     if not config.smooth:
         return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
     found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
@@ -380,7 +380,7 @@ def _about_mode(
 
 
 def request_of(config: SampleConfig, spread: Range | None) -> Request:
-    """What these options, with their seed and threads, ask of what is found about the mode."""
+    """Return the request that these options make of the search for a mode."""
     assert config.seed is not None
     assert config.parallel_chains is not None
     return Request(
@@ -399,12 +399,12 @@ def request_of(config: SampleConfig, spread: Range | None) -> Request:
 def about_mode(
     posterior: Posterior, test: StoppingRule, request: Request, progress: Callable[[str], None]
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
-    """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
+    """Return the setup about the mode (None if not used), the test, and the choices with reasons.
 
     Raises
     ------
     NoModeError
-        Where there is no mode and the user has asked for what needs one.
+        If there is no mode and the user requested something that needs one.
     """
     moves, spread = named(request.proposal), request.spread
     if request.order == "0" and moves.race is None:

@@ -1,4 +1,4 @@
-"""What is shown of a run: bars on a terminal or in a notebook, lines where output is redirected, or nothing."""
+"""Progress display of a run: bars on a terminal or in a notebook, lines in redirected output, or nothing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from stansub import clock
 from stansub.progress import Progress, Stage, duration
 from stansub.run.chain import Status
 
-# Seconds that a stage takes at least for a line to be left of it.
+# Minimum seconds of a stage for which a line is printed.
 _SHORT = 1.0
-# Seconds between two lines on a stage that goes on, at first and at most, and between two looks at it.
+# Seconds between two lines about a running stage, at first and at most, and between two checks of it.
 _FIRST_LINE, _LINES_APART, _POLL = 10.0, 60.0, 0.2
 
 
 def wanted(show_progress: bool | None, console: Console) -> bool:
-    """Whether to show progress: as asked for or, by default, where someone is looking.
+    """Return whether to show progress: as set, or by default on a terminal or in a notebook.
 
-    A notebook redraws bars through ipywidgets alone; without them rich would complain at every run.
+    A notebook redraws bars through ipywidgets alone; without ipywidgets rich would warn at every run.
     """
     if console.is_jupyter and importlib.util.find_spec("ipywidgets") is None:
         return False
@@ -39,18 +39,18 @@ def wanted(show_progress: bool | None, console: Console) -> bool:
 
 
 def redrawn(console: Console) -> bool:
-    """Whether what was written to the console can be drawn again, as bars are."""
+    """Return whether the console can redraw what was written, as bars need."""
     return (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
 
 
 class View(Protocol):
-    """Shows how far the chains are."""
+    """Display of the chains' progress."""
 
     def show(self, statuses: Sequence[Status], r_hat: float | None) -> None: ...
 
 
 class ProgressView(bars.Progress):
-    """Bars of the chains and, below them, a meeting that takes its time, or the largest R-hat so far."""
+    """Bars of the chains and, below them, a running meeting or the largest R-hat so far."""
 
     def __init__(self, chains: int, meeting: Progress, console: Console) -> None:
         self._r_hat: float | None = None
@@ -69,7 +69,7 @@ class ProgressView(bars.Progress):
             self.add_task(f"Chain {chain + 1}", total=None, state="waiting", detail="")
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """The bars, and the line below them once it is known."""
+        """Yield the bars, and the line below them once it is known."""
         yield self.make_tasks_table(self.tasks)
         stage = self._meeting.stage
         if stage is not None and stage.seconds > _SHORT:
@@ -78,7 +78,7 @@ class ProgressView(bars.Progress):
             yield Text(f"R-hat {self._r_hat:.3f}")
 
     def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
-        """Show how far the chains are."""
+        """Display the chains' progress."""
         self._r_hat = r_hat
         for task, status in zip(self.task_ids, statuses, strict=True):
             state = "done" if status.steps == status.total else "warmup" if status.warmup else "sampling"
@@ -92,7 +92,7 @@ class ProgressView(bars.Progress):
 
 
 class _SamplingLines:
-    """Keeps count of the steps for lines that are written now and then."""
+    """Counter of steps for lines that are printed at intervals."""
 
     def __init__(self) -> None:
         self._progress = Progress()
@@ -108,7 +108,7 @@ class _SamplingLines:
 
 @contextmanager
 def chain_progress(chains: int, meeting: Progress, *, show: bool, console: Console) -> Iterator[View | None]:
-    """Show how far chains and their ``meeting`` are while the block runs; gives None when nothing is to be shown."""
+    """Display progress of chains and their ``meeting`` during the block; yields None if nothing is shown."""
     if not show:
         yield None
     elif redrawn(console):
@@ -123,9 +123,9 @@ def chain_progress(chains: int, meeting: Progress, *, show: bool, console: Conso
 
 @contextmanager
 def stage_progress(console: Console, *, show: bool, max_time: float | None = None) -> Iterator[Progress]:
-    """Show the stages of what the block does: the present one with a bar, and a line of each that took some time.
+    """Display the stages of the block: a bar for the current stage, and a line for each that took some time.
 
-    Where nothing can be drawn again there is a line now and then on a stage that goes on, in place of the bar.
+    If the console cannot redraw, lines at intervals replace the bar.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def stage_progress(console: Console, *, show: bool, max_time: float | None = Non
 
 
 def leaving_lines(console: Console) -> Callable[[str, float], None]:
-    """What leaves a line of each stage that took some time; for `stansub.progress.Progress`."""
+    """Return a function that prints a line for each stage that took some time; for `stansub.progress.Progress`."""
 
     def ended(name: str, seconds: float) -> None:
         if seconds >= _SHORT:
@@ -174,7 +174,7 @@ def _drawn(stage: Callable[[], Stage | None], console: Console) -> AbstractConte
 
 @contextmanager
 def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[None]:
-    """Write a line on a stage that goes on, the less often the longer it does."""
+    """Print lines about a running stage, at growing intervals."""
     over, last = threading.Event(), clock.now()
 
     def watch() -> None:
@@ -198,7 +198,7 @@ def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[No
 
 
 def _write(console: Console, line: str) -> None:
-    """A line, if it can be written: nobody shall lose draws because nobody reads it."""
+    """Print a line if possible: a failure to print must not lose draws."""
     if redrawn(console):
         console.print(Text(line), soft_wrap=True)
         return
@@ -208,6 +208,6 @@ def _write(console: Console, line: str) -> None:
 
 
 def default_console() -> Console:
-    """Console on standard error, so that standard output holds results alone; notebooks show it in the cell."""
+    """Return a console on standard error, so that standard output holds only results; notebooks show it in the cell."""
     console = Console(markup=False, highlight=False)
     return console if console.is_jupyter else Console(stderr=True, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""What draws were made from: their data and their posterior, made again from what their file records."""
+"""Data and posterior of draws, restored from the attributes of their file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stansub.target.functions import FunctionFactors
 
 
 def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple[Declaration, ...]) -> DataLike:
-    """Return the data that draws were made from, once it is known that they are the same.
+    """Return the data of draws, after checking that they are unchanged.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
     Raises
     ------
     InputError
-        When the data are gone, or are others.
+        If the data are missing or have changed.
     """
     if data is None:
         recorded = DataSources.restored(str(facts.get("data_file") or ""))
@@ -51,22 +51,22 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
 def posterior_of_draws(
     facts: Mapping[str, Any], *, model: Posterior | FunctionFactors | None, data: DataLike | None, log: Progress
 ) -> Posterior:
-    """Return the posterior that draws were made from, cut into blocks; what is compiled already is used again.
+    """Return the posterior of draws, cut into blocks; compiled programs are reused.
 
     Parameters
     ----------
     facts : mapping
         Attributes of the draws.
     model : Posterior or FunctionFactors, optional
-        What was sampled, if it is at hand; needed for a posterior of functions, which no file records.
+        The posterior sampled, if available; needed for a posterior of functions, which no file records.
     data : path, mapping, table or DataSources, optional
         The data, if the files that the draws record have been moved.
 
     Raises
     ------
     InputError
-        When the program is not recorded, the data are gone, either is not that of the draws, or the likelihood is no
-        sum over observations.
+        If the program is not recorded, the data are missing, either differs from that of the draws, or the likelihood
+        is not a sum over observations.
     """
     asked, settings = facts.get("asked", {}), facts.get("settings", {})
     code = str(facts.get("model_code", ""))

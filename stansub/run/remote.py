@@ -1,7 +1,8 @@
-"""Chains in other processes: what they need is reopened there, and only values travel.
+"""Chains in other processes, to which only values are sent.
 
-A worker makes the posterior anew from its `PosteriorRecipe` (the compiled libraries are found in the user's cache) and
-the present setup from a file; a turn takes a chain there as a value and brings the next one back, with its records.
+A worker reconstructs the posterior from its `PosteriorRecipe` (with the compiled libraries in the user's cache) and
+reads the current setup from a file. A turn sends a chain's state to the worker and returns the next state with its
+records.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.target.functions import FunctionFactors
 
-# Seconds of a turn: long beside what it takes to move a chain there and back.
+# Seconds of a turn: long compared with sending a chain there and back.
 _TURN = 0.5
 _opening = threading.Lock()
 
 
 class RemoteChains:
-    """Takes the chains of a run to the workers of an executor.
+    """Runs the chains of a run on the workers of an executor.
 
     Parameters
     ----------
     executor : Executor
-        Its workers see the files of this machine.
+        Its workers must see the files of this machine.
     prepared : Prepared
     folder : Path
-        For the files that workers read.
+        Folder for the files that workers read.
 
     Raises
     ------
     InputError
-        When what the run does cannot be pickled, such as an unnamed function as proposal.
+        If part of the run cannot be pickled, such as an unnamed function as proposal.
     """
 
     def __init__(self, executor: executors.Executor, prepared: Prepared, folder: Path) -> None:
@@ -60,7 +61,7 @@ class RemoteChains:
         self.settle(None)
 
     def settle(self, meetings: Meetings | None) -> None:
-        """Have workers go on with what the chains have found together."""
+        """Send the results of a meeting to the workers."""
         setup = self._setup
         if meetings is not None:
             setup = replace(setup, found=meetings.found, rule=meetings.test)
@@ -68,7 +69,7 @@ class RemoteChains:
         self._write(f"setup-{self._number}", setup)
 
     def work(self, chain: Chain, number: int) -> executors.Work:
-        """Turns of one chain with the present setup."""
+        """Return the turns of one chain with the current setup."""
         return _Away(chain, number, str(self._folder), f"setup-{self._number}")
 
     def _write(self, name: str, value: PosteriorRecipe | FunctionRecipe | Setup) -> None:
@@ -82,13 +83,13 @@ class RemoteChains:
 def going(
     executor: str | executors.Executor | None, prepared: Prepared, parallel: int
 ) -> Iterator[RemoteChains | None]:
-    """Where the chains run; None for threads of this process."""
+    """Yield where the chains run; None for threads of this process."""
     with executors.opened(executor, parallel) as pool:
         if pool is None:
             yield None
             return
-        # Pickles run whatever they say. Workers read these from a folder that this process has just made, and that
-        # nobody but this user can write to (`TemporaryDirectory` makes it with mode 700).
+        # Unpickling runs code. Workers read these pickles from a folder that this process just created and that only
+        # this user can write to (`TemporaryDirectory` uses mode 700).
         with TemporaryDirectory(prefix="stansub-") as folder:
             try:
                 yield RemoteChains(pool, prepared, Path(folder))
@@ -98,7 +99,7 @@ def going(
 
 @dataclass(frozen=True)
 class _Away:
-    """Turns of a chain in another process; between them it stands here."""
+    """Turns of a chain in another process; between turns this process holds its state."""
 
     chain: Chain
     number: int
@@ -106,18 +107,18 @@ class _Away:
     setup: str
 
     def begin(self, executor: executors.Executor) -> Future[tuple[Encoded, Records, Records]]:
-        """Send the chain's state away."""
+        """Send the chain's state to a worker."""
         return executor.submit(turn, self.folder, self.setup, self.number, _saved(self.chain))
 
     def end(self, result: tuple[Encoded, Records, Records]) -> bool:
-        """Have the chain here go on from where the other has come."""
+        """Update the chain with the state returned."""
         state, warmup, sampling = result
         self.chain.restore(state, ([lambda: warmup], [lambda: sampling]))
         return not (self.chain.done or self.chain.waits)
 
 
 def turn(folder: str, setup: str, number: int, state: Encoded) -> tuple[Encoded, Records, Records]:
-    """A turn of a chain, from its state: the next one, and what was kept of warmup and of sampling."""
+    """Run a turn of a chain from its state; return the next state and the rows kept of warmup and of sampling."""
     with _opening:
         chain = _chain(folder, setup, number)
     chain.restore(state)
@@ -143,7 +144,7 @@ def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:
 
 
 def _forget() -> None:
-    """Let go of what turns have opened in this process, if the executor's workers are its threads."""
+    """Release what turns have opened in this process, if the executor's workers are its threads."""
     with _opening:
         for opened in (_chain, _setup, _posterior):
             opened.cache_clear()
@@ -157,14 +158,14 @@ def _posterior(folder: str) -> Posterior:
 
 @lru_cache(maxsize=1)
 def _setup(folder: str, name: str) -> Setup:
-    _chain.cache_clear()  # those of the setup before
+    _chain.cache_clear()  # chains of the previous setup
     setup: Setup = pickle.loads((Path(folder) / name).read_bytes())
     return setup
 
 
 @lru_cache(maxsize=64)
 def _chain(folder: str, name: str, number: int) -> Chain:
-    """A chain with this setup, to be given a state."""
+    """Return a chain with this setup, ready to receive a state."""
     posterior, setup = _posterior(folder), _setup(folder, name)
     kind = "auto" if setup.range_kind == "none" else setup.range_kind
     return make_chain(

@@ -1,4 +1,4 @@
-"""A run that resumes from a checkpoint."""
+"""Resuming a run from a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stansub.stan.posterior import Posterior
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, progress: Progress) -> Prepared:
-    """What chains need, with all that was chosen when the run began.
+    """Return what chains need, with everything that was chosen when the run began.
 
     Raises
     ------
     InputError
-        When the checkpoint is of another program, other data or other options.
+        If the checkpoint is of another program, other data or other options.
     """
     before = found.options.record
     if differing := config.differences(before):
@@ -77,14 +77,14 @@ def _posterior(given: Given, facts: Facts, config: SampleConfig, progress: Progr
 def chains_of(
     prepared: Prepared, found: Checkpoint, meetings: Meetings | None, stop: NDArray[np.int32], progress: Progress
 ) -> list[Chain]:
-    """The chains where they were, and the meetings too.
+    """Return the chains at their saved states, and restore the meetings.
 
     Raises
     ------
     RunError
-        When the file does not hold all chains.
+        If the file does not hold all chains.
     InputError
-        When it holds something else than such chains.
+        If its content is not that of such chains.
     """
     setup = prepared.setup
     if set(found.chains) != set(range(len(setup.starts))):

@@ -1,4 +1,4 @@
-"""The rows that a phase of a chain keeps, in blocks: a block that a file holds need not be in memory."""
+"""Rows that a phase of a chain keeps, in blocks in memory or in a file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from stansub.kernels.base import Records, Stat
 from stansub.types import FloatArray
 
-# Bytes of a block, and the positions of a block that stay in memory once a file holds it.
+# Bytes of a block, and number of a block's positions that stay in memory once a file holds it.
 _BLOCK_BYTES, _SKETCH = 1 << 22, 64
 
 Read = Callable[[], Records]
 
 
 class _Stored(NamedTuple):
-    """A block that a file holds: every so-many-th of its positions, and what reads it."""
+    """A block in a file: a thinned set of its positions, and a function that reads it."""
 
     sketch: FloatArray
     read: Read
@@ -29,14 +29,14 @@ class Rows:
     Parameters
     ----------
     capacity : int
-        Rows that there will be at most.
+        Maximum number of rows.
     dim : int
     stats : iterable of Stat
 
     Attributes
     ----------
     per_block : int
-        Rows of a block; the last one may have fewer.
+        Rows per block; the last one may have fewer.
     """
 
     def __init__(self, capacity: int, dim: int, stats: Iterable[Stat]) -> None:
@@ -52,12 +52,12 @@ class Rows:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the rows that are in memory."""
+        """Return the bytes of the rows in memory."""
         n_stored = sum(isinstance(one, _Stored) for one in self._blocks)
         return self.row_bytes * (self._n - n_stored * self.per_block)
 
     def append(self, records: Records) -> None:
-        """Copy rows behind those there are."""
+        """Append copies of rows."""
         start = 0
         while start < len(records):
             place = self._n % self.per_block
@@ -71,7 +71,7 @@ class Rows:
             self._n, start = self._n + len(part), start + len(part)
 
     def attach(self, records: Records, read: Read) -> None:
-        """Append rows that ``read`` gives again, without keeping them in memory if they are a block."""
+        """Append rows that ``read`` can read again; a full block is not kept in memory."""
         if len(records) == self.per_block and self._n % self.per_block == 0:
             self._blocks.append(_Stored(_sketch(records), read))
             self._n += len(records)
@@ -80,33 +80,33 @@ class Rows:
 
     @property
     def has_stored(self) -> bool:
-        """Whether some rows are in a file alone."""
+        """Return whether some rows are only in a file."""
         return any(isinstance(one, _Stored) for one in self._blocks)
 
     @property
     def n_full(self) -> int:
-        """Blocks that are full."""
+        """Return the number of full blocks."""
         return self._n // self.per_block
 
     def reader(self, number: int) -> Read | None:
-        """What reads a block from the file that holds it; None for a block in memory."""
+        """Return the function that reads a block from its file; None for a block in memory."""
         block = self._blocks[number]
         return block.read if isinstance(block, _Stored) else None
 
     def store(self, number: int, read: Read) -> None:
-        """Let go of a full block that a file holds, which ``read`` reads."""
+        """Release a full block that a file holds and ``read`` reads."""
         block = self._blocks[number]
         self._blocks[number] = _Stored(block.sketch if isinstance(block, _Stored) else _sketch(block), read)
 
     def block(self, number: int) -> Records:
-        """The rows of a block; those in memory are a view."""
+        """Return the rows of a block; those in memory are a view."""
         block = self._blocks[number]
         if isinstance(block, _Stored):
             return block.read()
         return block.rows(slice(0, self._n - number * self.per_block))
 
     def read(self, start: int = 0, end: int | None = None) -> Records:
-        """Rows from ``start`` on, up to ``end`` or all; a view if they are in memory in one block."""
+        """Return rows from ``start`` up to ``end`` or the last; a view if they are in one block in memory."""
         end = self._n if end is None else end
         if end <= start:
             return self._none
@@ -117,11 +117,11 @@ class Rows:
         return parts[0] if len(parts) == 1 else Records.together(parts)
 
     def parts(self) -> Iterator[Records]:
-        """All rows, a block at a time."""
+        """Yield all rows, a block at a time."""
         yield from (self.block(number) for number in range(-(-self._n // self.per_block)))
 
     def sketch(self) -> FloatArray:
-        """All positions or, once a file holds blocks, those of every so-many-th row, shape (n, dim)."""
+        """Return all positions or, once a file holds blocks, a thinned set of them, shape (n, dim)."""
         n, blocks = self._n, list(self._blocks)
         if not any(isinstance(one, _Stored) for one in blocks):
             return self.read(0, n).theta

@@ -1,4 +1,4 @@
-"""`sample`: from a program and data to InferenceData, in three parts: prepare, run the chains, collect."""
+"""`stansub.sample`: prepare a run, run its chains and collect the draws as InferenceData."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-# Seconds between two R-hats.
+# Seconds between two computations of R-hat for the display.
 _R_HAT_EVERY = 2.0
 
 
@@ -60,42 +60,44 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     Parameters
     ----------
     model : path, CompiledModel, Posterior or FunctionFactors
-        The ``.stan`` file, what `compile_model` made of it, that with data (`CompiledModel.with_data`), or a posterior
-        of numpy functions.
+        The ``.stan`` file, a compiled program from `compile_model`, a posterior from `CompiledModel.with_data`, or a
+        posterior of numpy functions.
     data : path, mapping, table, DataSources or sequence, optional
         A file (JSON as CmdStan reads it, R's dump format, Parquet, Arrow, CSV, npy or npz), values by name, a table
-        with the Arrow C stream interface (pandas, polars, pyarrow), or several of these; `stansub.DataSources` also
-        says which columns a variable is read from. With the last two models there are none to give, nor
-        `block_size`, `observations` or `evaluator`: they have them. A block size that nobody has named is chosen as
-        without one.
+        with the Arrow C stream interface (pandas, polars, pyarrow), or several of these. `stansub.DataSources` also
+        says which columns a variable is read from. A `Posterior` or `FunctionFactors` already has its data: do not pass
+        `data`, `block_size`, `observations` or `evaluator` with them. If you did not set their block size, `sample`
+        chooses it as for a program.
     {options}
 
     Returns
     -------
     InferenceData
-        ``arviz.InferenceData`` under ArviZ 0.2x, ``xarray.DataTree`` under 1.x; groups ``posterior``,
-        ``sample_stats``, ``unconstrained_posterior``, ``observed_data`` and, where asked for, others. Whatever speaks
-        against the draws is in the attribute ``warnings``, a line each.
+        ``arviz.InferenceData`` under ArviZ 0.2x, ``xarray.DataTree`` under 1.x. Groups are ``posterior``,
+        ``sample_stats``, ``unconstrained_posterior``, ``observed_data`` and those that options request. The attribute
+        ``warnings`` lists the reasons to distrust the draws, one a line.
 
     Warns
     -----
     DrawsWarning
-        Of each such thing, with a remedy.
+        For each reason to distrust the draws, with a remedy.
 
     Raises
     ------
     InputError
-        When the program, the data or an option cannot be used.
+        If the program, the data or an option cannot be used.
     RunError
-        When something fails at run time; draws that there are have been kept in a file, which the message names.
-        `InterruptError` and `TimeLimitError`, kinds of it, when there is no draw yet to return.
+        If the run fails. Draws made before the failure are saved to a file, which the message names. Its subclasses
+        `InterruptError` and `TimeLimitError` are raised if the run stops before there is a draw to return.
 
     Notes
     -----
-    Ctrl-C, and SIGTERM where ``signal.default_int_handler`` is its handler, stops the run as `max_time` does; a second
-    one raises KeyboardInterrupt. Several threads call a proposal that is given: any function of (generator,
-    unconstrained position) that returns the proposed position and log q(position | proposed) - log q(proposed |
-    position), such as ``stansub.RandomWalk(cholesky)``.
+    Ctrl-C stops the run as `max_time` does; a second Ctrl-C raises KeyboardInterrupt. SIGTERM does the same if its
+    handler is ``signal.default_int_handler``.
+
+    A custom proposal is any function of (generator, unconstrained position) that returns the proposed position and log
+    q(position | proposed) - log q(proposed | position), such as ``stansub.RandomWalk(cholesky)``. Several threads call
+    the function at once.
     """
     tree = draw(model, data, config, wrapped=True)
     check(tree)
@@ -114,19 +116,19 @@ def draw(
     only_if_mixing: bool = False,
     target: Path | None = None,
 ) -> xarray.DataTree:
-    """Like `sample`, but without checks of the draws (see `check`), in a tree under any version of ArviZ.
+    """Like `sample`, but return an ``xarray.DataTree`` under any version of ArviZ and skip `check`.
 
     Parameters
     ----------
     overwrite : bool
-        Whether the checkpoint may take the place of a run that has not come to its end.
+        Whether the checkpoint may overwrite that of an unfinished run.
     wrapped : bool
-        Whether the tree is going to be put into what the installed ArviZ has (`container`).
+        Whether the caller will convert the tree to the installed ArviZ's container (`container`).
     only_if_mixing : bool
-        Whether to raise `NotMixingError` in place of a warning if the chains will hardly move.
+        Whether to raise `NotMixingError` instead of warning if the chains will hardly move.
     target : Path, optional
-        A file that takes many draws, checked, in pieces. The tree has every so-many-th of them then, and the attribute
-        ``every``. Of few draws no file is written.
+        A file to which large draws are written in pieces, already checked. The returned tree is then thinned, and its
+        attribute ``every`` gives the thinning interval. If the draws are few, no file is written.
     """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
@@ -135,8 +137,8 @@ def draw(
     if config.checkpoint is not None and not _goes_on_there(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
     found = _found(config, console)
-    # While data are read and compilers run, not beside the chains. A daemon that still imports when an error ends the
-    # program would crash the interpreter.
+    # Imports overlap with reading data and compiling, not with the chains. A daemon thread that still imports when an
+    # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
@@ -169,23 +171,23 @@ def draw(
 
 
 def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:
-    """The draws of a run that goes on, or was killed, up to its last checkpoint.
+    """Return the draws of a running or killed run, up to its last checkpoint.
 
     Parameters
     ----------
     path : path
-        The checkpoint, which is only read. The Stan program in it is compiled where the cache does not have it.
+        The checkpoint, which is only read. If the cache lacks the compiled Stan program, it is compiled.
     show_progress : bool, optional
 
     Returns
     -------
     InferenceData
-        As `sample` returns it; of the data file the same must still be there.
+        As `sample` returns it. The data file must be unchanged.
 
     Raises
     ------
     InputError
-        When it is no checkpoint, or holds no draws after warmup yet.
+        If the file is no checkpoint or holds no draws after warmup yet.
     """
     found, console = checkpoint.read(Path(path)), default_console()
     if not any(one.sampling for one in found.chains.values()):
@@ -207,19 +209,19 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
 
 
 def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
-    """Draws from their file or from the checkpoint of a run.
+    """Return draws read from a draws file or from the checkpoint of a run.
 
     Parameters
     ----------
     path : path
     most : int, optional
-        Bytes of draws to read of a file, about (see `load`); all by default.
+        Approximate limit of the bytes of draws to read from a file (see `load`); all by default.
 
     Raises
     ------
     InputError
-        As `load` and `read_checkpoint` do, and for a checkpoint that is called a NetCDF file: whoever opens one of
-        these does not mean to compile and run the program of a checkpoint.
+        As `load` and `read_checkpoint` do, and for a checkpoint whose name is that of a NetCDF file: opening a NetCDF
+        file must not compile and run the program of a checkpoint.
     """
     place = files.expanded(path)
     if not (store.is_store(place) or store.is_database(place)):
@@ -233,13 +235,13 @@ def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
 
 
 def _hardly_moves(setup: Setup) -> str:
-    """Why the chains will hardly move, as far as that is known before they begin; empty if nothing says so."""
+    """Return why the chains will hardly move, as far as is known before they start; empty if nothing suggests so."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
     return "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
 
 
 class _Ready(NamedTuple):
-    """Chains that can begin, or go on."""
+    """Chains ready to start or resume."""
 
     prepared: Prepared
     chains: Sequence[Chain]
@@ -248,12 +250,12 @@ class _Ready(NamedTuple):
 
 
 def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
-    """The run that is resumed; None where there is none yet."""
+    """Return the checkpoint to resume from; None if there is none yet."""
     if config.resume is None:
         return None
     if files.locate(config.resume)[1] is not None:
         return checkpoint.read(Path(config.resume))
-    # A job that may be started again and again names its checkpoint every time.
+    # A job that may be restarted names its checkpoint every time.
     line = f"{config.resume} does not exist: this is a new run, stored there"
     console.print(line, highlight=False, soft_wrap=True)
     return None
@@ -269,7 +271,7 @@ def _ready(
     progress: Progress,
     target: Path | None,
 ) -> _Ready:
-    """Chains at their starting values or, where a run is resumed, where they were."""
+    """Return chains at their starting values or, if a run is resumed, at their saved states."""
     if found is not None:
         return _resumed(model, data, config, found, stop, meeting, progress)
     kept = config.checkpoint or config.resume
@@ -289,7 +291,7 @@ def _resumed(
     meeting: Progress,
     progress: Progress,
 ) -> _Ready:
-    """Chains where they were."""
+    """Return chains at the states saved in a checkpoint."""
     prepared = resume.prepare(model, data, config, found, progress)
     meetings = _meetings(prepared, meeting)
     with prepared.posterior.values.unchanged():
@@ -307,14 +309,14 @@ def run_chains(
     console: Console,
     show: bool,
 ) -> Finished:
-    """Run the chains to their end, an interrupt or the time limit.
+    """Run the chains until they finish, an interrupt or the time limit.
 
     Parameters
     ----------
     keeper : Keeper, optional
         Writes checkpoints.
     stop : ndarray of int32, shape (1,)
-        Set to 1 to have all chains stop.
+        Set to 1 to stop all chains.
     max_time : float, optional
         Seconds.
     """
@@ -351,7 +353,7 @@ def run_chains(
 
 
 def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpoint.Keeper | None:
-    """Who writes the checkpoints of this run; the run stops if its draws need them and they fail."""
+    """Return the writer of this run's checkpoints. If the draws need a checkpoint and writing fails, the run stops."""
     prepared, chains, meetings, found = ready
     config = prepared.setup.config
     path = config.checkpoint or config.resume
@@ -371,7 +373,7 @@ def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpo
 
 
 def _until(prepared: Prepared) -> Until | None:
-    """What ends this run when its draws are precise enough; None where it is not to."""
+    """Return the precision check that ends this run early; None if early stopping is off."""
     setup, posterior = prepared.setup, prepared.posterior
     config = setup.config
     if config.precision is None:
@@ -384,14 +386,14 @@ def _until(prepared: Prepared) -> Until | None:
 
 
 def _goes_on_there(config: SampleConfig) -> bool:
-    """Whether a run that is resumed is kept in the file from which it goes on."""
+    """Return whether a resumed run keeps writing to the file from which it resumes."""
     if config.resume is None:
         return False
     return config.checkpoint is None or files.locate(config.checkpoint)[0] == files.locate(config.resume)[0]
 
 
 def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
-    """Where chains meet in warmup: about one mode that was found."""
+    """Return the meetings of the chains in warmup; None unless a single mode was found."""
     setup = prepared.setup
     config, found = setup.config, setup.found
     if found is None or len(found.modes.found) > 1 or config.kernel is not None:
@@ -406,9 +408,9 @@ def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
 
 
 def check(idata: InferenceData) -> Summary | None:
-    """Summarise draws and write into them what speaks against them, so that it stays with them, whoever reads the file.
+    """Summarise the draws and store the warnings in them, so that the warnings stay with the draws in a file.
 
-    No failure to do so keeps the draws back: that is then what is written.
+    If the summary fails, the draws are kept and the failure is stored as a warning.
     """
     summary = None
     try:
@@ -421,8 +423,8 @@ def check(idata: InferenceData) -> Summary | None:
 
 
 def _import_ahead(arviz: bool) -> None:
-    """Import what every run needs before its end, which takes a second, and with ArviZ three more."""
-    with contextlib.suppress(Exception):  # the error comes up where it is needed
+    """Import what every run needs by its end (one second; three more with ArviZ)."""
+    with contextlib.suppress(Exception):  # # the same error is raised where the module is used
         for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf"):
             import_module(name)
         if arviz:
@@ -430,7 +432,7 @@ def _import_ahead(arviz: bool) -> None:
 
 
 class _Watch:
-    """Checks that the data are what they were, shows how far chains are, and now and then how well they agree."""
+    """Watch a run: check that the data are unchanged, display progress and, now and then, R-hat."""
 
     def __init__(self, chains: Sequence[Chain], view: View | None, values: Values) -> None:
         self._chains, self._view, self._values = chains, view, values

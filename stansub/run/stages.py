@@ -1,10 +1,10 @@
-"""Warmup in stages: between them the chains meet, and what they have seen together decides what they go on with.
+"""Warmup in stages, with meetings between them at which the chains pool their draws.
 
 The posterior's mean may be far from its mode, and its covariance far from the curvature there. At a meeting the draws
-of all chains are pooled; where it saves enough, control variates are made anew at their mean, and where it may gain,
-proposals about their mean and covariance race with the present one. Nothing is learned after warmup.
+of all chains are pooled. If it saves enough, new control variates are made at the pooled mean. If it may gain,
+proposals about the pooled mean and covariance race with the current one. Nothing is adapted after warmup.
 
-What is chosen depends on the seed and the data alone, not on the clock or the number of threads.
+The choices depend on the seed and the data alone, not on timing or the number of threads.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ from stansub.tuning.race import (
 )
 from stansub.types import FloatArray
 
-# Shares of warmup after which the chains meet, and the shortest warmup in which they do.
+# Shares of warmup after which the chains meet, and the shortest warmup with meetings.
 _MEETINGS, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
 
-# Nothing is looked into while the pooled mean is within so many sds of the present approximation's, the sds are within
-# this factor of its, and proposals are accepted as often as in the race, nearly.
+# Nothing is changed while the pooled mean is within this many sds of the current approximation's, the sds are within
+# this factor of its sds, and proposals are accepted nearly as often as in the race.
 _NEAR, _ALIKE, _AS_OFTEN = 0.5, 1.25, 0.75
-# Chains with a larger R-hat may be about different modes, if the log density is lower between them by more than this.
+# Chains with a larger R-hat may be about different modes, if the log density between them is lower by more than this.
 _R_HAT, _DROP = 1.5, 2.0
-# Pairs of pooled draws by which anchors are compared, and what an anchor must save.
+# Pairs of pooled draws with which anchors are compared, and the saving that a new anchor needs.
 _PAIRS, _SAVED = 32, 0.9
 # Draws from which the candidates of a race start.
 _STARTS = 12
-# Where the curvature at the mean, in units of the pooled sds, is below this, the pooled variance is taken.
+# If the curvature at the mean, in units of the pooled sds, is below this, the pooled variance is used.
 _FLAT = 0.25
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user has left to be chosen, and what follows from the run.
+    """What the user left open, and what follows from the run.
 
     Attributes
     ----------
     test : StoppingRule
-        Before looks were fitted.
+        The test before its looks were fitted.
     request : Request
     iter_warmup, iter_sampling : int
-        Steps a chain.
+        Steps per chain.
     """
 
     test: StoppingRule
@@ -83,29 +83,29 @@ class Asked:
 
     @property
     def fitted(self) -> bool:
-        """Whether looks are chosen to fit control variates."""
+        """Return whether looks are fitted to control variates."""
         return fits(self.test, self.request.looks_given)
 
     @property
     def free_order(self) -> bool:
-        """Whether the order of control variates is chosen by what they save."""
+        """Return whether the order of control variates is chosen by its saving."""
         return free_order(self.test, self.request.order)
 
 
 @dataclass(frozen=True)
 class _Weighed:
-    """What control variates at the pooled mean cost beside the present ones, or none.
+    """Cost of control variates at the pooled mean compared with the current ones or none.
 
     Attributes
     ----------
     order : int
-        Of those at the pooled mean, as they cost least; 0 where there can be none.
+        Order of those at the pooled mean with the smallest cost; 0 if there can be none.
     moved, given_up : bool
         Whether those at the pooled mean save enough, or none would.
     needed : float
-        Blocks that a decision needs with the present ones.
+        Blocks that a decision needs with the current ones.
     needed_there : tuple of float
-        Blocks that a decision needs at the pooled mean, with each order.
+        Blocks that a decision needs at the pooled mean, by order.
     """
 
     order: int
@@ -116,11 +116,11 @@ class _Weighed:
 
 
 def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
-    """The chains that may be about one mode: all whose means are near, else the most with no valley between them.
+    """Return the chains that may be about one mode: all, if their means are near, else the most without a valley.
 
-    About one mode the log density is concave, and half-way between two chains higher than on average at their own means
-    (Jensen's inequality), however slowly they mix. Half-way between two normal modes that are s sds apart it is lower
-    by s^2 / 8.
+    About one mode the log density is concave, and half-way between two chains it is higher than on average at their
+    means (Jensen's inequality), however slowly they mix. Half-way between two normal modes that are s sds apart it is
+    lower by s^2 / 8.
     """
     if r_hat(draws) < _R_HAT:
         return list(range(len(draws)))
@@ -138,23 +138,23 @@ def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[in
 
 
 class Meetings:
-    """Where the chains meet and what comes of it.
+    """Meetings of the chains and their results.
 
     Parameters
     ----------
     progress : Progress, optional
-        Notes what a meeting does; its errors, such as that of a run that is to stop, end it.
+        Notes what a meeting does; its errors, such as that of a stopping run, end the meeting.
 
     Attributes
     ----------
     found : ModeSetup
-        What the chains go on with.
+        Setup with which the chains continue.
     test : StoppingRule
-        Their test.
+        The chains' test.
     at : tuple of int
         Steps of warmup after which they meet.
     last : int
-        Steps after which they have met last.
+        Steps after which they last met.
     """
 
     def __init__(
@@ -170,16 +170,16 @@ class Meetings:
         self.at = tuple(sorted({n for n in steps if n})) if long_enough else ()
 
     def save(self) -> Met:
-        """What came of the meetings so far."""
+        """Return the results of the meetings so far."""
         return Met(self.found, self.test, self._about, tuple(self._moved_at), self.last)
 
     def restore(self, saved: Met) -> None:
-        """Continue from what `save` gave."""
+        """Restore what `save` returned."""
         self.found, self.test, self._about, self.last = saved.found, saved.test, saved.about, saved.last
         self._moved_at = list(saved.moved_at)
 
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
-        """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
+        """Evaluate the draws of the stage that ended after ``n_steps`` and update the chains, in pieces."""
         began = clock.now()
         rng = streams.generator(self._asked.request.seed, streams.Run.MEETING, number=n_steps)
         draws = [chain.recent for chain in chains]
@@ -197,7 +197,7 @@ class Meetings:
     def _decide(
         self, chains: Sequence[Chain], draws: list[FloatArray], n_steps: int, rng: np.random.Generator
     ) -> Iterator[int]:
-        """Go through a meeting; gives the observations evaluated so far."""
+        """Run the steps of a meeting; yields the observations evaluated so far."""
         asked, found, posterior = self._asked, self.found, self._posterior
         moments = pool(draws)
         if moments is None:
@@ -243,7 +243,7 @@ class Meetings:
         distance: float,
         rng: np.random.Generator,
     ) -> int:
-        """Keep the control variates, make them anew at the pooled mean, or do without; the observations evaluated."""
+        """Keep the control variates, remake them at the pooled mean or drop them; return the observations evaluated."""
         population, present = self._posterior.population, self.found.variates
         measure, steps = self._measuring(moments, draws, rng), scaled_steps(moments.position, moments.hessian)
         self._progress("Meeting of the chains: control variates on a few blocks")
@@ -289,8 +289,10 @@ class Meetings:
     def _measuring(
         self, moments: Moments, draws: FloatArray, rng: np.random.Generator
     ) -> Callable[[FloatArray, FloatArray], Pilot]:
-        """What measures remainders about an anchor, with steps to differentiate by: between the same pairs of draws,
-        on the same blocks."""
+        """Return a function that measures remainders about an anchor, with steps for differences.
+
+        It always uses the same pairs of draws and the same blocks.
+        """
         population, proposal = self._posterior.population, self.found.proposal
         theta, other = draws[rng.integers(0, len(draws), (2, _PAIRS))]
         if proposal is not None and proposal.is_walk:
@@ -307,7 +309,7 @@ class Meetings:
         return measure
 
     def _weigh(self, here: Pilot, there: Pilot, left: int) -> _Weighed:
-        """Compare what the steps that are left cost with control variates here, there and without any."""
+        """Compare the cost of the remaining steps with control variates here, there and without any."""
         population, found, free = self._posterior.population, self.found, self._asked.free_order
         present = min(found.order, 2)  # a cubic costs no more blocks
         n_blocks, dim = len(population.blocks), population.dim
@@ -326,7 +328,7 @@ class Meetings:
         )
 
     def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:
-        """Control variates about the mean of moments; InputError where they are not defined."""
+        """Return control variates about the mean of moments; raise InputError if they are undefined."""
         posterior, log = self._posterior, self._progress
         if self.found.variates is not None and self.found.variates.blockwise is None:
             predictors, threads = posterior.predictors(log), self._asked.request.threads
@@ -344,7 +346,7 @@ class Meetings:
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
     ) -> int:
-        """Have the present proposal race with others about the pooled moments; the observations evaluated."""
+        """Race the current proposal with others about the pooled moments; return the observations evaluated."""
         asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
         present, moves = found.proposal, named(asked.request.proposal).race
         if present is None or moves is None:
@@ -360,7 +362,7 @@ class Meetings:
         runners = list(moves(moments, "pooled"))
         walks = [one for one in runners if one.proposal.is_walk]
         if walks and apart > _R_HAT:
-            # Moves about moments that are not the posterior's would hold the chains where they are.
+            # Moves about wrong moments would keep the chains where they are.
             runners = walks
         elif not present.is_walk:
             runners.insert(0, Candidate(found.name, present))
@@ -397,7 +399,7 @@ class Meetings:
         return decider.n_evaluated + n_passes * posterior.blocks.n_observations
 
     def _local(self, moments: Moments) -> Moments | None:
-        """Pooled mean and the curvature at the anchor, where that is known; pooled variances where it is flat."""
+        """Return the pooled mean with the curvature at the anchor, if known; pooled variances where it is flat."""
         variates = self.found.variates
         if variates is None or variates.hessian is None:
             return None
@@ -420,7 +422,7 @@ class Meetings:
         return Moments(moments.position, (covariance + covariance.T) / 2)
 
     def _exchange(self, chains: Sequence[Chain]) -> None:
-        """Give every chain a new decider at its position and, where there is one, the new proposal."""
+        """Give every chain a new decider at its position and, if there is one, the new proposal."""
         found, posterior = self.found, self._posterior
         table = self.test.table(len(posterior.blocks))
         for chain in chains:
@@ -444,12 +446,12 @@ class Meetings:
         self.found = replace(self.found, variates=variates)
 
     def _keep(self, kept: variates_selection.ExpansionPoint) -> None:
-        """Record that the expansion point stays; where it has moved before, that it has."""
+        """Record that the expansion point stays or, if it moved before, that it moved."""
         if not self._moved_at:
             self._choose(kept)
 
     def _choose(self, point: variates_selection.ExpansionPoint, *others: selection.Chosen) -> None:
-        """Record choices, that of the expansion point after the mode."""
+        """Record choices, with that of the expansion point after that of the mode."""
         mode, *rest = self.found.choices.values()
         self.found = replace(
             self.found, choices=selection.updated(selection.updated({}, mode, point, *rest), point, *others)

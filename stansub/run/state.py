@@ -1,4 +1,4 @@
-"""What a run and its chains are beside target and kernels, as values: what a checkpoint keeps."""
+"""State of a run and its chains as values, without target and kernels: the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a chain runs and what it keeps.
+    """Length of a chain and what it keeps.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class Plan:
     thin : int
         Every ``thin``-th step is kept.
     audit : float
-        Share of the sampling decisions decided again on all the data.
+        Share of the sampling decisions that are repeated on all the data.
     save_warmup : bool
         Whether warmup steps are kept.
     levels : Falling or None
-        How the error level of decisions falls after warmup; None where it stays.
+        Decrease of the error level after warmup; None if it is constant.
     """
 
     iter_warmup: int
@@ -49,16 +49,16 @@ class Plan:
 
 
 class Totals(dict[str, Any]):
-    """Sums over all steps of a phase, or largest values, thinned-away ones included; what was never counted is 0.
+    """Sums (or maxima) over all steps of a phase, including those thinned away; 0 if never counted.
 
-    Besides the totals that the kernel's statistics declare there are ``n_steps`` and ``seconds``, audits left out.
+    Besides the totals that the kernel's statistics declare, they include ``n_steps`` and ``seconds``, without audits.
     """
 
     def __missing__(self, name: str) -> int:
         return 0
 
     def add(self, counted: Mapping[str, float], largest: Mapping[str, float] | None = None) -> None:
-        """Add what was counted, and take what was larger than before."""
+        """Add counts, and update maxima."""
         for name, value in counted.items():
             self[name] += value
         for name, value in (largest or {}).items():
@@ -67,7 +67,7 @@ class Totals(dict[str, Any]):
 
 @dataclass
 class Counted:
-    """How far a phase is: its totals, and the rows that are kept so far."""
+    """Progress of a phase: its totals and the number of rows kept."""
 
     n_kept: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -75,7 +75,7 @@ class Counted:
 
 @dataclass
 class ChainState:
-    """All that the further draws of a chain depend on, and what it has counted; its kept records stand beside it.
+    """Everything that a chain's further draws depend on, with its counts; the records kept are stored separately.
 
     Attributes
     ----------
@@ -88,20 +88,20 @@ class ChainState:
     counters, counted_in_warmup : ndarray of int64, shape (4,)
         Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
     pause : int
-        Steps of warmup after which the chain waits for the others; until then it remembers its draws. 0 for none.
+        Steps of warmup after which the chain waits for the others, remembering its draws until then; 0 for none.
     rest : int
         Steps of sampling after which the chain waits for the others; 0 for none.
     ended : bool
-        Whether its draws have been found to be enough.
+        Whether its draws were found to suffice.
     remembered, accepted : list
-        Draws since then, and shares accepted.
+        Draws since then, and acceptance rates.
     trial_rng : Generator or None
-        For the trial at the end of warmup.
+        Generator of the trial at the end of warmup.
     trial : Trial or None
-        What it came to.
+        Result of the trial.
     warmup, sampling : Counted
     kernel
-        What the kernel remembers (`Kernel.save`); None for one that stands at ``state`` and remembers nothing.
+        Result of `Kernel.save`; None for a kernel at ``state`` without memory.
     """
 
     state: State
@@ -125,7 +125,7 @@ class ChainState:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What was settled before the first step, and what the run is of.
+    """What was settled before the first step, and the program and data of the run.
 
     Attributes
     ----------
@@ -135,15 +135,15 @@ class Facts:
     block_size : int
     evaluator : str
     model_hash, data_hash : str
-        Of the program and the data.
+        Of the program and of the data.
     name, code : str
         The program, in its canonical form; empty for a posterior of functions.
     data_file : str
-        Where the data are; empty where they were given.
+        Source of the data; empty if they were passed as values.
     data : dict or None
-        The data themselves, where no file holds them.
+        The data themselves, if no file holds them.
     data_source : str
-        What messages call them.
+        Name of the data in messages.
     """
 
     seed: int
@@ -169,20 +169,20 @@ class Facts:
 
 @dataclass(frozen=True)
 class Met:
-    """What came of the meetings of chains so far.
+    """Results of the chains' meetings so far.
 
     Attributes
     ----------
     found : ModeSetup
-        What the chains continue with.
+        Setup with which the chains continue.
     test : StoppingRule
-        Their test.
+        The chains' test.
     about : Mode or Moments
-        The normal approximation that proposals are about.
+        Normal approximation of the proposals.
     moved_at : tuple of int
         Steps of warmup after which the expansion point moved.
     last : int
-        Steps after which the chains have met last.
+        Steps after which the chains last met.
     """
 
     found: ModeSetup
@@ -199,9 +199,9 @@ class Options:
     Attributes
     ----------
     record : dict
-        All of them, as `stansub.run.config.SampleConfig.record` has them.
+        All options, from `stansub.run.config.SampleConfig.record`.
     values : dict
-        Those that a file can hold.
+        The options that a file can hold.
     """
 
     record: dict[str, Any]

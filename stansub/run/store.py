@@ -1,14 +1,13 @@
-"""One file that holds a value, as it was last written: whole at every moment, and readable while it is written.
+"""A file that always holds the last complete value written, and can be read while it is written.
 
     head | array | ... | array | root | array | ... | root
 
-The head says where the root stands, and the root where each array does; the root is JSON (`stansub.codec`), an array is
-known by the digest of its bytes and stands there once, however often it is written. A new root and what arrays it has
-beside those in the file are appended and flushed to disk; then the head, within one sector, is written over. A process
-that dies before leaves the value as it was, and bytes at the end that nothing refers to. When more than half of the
-file is such bytes, the file is written anew beside it and takes its place.
+The head locates the root, and the root locates each array. The root is JSON (`stansub.codec`). An array is identified
+by the digest of its bytes and is stored once. A write appends the new root and its new arrays and flushes them to disk.
+It then overwrites the head, which is within one sector. A process that dies before leaves the old value, with unused
+bytes at the end. When more than half of the file is unused, a new file is written beside it and replaces it.
 
-Head, root and every array have digests, which are checked when they are read.
+Head, root and every array have digests, which are checked on reading.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from stansub.output import files
 
 _FAMILY = b"stansub checkpoint "
 _MAGIC = _FAMILY + b"2\n"
-# Magic, who writes the file, where the root begins, its length and its digest; then a digest of these.
+# Magic bytes, the writer, start, length and digest of the root; then a digest of these.
 _HEAD = struct.Struct("<21s16sQQ32s")
 _CHECK = 16
 _LENGTH = _HEAD.size + _CHECK
 _SQLITE = b"SQLite format 3\x00"
-# Bytes that nothing refers to for which it is not worth while to write a file anew.
+# Unused bytes below which rewriting the file is not worthwhile.
 _LITTLE = 1 << 20
 
 
 class TakenOverError(Exception):
-    """Another process writes the file now."""
+    """Another process now writes the file."""
 
 
 class _Head(NamedTuple):
-    """What stands at the beginning."""
+    """Head at the start of the file."""
 
     owner: bytes
     start: int
@@ -57,7 +56,7 @@ class _Head(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What a store has written: the head, where arrays stand, the end of all that, and the bytes that are in use."""
+    """State of the written file: head, places of arrays, end, and bytes in use."""
 
     head: bytes
     places: Mapping[str, tuple[int, int]]
@@ -66,22 +65,22 @@ class _Written(NamedTuple):
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file is one of these, of any version, by its first bytes."""
+    """Return whether a file is a store, of any version, from its first bytes."""
     return files.starts_with(path, _FAMILY)
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is an SQLite database, as checkpoints of the first format were."""
+    """Return whether a file is an SQLite database, the first format of checkpoints."""
     return files.starts_with(path, _SQLITE)
 
 
 def read(path: Path) -> Encoded:
-    """The value that a file holds.
+    """Return the value in a file.
 
     Raises
     ------
     InputError
-        When it is none of these files, is of another version, or is damaged.
+        If the file is no store, has another version, or is damaged.
     """
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(_opened(path))
@@ -93,13 +92,13 @@ def read(path: Path) -> Encoded:
             if size < 0:
                 raise damaged(path, "its arrays overlap")
         arrays = Arrays(places, lambda digest: _part(path, file, *places[digest], digest))
-        # The file stays open, so that one which takes its place changes nothing.
+        # The file stays open, so that replacing it changes nothing here.
         weakref.finalize(arrays, stack.pop_all().close)
         return Encoded(root, arrays)
 
 
 class Arrays(Mapping[str, bytes | memoryview]):
-    """Arrays by digest, each read when it is used."""
+    """Arrays by digest, each read when used."""
 
     def __init__(self, digests: Iterable[str], content: Callable[[str], bytes | memoryview]) -> None:
         self._digests, self._content = dict.fromkeys(digests), content
@@ -117,41 +116,41 @@ class Arrays(Mapping[str, bytes | memoryview]):
 
 
 def read_root(path: Path) -> Any:
-    """The same without the arrays; the errors are those of `read`."""
+    """Return the value without its arrays; raises the errors of `read`."""
     with _opened(path) as file:
         return _root(path, file)[0]
 
 
 def damaged(path: Path, what: str) -> InputError:
-    """The error for a file that holds something else than was written."""
+    """Return the error for a file whose content is not what was written."""
     return InputError(f"{path} is damaged ({what}): start a new run, or restore a copy of the file")
 
 
 class Store:
-    """Writes a file again and again.
+    """Writer of a file that is rewritten many times.
 
     Parameters
     ----------
     path : Path
-        Symbolic links followed. Whatever stands there is replaced when the store is first written to, so that of two
-        processes which write one file the later one keeps it.
+        Symbolic links are resolved. The first write replaces any existing file, so that of two processes that write one
+        file the later one keeps it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._owner = path, secrets.token_bytes(16)
         self._written: _Written | None = None
-        # To read what was written, even if another process has put its own file there.
+        # To read back what was written, even if another process has replaced the file.
         self._file: BinaryIO | None = None
 
     def write(self, value: Encoded) -> None:
-        """Have the file hold a value.
+        """Write a value.
 
         Raises
         ------
         OSError
-            When it cannot be written; the file holds what it held.
+            If the value cannot be written; the file keeps its previous value.
         TakenOverError
-            When another process has written to it since.
+            If another process has written to the file since.
         """
         written = self._written
         if written is not None:
@@ -160,7 +159,7 @@ class Store:
                 head = _parsed(content)
                 if head is None or head.owner != self._owner:
                     raise TakenOverError("another process has resumed the run from it")
-                # Another head than was written last: an interrupt came before what was written was noted.
+                # The head differs from the last one written: an interrupt came before the write was recorded.
                 if content == written.head and written.end <= 2 * written.used + _LITTLE:
                     try:
                         self._written = self._append(file, value, written.places, written.end)
@@ -184,19 +183,19 @@ class Store:
             part.unlink(missing_ok=True)
 
     def array(self, digest: str) -> bytes:
-        """An array that was written.
+        """Return an array that was written.
 
         Raises
         ------
         InputError
-            When the file has been changed.
+            If the file has been changed.
         """
         assert self._written is not None
         assert self._file is not None
         return _part(self._path, self._file, *self._written.places[digest], digest)
 
     def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
-        """Write at the end what of the arrays is not among these places, and the root; then the head."""
+        """Append the root and the arrays not yet in the file, then write the head."""
         now = {digest: places[digest] for digest in value.arrays if digest in places}
         file.seek(end)
         for digest in value.arrays:
@@ -226,7 +225,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
-    """What the root holds: the value, and where arrays stand."""
+    """Return the value in the root, and the places of the arrays."""
     content = file.read(_LENGTH)
     if content.startswith(_SQLITE):
         raise InputError(
@@ -254,7 +253,7 @@ def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
 
 
 def _part(path: Path, file: BinaryIO, start: int, length: int, digest: str) -> bytes:
-    """Some of the file, which must be as it was written."""
+    """Return a part of the file, after checking its digest."""
     if not (type(start) is type(length) is int and min(start, length) >= 0):
         raise damaged(path, "a part of it has no place")
     if start + length > os.fstat(file.fileno()).st_size:
@@ -267,7 +266,7 @@ def _part(path: Path, file: BinaryIO, start: int, length: int, digest: str) -> b
 
 
 def _parsed(content: bytes) -> _Head | None:
-    """A head; None where it is none."""
+    """Return the head; None if the content is no head."""
     packed = content[: _HEAD.size]
     if len(content) != _LENGTH or _check(packed) != content[_HEAD.size :]:
         return None

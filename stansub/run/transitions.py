@@ -1,8 +1,8 @@
-"""Whether a run takes surrogate transitions: asked for by name, or chosen where effects have an unknown scale.
+"""Decision whether a run uses surrogate transitions: by name, or by default if effects have an unknown scale.
 
-The text shows effects with an unknown scale, and whether the likelihood splits from the rest. With many parameters
-surrogate transitions are then taken; with few, unless the posterior is so near to normal that moves about the mode do
-better, which draws of the surrogate tell.
+The text shows effects with an unknown scale, and whether the likelihood can be separated from the rest. With many
+parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
+posterior is so nearly normal that moves about the mode do better.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.surrogate import Settled, settle
 from stansub.tuning.transitions import accepted_rate, normal_rate
 
-# With more parameters a posterior with effects is not checked for being near to normal.
+# With more parameters, a posterior with effects is not tested for normality.
 MANY = 50
-# Share of normal moves accepted from which on moves about the mode do better: 0.85 for 20 centred effects of 100,000
-# observations, of which these make ten times the draws, and 0.48 for the same effects non-centred, where they stick.
+# Acceptance rate of normal moves from which moves about the mode do better. It was 0.85 for 20 centred effects of
+# 100,000 observations, which gave ten times the draws, and 0.48 for the same effects non-centred, where they stick.
 NEAR_NORMAL = 0.7
-# Share of transitions accepted below which nothing mixes.
+# Acceptance rate of transitions below which nothing mixes.
 LEAST_ACCEPTED = 0.05
 # Share of divergent transitions above which chains stay for long where a scale is near 0.
 MOST_DIVERGING = 0.1
@@ -44,7 +44,7 @@ class Taken:
     ----------
     posterior : Posterior
     compiled_at : float
-        When its program was compiled.
+        Time when the program was compiled.
     settled : Settled
     note : TransitionsTaken
     """
@@ -56,25 +56,25 @@ class Taken:
 
     @property
     def transition(self) -> SurrogateTransition:
-        """The kernel."""
+        """Return the kernel."""
         return self.settled.transition
 
     @property
     def rule(self) -> StoppingRule:
-        """The test by which they are decided."""
+        """Return the test of their decisions."""
         joint = self.transition.joint
         return Exact() if joint is None else PoissonTest(kappa=joint.kappa)
 
 
 def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | TransitionsLeft | None:
-    """Surrogate transitions, why they are left, or None where the text shows no effects that they are for.
+    """Return surrogate transitions, the reason not to use them, or None if the text shows no suitable effects.
 
     Raises
     ------
     InputError
-        When they were asked for and the likelihood has no surrogate, or the data cannot be used.
+        If they were requested and the likelihood has no surrogate, or the data cannot be used.
     RunError
-        When they were asked for and the surrogate is nowhere defined.
+        If they were requested and the surrogate is nowhere defined.
     """
     effects = given.analysis.effects(config.observations or "")
     if config.surrogate:
@@ -96,7 +96,7 @@ def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | Tran
 def _settled(
     given: Given, config: SampleConfig, effects: tuple[str, ...], progress: Progress
 ) -> Taken | TransitionsLeft:
-    """Surrogate transitions, settled and tried."""
+    """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
     posterior, compiled_at = make_uncut(
         given,
@@ -125,7 +125,7 @@ def _settled(
 
 
 def _has_bounds(posterior: Posterior) -> bool:
-    """Whether the text shows bounds for moves about the mode, which would be decided by t-tests without."""
+    """Return whether the text shows bounds for moves about the mode; without bounds, t-tests would decide."""
     text = posterior.text or Text(posterior.program, posterior.values)
     try:
         predictors_of(text, posterior.blocks.n_observations)

@@ -1,6 +1,6 @@
-"""What stands in the way of a likelihood that can be evaluated in parts.
+"""Obstacles to evaluating a likelihood in parts, as far as the text shows.
 
-Everything here is read off the text, so it points where to look; whether a program qualifies is decided numerically.
+These are hints from the text; a numerical proof decides whether a program qualifies.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _NEIGHBOURS = frozenset({"head", "tail", "segment", "cumulative_sum", "reverse"}
 
 
 def obstacles(program: Program, size: str) -> Iterator[Remark]:
-    """Statements that tie observations to each other, as far as the text shows.
+    """Yield statements that tie observations to each other, as far as the text shows.
 
     Parameters
     ----------
     program : Program
         The parsed program.
     size : str
-        The integer that counts the observations; nothing is found without one.
+        The integer that counts the observations; without one nothing is found.
     """
     if not size:
         yield Remark("", "no integer in the data block is a size of data, so there is nothing that counts observations")
@@ -78,7 +78,7 @@ def obstacles(program: Program, size: str) -> Iterator[Remark]:
 
 
 def _aggregates(program: Program, statements: Sequence[Statement], sized: set[str]) -> Iterator[Remark]:
-    """Statements of a block's own variables that summarise all observations."""
+    """Yield statements of a block's own variables that summarise all observations."""
     for statement in statements:
         if not isinstance(statement, Declaration | Assign):
             continue
@@ -93,7 +93,7 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
 
 
 def _reaches_out(statement: Statement, size: str, sized: set[str], loops: set[str]) -> bool:
-    """Whether a statement reaches from one observation to another."""
+    """Return whether a statement reads from one observation to another."""
     if any(call.name in _NEIGHBOURS and names(*call.arguments) & sized for call in calls(statement)):
         return True
     return any(
@@ -103,7 +103,7 @@ def _reaches_out(statement: Statement, size: str, sized: set[str], loops: set[st
 
 
 def _is_computed(read: Subscript) -> bool:
-    """Whether an element beside another is read, or a part of a variable."""
+    """Return whether an element beside another is read, or a part of a variable."""
     shifted = any(one.operator in ("+", "-") for one in find(Infix, read.indices))
     is_slice = any(isinstance(one, Slice) and not one.is_whole for one in read.indices)
     return shifted or (is_slice and len(read.indices) == 1)

@@ -1,6 +1,7 @@
-"""What the text of a program shows: worked out once for each program, and asked by whoever needs it.
+"""Properties that the text of a program shows, computed once for each program.
 
-Nothing here is proved. With data the numerical proof decides whether a likelihood is a sum over observations
+Nothing here is proved. With data, a numerical proof decides whether a likelihood is a sum over observations
+(`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
 (`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
 """
 
@@ -29,7 +30,7 @@ from stansub.target.remainders import NoPredictorsError
 
 @dataclass(frozen=True)
 class Analysis:
-    """A program, and what its text shows. It can be pickled.
+    """A program and the properties that its text shows. It can be pickled.
 
     Attributes
     ----------
@@ -41,43 +42,43 @@ class Analysis:
 
     @classmethod
     def of(cls, program: Program) -> Analysis:
-        """Return the analysis of a program: the same value whenever it is asked for."""
+        """Return the analysis of a program; cached, so equal programs share it."""
         return _analysis(program)
 
     @cached_property
     def form(self) -> Form:
-        """The likelihood that is recognised.
+        """Return the recognised likelihood.
 
         Raises
         ------
         InputError
-            When the program has no model block.
+            If the program has no model block.
         """
         return recognise(self.program)
 
     @cached_property
     def size(self) -> str:
-        """The integer that counts the observations, as far as the text shows; empty if there is none."""
+        """Return the integer that counts the observations, as far as the text shows; empty if there is none."""
         return main_size(self.program)
 
     @cached_property
     def rewriting(self) -> Rewriting:
-        """The program that passes write, and which of them."""
+        """Return the program that passes write, and which passes applied."""
         return rewriting(self.program)
 
     @cached_property
     def counted(self) -> str:
-        """What counts the observations of the program that passes write: rows of data, or ``size``."""
+        """Return what counts the observations of the program that passes write: rows of data, or ``size``."""
         return N_ROWS if N_ROWS in names(self.rewriting.program) else self.size
 
     @cached_property
     def functions(self) -> frozenset[str]:
-        """Names of the user's functions."""
+        """Return names of the user's functions."""
         return frozenset(one.name for one in self.program.functions)
 
     @cached_property
     def has_family(self) -> bool:
-        """Whether the text shows a likelihood of a family that is known."""
+        """Return whether the text shows a likelihood of a known family."""
         return recognised(self.program)
 
     def effects(self, size: str = "") -> tuple[str, ...]:
@@ -85,12 +86,12 @@ class Analysis:
         return effects(self.program, size or self.size)
 
     def halves(self, size: str = "") -> OwnArguments:
-        """Return the program in two, for a surrogate posterior, where ``size`` counts the observations.
+        """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
 
         Raises
         ------
         NoPredictorsError
-            When the text shows no likelihood in arguments of its own.
+            If the text shows no likelihood in arguments of its own.
         """
         found = _halves(self, size or self.size)
         if isinstance(found, NoPredictorsError):
@@ -102,11 +103,11 @@ class Analysis:
         return terms(self.program, size or self.size)
 
     def takes_metric(self, function: str) -> bool:
-        """Return whether a function of the program has an argument ``metric`` that is no variable of the data."""
+        """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
         return takes_metric(self.program, function)
 
     def structure(self, size: str = "") -> Named | None:
-        """Return what the likelihood is if that is known to be no sum over observations."""
+        """Return the likelihood's name if it is known not to be a sum over observations."""
         return named(self.program, size) if self.form.kind == "sum" else None
 
     def doubts(self, size: str = "") -> Iterator[Remark]:
@@ -130,12 +131,12 @@ def _analysis(program: Program) -> Analysis:
 
 
 class NotASumError(InputError):
-    """The likelihood of a program is no sum over observations that can be evaluated in parts.
+    """The likelihood of a program is not a sum over observations that can be evaluated in parts.
 
     Parameters
     ----------
     message : str
-        For the user: what `explain` says.
+        Message for the user, from `explain`.
     reason : str
         How the numerical check failed.
     """
@@ -151,7 +152,7 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     Parameters
     ----------
     analysis : Analysis
-        Of the program.
+        Analysis of the program.
     reason : str
         How the numerical check failed.
     form : Form, optional

@@ -1,7 +1,7 @@
-"""What stands for a likelihood in the program of a surrogate: a function in C++ of phi and of data.
+"""The approximation of a likelihood in a surrogate's program: a C++ function of phi and of data.
 
-Its value and its gradient are written out by hand (``cpp/stansub_approximation.hpp``): for Stan's autodiff all of it is
-one operation, where vectors of Stan would make one of each element.
+Its value and gradient are hand-written (``cpp/stansub_approximation.hpp``). For Stan's autodiff the whole function is
+one operation; with vectors of Stan, each element would be one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPILED_WITH: dict[str, Any] = {
     "stanc_args": ["--allow-undefined"],
 }
 
-# What the function takes besides phi, in its order: names, and types in the data block.
+# Arguments of the function besides phi, in order: names, and types in the data block.
 _ARGUMENTS = {
     "stansub_point": f"vector[{SIZE}]",
     "stansub_gradient": f"vector[{SIZE}]",
@@ -43,7 +43,7 @@ _SIZES = (SIZE, "stansub_n_values", "stansub_n_places", "stansub_n_weights", "st
 _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
 
-# Stan code: the function as a program declares it, its data, and the call.
+# Stan code: the declaration of the function, its data, and the call.
 FUNCTION = f"  real stansub_approximation(vector {PHI}, {_TAKEN}, data real stansub_limit);"
 DATA = "\n".join([*(f"  int {name};" for name in _SIZES), *(f"  {kind} {name};" for name, kind in _ARGUMENTS.items())])
 CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, {LIMIT})"
@@ -77,7 +77,7 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
 
 
 def _heads(rows: sp.csr_array) -> NDArray[np.int64]:
-    """How many of the first elements of each row stand side by side."""
+    """Return how many of the first elements of each row are adjacent."""
     starts, lengths = rows.indptr[:-1], np.diff(rows.indptr)
     row_of = np.repeat(np.arange(rows.shape[0]), lengths)
     within = np.arange(rows.nnz) - starts[row_of]

@@ -1,4 +1,4 @@
-"""Data in memory, as libraries take them that know more than BridgeStan's C API."""
+"""Data in memory for libraries that extend BridgeStan's C API."""
 
 from __future__ import annotations
 

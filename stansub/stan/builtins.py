@@ -1,4 +1,4 @@
-"""Functions of Stan's library on containers of numbers of observations (`stansub.stan.containers`)."""
+"""Functions of Stan's library on containers of an observation's numbers (`stansub.stan.containers`)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Density(NamedTuple):
     Attributes
     ----------
     name : str
-        That of one without the product of a matrix and coefficients in it.
+        Name of the density without the product of a matrix and coefficients.
     arguments : tuple
-        What is observed, and its arguments, for all observations.
+        Outcome and arguments, for all observations.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Density(NamedTuple):
 
 
 def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Density]:
-    """Return the sum of the log densities of what is observed, and what that is of."""
+    """Return the sum of the log densities of the outcomes, with the density."""
     if (with_product := PRODUCTS.get(name)) is not None:
         arguments = _with_predictor(name, arguments, n)
         name = with_product.density
@@ -50,13 +50,13 @@ def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Densi
 
 
 def of_one(x: Value, n: int) -> Value:
-    """What an observation has of it."""
+    """Return an observation's part."""
     x = simplest(x)
     return x.inner if isinstance(x, Rows) else by_row(x) if _is_rows(x, n) else x
 
 
 def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value]:
-    """The arguments with a linear predictor in the place of a matrix and coefficients."""
+    """Return the arguments with a linear predictor instead of a matrix and coefficients."""
     place = 1 + PRODUCTS[name].place
     if name == "ordered_logistic_glm":
         x, beta, cuts = arguments[place:]
@@ -81,7 +81,7 @@ def _add(a: Number, b: Number) -> Number:
 
 
 def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: int) -> Value:
-    """A density of categories, with a vector of arguments for an observation."""
+    """Return a density of categories, with a vector of arguments per observation."""
     y, *rest = (simplest(one) for one in arguments)
     if not isinstance(y, np.ndarray | Rows):
         return of(y, *(_vector(one) for one in rest))
@@ -94,7 +94,7 @@ def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: i
 
 
 def _over_vectors(of: Callable[..., Number], arguments: Sequence[Value], n: int) -> Value:
-    """A density of a vector, one for an observation or one of all."""
+    """Return a density of a vector, one per observation or one for all."""
     y = simplest(arguments[0])
     if not isinstance(y, Rows) and np.ndim(y) < 2:
         return of(*(simplest(one) for one in arguments))
@@ -127,7 +127,7 @@ def _mapped(function: Callable[..., Number]) -> Builtin:
 
 
 def _summed(function: Callable[..., Number]) -> Builtin:
-    """A distribution function, whose logs are added up."""
+    """Return a distribution function whose logs are summed."""
     return lambda arguments, n: total(elementwise(function, arguments, n), n)
 
 
@@ -142,7 +142,7 @@ def _of_known(function: Callable[..., Any]) -> Builtin:
 
 
 def _of_entries(function: Callable[..., Any]) -> Builtin:
-    """A function of small containers, of numbers and expressions."""
+    """Return a function of small containers, of numbers and expressions."""
 
     def of(arguments: Sequence[Value], n: int) -> Value:
         if any(isinstance(one, Rows | Total) for one in arguments):
@@ -154,7 +154,7 @@ def _of_entries(function: Callable[..., Any]) -> Builtin:
 
 
 def _extreme(of_entries: Callable[[Any], Any], of_two: Callable[[Any, Any], Any]) -> Builtin:
-    """The largest or smallest entry, or one of two integers."""
+    """Return the largest or smallest entry, or one of two integers."""
     single, double = _of_known(of_entries), _mapped(known_only(of_two))
     return lambda arguments, n: (single if len(arguments) == 1 else double)(arguments, n)
 
@@ -271,7 +271,7 @@ def _diagonal(arguments: Sequence[Value], n: int) -> Value:
 
 
 def _thin_qr(part: int) -> Callable[[Any], Any]:
-    """A factor of a matrix whose R has a positive diagonal."""
+    """Return a factor of a matrix whose R has a positive diagonal."""
 
     def of(x: Any) -> Any:
         q, r = np.linalg.qr(x)

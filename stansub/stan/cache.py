@@ -1,7 +1,7 @@
-"""The cache directory: where it is, who may write to it, and files kept in it with a digest.
+"""The cache directory: its location, permissions, and files stored in it with a digest.
 
-What is kept is loaded into the process, where a damaged file ends in a crash and a planted one in whatever its author
-likes: so others must not be able to write to the folder, and a file counts only with a digest that matches.
+Cached libraries are loaded into the process, where a damaged file causes a crash and a planted one runs its author's
+code. Others must therefore not be able to write to the folder, and a file is used only if its digest matches.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SUFFIX = ".sha256"
 
 
 def cache_dir() -> Path:
-    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
+    """Return the folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
 
     Raises
     ------
     RunError
-        When its name has characters that make and the linker cannot work with, or other users can write to it.
+        If its name has characters that make and the linker cannot handle, or other users can write to it.
     """
     chosen = os.environ.get("STANSUB_CACHE")
     cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
@@ -48,17 +48,17 @@ def cache_dir() -> Path:
 
 
 def require_private(folder: Path) -> None:
-    """Require that nobody but us or the superuser can change what is in a folder of the cache, if it is there.
+    """Raise an error if anyone but the user or the superuser can change the content of a cache folder, if it exists.
 
     Raises
     ------
     RunError
-        When others can.
+        If others can change it.
     """
     try:
         facts = folder.stat()
     except OSError:
-        return  # not there, or an error where it is used
+        return  # missing, or an error where it is used
     if not _is_trusted(facts):
         raise RunError(
             f"the cache directory {folder} belongs to another user, who could replace the compiled programs in it; "
@@ -72,13 +72,13 @@ def require_private(folder: Path) -> None:
 
 
 def _require_own_place(cache: Path) -> None:
-    """Require that others cannot replace a folder, or one above it, by a folder of theirs."""
+    """Raise an error if others can replace a folder, or one above it, by their own."""
     for folder, inner in zip(cache.parents, (cache, *cache.parents), strict=False):
         try:
             facts, within = folder.stat(), inner.lstat() if os.path.lexists(inner) else None
         except OSError:
-            continue  # not there, or an error where it is used
-        # In a sticky folder such as /tmp only its owner can rename or remove what is there.
+            continue  # missing, or an error where it is used
+        # In a sticky folder such as /tmp, only the owner of an entry can rename or remove it.
         is_kept = facts.st_mode & stat.S_ISVTX and (within is None or _is_trusted(within))
         if _others_write(facts) and not is_kept:
             raise RunError(
@@ -88,19 +88,19 @@ def _require_own_place(cache: Path) -> None:
 
 
 def _is_trusted(facts: os.stat_result) -> bool:
-    """Whether a file or folder is our own or the superuser's."""
+    """Return whether a file or folder belongs to the user or the superuser."""
     return facts.st_uid in (0, os.geteuid())
 
 
 def _others_write(facts: os.stat_result) -> bool:
-    """Whether its mode lets others write, apart from a group that has no members but its owner."""
+    """Return whether its mode lets others write, except a group without members but its owner."""
     if facts.st_mode & stat.S_IWOTH:
         return True
     return bool(facts.st_mode & stat.S_IWGRP) and not _is_private_group(facts.st_gid, facts.st_uid)
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
-    """Whether a group is the one that many systems make for each user, and let the user's files be written by."""
+    """Return whether a group is the private group that many systems create for each user."""
     try:
         user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
     except KeyError:
@@ -110,12 +110,12 @@ def _is_private_group(gid: int, uid: int) -> bool:
 
 @contextmanager
 def cache_errors(folder: Path) -> Iterator[None]:
-    """Turn a failure to write under the cache directory into one line.
+    """Turn a failure to write under the cache directory into a one-line error.
 
     Raises
     ------
     RunError
-        When the folder is read-only, the disk is full, or the like.
+        If the folder is read-only, the disk is full, or similar.
     """
     try:
         yield
@@ -127,14 +127,14 @@ def cache_errors(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, for their owner alone whatever the umask."""
+    """Create a folder, and those above it, for their owner alone, whatever the umask."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def is_ours(file: Path) -> bool:
-    """Whether a file is there, and none but us or the superuser could have written it."""
+    """Return whether a file exists that only the user or the superuser could have written."""
     try:
         facts = file.stat()
     except OSError:
@@ -143,7 +143,7 @@ def is_ours(file: Path) -> bool:
 
 
 def keep(made: Path, place: Path) -> None:
-    """Move a finished file to its place, then write its digest beside it, each at once.
+    """Move a finished file to its place, then write its digest beside it, both atomically.
 
     The digest is in the format of ``sha256sum``.
     """
@@ -156,7 +156,7 @@ def keep(made: Path, place: Path) -> None:
 
 
 def is_intact(place: Path) -> bool:
-    """Whether a file is there as it was kept, and none but us or the superuser could have written it."""
+    """Return whether a file is as it was stored, and only the user or the superuser could have written it."""
     try:
         noted = _note(place).read_text(encoding="ascii", errors="replace")
         return is_ours(place) and noted == f"{file_digest(place)}  {place.name}\n"
@@ -165,12 +165,12 @@ def is_intact(place: Path) -> bool:
 
 
 def is_damaged(place: Path) -> bool:
-    """Whether a file was kept but is no longer what it was."""
+    """Return whether a file was stored but has changed since."""
     return place.is_file() and _note(place).is_file() and not is_intact(place)
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256 of a file's contents."""
+    """Return the SHA-256 of a file's content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -1,4 +1,4 @@
-"""Data variables from columns of tables: which columns each is read from, and sizes that follow from the others."""
+"""Data variables from columns of tables: the columns of each, and sizes that follow from others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True)
 class Origins:
-    """Where values come from, if not from a value of that name.
+    """Origins of values that were not given by name.
 
     Attributes
     ----------
@@ -39,13 +39,13 @@ class Origins:
 
 
 def level_sizes(declarations: Sequence[Declaration], origins: Origins) -> dict[str, str]:
-    """Return the variable with levels by the integer that bounds it, which is also the size of what has one a level."""
+    """Return the variable with levels by the integer that bounds it, which is also the size of per-level variables."""
     uppers = {_bound(one, "upper"): one.name for one in declarations if one.name in origins.levels}
     return {upper: name for upper, name in uppers.items() if upper}
 
 
 class _Choice(NamedTuple):
-    """The columns that a variable is read from."""
+    """Columns that a variable is read from."""
 
     declaration: Declaration
     table: Table
@@ -67,7 +67,7 @@ def read_columns(
     given : mapping
         Values by name.
     columns : mapping
-        Columns by variable, where their names differ.
+        Columns by variable, if their names differ.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def read_columns(
     Raises
     ------
     InputError
-        When columns are not there, or their values do not fit.
+        If columns are missing, or their values do not fit.
     """
     _check_names(declarations, given, tables, columns)
     choices = [
@@ -113,7 +113,7 @@ def read_columns(
 def inferred(
     declarations: Sequence[Declaration], values: Mapping[str, Any], origins: Origins
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield the integers that follow from other variables: name, value, and from what, in words."""
+    """Yield the integers that follow from other variables: name, value and source in words."""
     for wanted in declarations:
         if wanted.name in values or wanted.base != "int" or wanted.all_dims:
             continue
@@ -134,7 +134,7 @@ def inferred(
 
 
 def remedy(declaration: Declaration, tables: Sequence[Table]) -> str:
-    """Return what to do about a variable that has neither a value nor a column; nothing where there are no tables."""
+    """Return a remedy for a variable with neither value nor column; empty if there are no tables."""
     if not tables:
         return ""
     names = [name for table in tables for name in table.types]
@@ -150,7 +150,7 @@ def remedy(declaration: Declaration, tables: Sequence[Table]) -> str:
 
 
 class _Filled(NamedTuple):
-    """An array, and the columns that fill it."""
+    """An array and the columns that fill it."""
 
     values: NDArray[Any]
     columns: list[Wanted]
@@ -167,12 +167,12 @@ def _wanted(choice: _Choice, given: Mapping[str, Any], empty: Empty) -> _Filled:
 
 
 def _bound(declaration: Declaration, kind: str) -> str:
-    """The expression of a bound; nothing if it has none."""
+    """Return the expression of a bound; empty if there is none."""
     return next((str(bound.value) for bound in declaration.type.bounds if bound.kind == kind), "")
 
 
 def _value(expression: str, given: Mapping[str, Any]) -> int | None:
-    """Of a bound that is a literal or a given integer."""
+    """Return the value of a bound that is a literal or a given integer."""
     value = given.get(expression)
     if isinstance(value, int | np.integer):
         return int(value)
@@ -180,7 +180,7 @@ def _value(expression: str, given: Mapping[str, Any]) -> int | None:
 
 
 def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[str, Sequence[str]]) -> _Choice | None:
-    """The columns of a variable: those that are named, or that of its own name; None if there is none."""
+    """Return the columns of a variable: those named, or the one of its own name; None if there are none."""
     asked = columns.get(declaration.name)
     if declaration.base in ("tuple", "complex") or len(declaration.sizes) not in (1, 2):
         if asked is not None:
@@ -202,7 +202,7 @@ def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[
 
 
 def _matching(pattern: str, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
-    """Columns of that name or, if there are none, that match the pattern, in order."""
+    """Yield columns of this name or, if there are none, those that match the pattern, in order."""
     exact = [(table, pattern) for table in tables if pattern in table.types]
     yield from exact
     if not exact and _PATTERN & set(pattern):

@@ -1,4 +1,4 @@
-"""A compiled Stan program: compile once, then give it data."""
+"""Compiled Stan programs: compile once, then pass data."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from stansub.types import FloatArray, Places
 
 @dataclass(frozen=True)
 class Divided:
-    """The program in parts.
+    """A program in parts.
 
     Attributes
     ----------
     parts : Parts
     library : Library
     exporting : Library or None
-        The program that hands out its transformed data; None where it needs none.
+        The program that returns its transformed data; None if not needed.
     """
 
     parts: Parts
@@ -56,7 +56,7 @@ class Divided:
 
     @classmethod
     def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> Divided | None:
-        """From what is being compiled; None where that fails, since the whole program will do."""
+        """Return the parts of a program; None if compiling them fails, because the whole program suffices."""
         try:
             return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
         except RunError as error:
@@ -65,33 +65,33 @@ class Divided:
             return None
 
     def with_data(self, values: Data, *, seed: int) -> InParts:
-        """How the data are cut, with ``seed`` for transformed data."""
+        """Return the parts with data; ``seed`` is for transformed data."""
         return InParts.of(self.parts, self.library, self.exporting, values, seed=seed)
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A Stan program, what was recognised in it, and its libraries.
+    """A Stan program, its recognised likelihood and its compiled libraries.
 
     Attributes
     ----------
     name : str
         Stem of the program's file.
     source : str
-        The program as the user wrote it.
+        The program as you wrote it.
     analysis : Analysis
-        What the text of its canonical form shows.
+        Properties shown by the text of its canonical form.
     form : Form
-        The likelihood that was recognised.
+        The recognised likelihood.
     original : Library
-        The user's untouched program, against which every cut into blocks is proved.
+        The unmodified program, against which every cut into blocks is proved.
     silent : Library
-        The same without what threads must not do at once (`stansub.stan.rewrite.silent`): the original itself for
-        most programs.
+        The same program without statements that are not thread-safe (`stansub.stan.rewrite.silent`); for most programs,
+        the original itself.
     rewritten : Library or None
-        The program whose likelihood runs over blocks named from outside; None where there is nothing to rewrite.
+        The program whose likelihood runs over blocks chosen from outside; None if there is nothing to rewrite.
     divided : Divided or None
-        The program in parts; None where it is taken as a whole.
+        The program in parts; None if it is used as a whole.
     """
 
     name: str
@@ -105,7 +105,7 @@ class CompiledModel:
 
     @property
     def program(self) -> Program:
-        """The canonical form, parsed."""
+        """Return the canonical form, parsed."""
         return self.analysis.program
 
     def __repr__(self) -> str:
@@ -122,28 +122,28 @@ class CompiledModel:
         evaluator: Literal["auto", "instances", "rewritten"] = "auto",
         progress: Callable[[str], None] | None = None,
     ) -> Posterior:
-        """Instantiate the program, cut the observations into blocks and prove the cut numerically.
+        """Load the program with data, cut the observations into blocks and prove the cut numerically.
 
         Parameters
         ----------
         data : path, mapping, table, DataSources or Data
             As `stansub.sample` takes them.
         block_size : int or callable
-            Observations a block, or a function of (number of observations, whether each block costs an instance). When
-            not given it suits sampling about the mode, and `stansub.sample` takes another where its test wants one.
+            Observations per block, or a function of (number of observations, whether each block costs an instance). The
+            default suits sampling about the mode; `stansub.sample` changes it if its test needs another.
         seed : int
             Seed of the shuffle and of ``transformed data``.
         observations : str, optional
-            Name of the integer data variable that counts the observations; found when not given.
+            Name of the integer data variable that counts the observations; detected by default.
         evaluator : {"auto", "instances", "rewritten"}
-            Which evaluator serves the blocks; ``auto`` takes the rewritten program where there is one.
+            Evaluator of the blocks; ``auto`` uses the rewritten program if there is one.
         progress : callable, optional
-            Called with a line of text before something slow is done; a `Progress` notes how far it is, too.
+            Called with a line of text before slow work; a `Progress` also receives counts.
 
         Raises
         ------
         InputError
-            When the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
+            If the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
             observations.
         """
         log = as_progress(progress)
@@ -173,7 +173,7 @@ class CompiledModel:
     def _cut_somehow(
         self, given: _Given, library: Library | None, evaluator: str, observations: str | None
     ) -> Posterior:
-        """The posterior in the first of the ways in which it can be cut, proved or not."""
+        """Return the posterior in the first possible cut, proved or not."""
         posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
         if posterior is None:
             posterior = self._rewritten(given, library) if library else self._whole(given, observations)
@@ -182,14 +182,14 @@ class CompiledModel:
     def uncut(
         self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
     ) -> Posterior:
-        """Instantiate the program for moves that look at no observation by itself: there is no cut to be proved.
+        """Load the program for moves that do not use single observations, so that there is no cut to prove.
 
         Raises
         ------
         InputError
-            When the data do not fit, or there are no parameters.
+            If the data do not fit, or there are no parameters.
         NoPredictorsError
-            When there are no observations, or the log density is not finite anywhere.
+            If there are no observations, or the log density is nowhere finite.
         """
         size = observations or self.analysis.size
         n = values.integer(size) if size in values.values else 0
@@ -205,7 +205,7 @@ class CompiledModel:
     def _given(
         self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, whole: bool = False
     ) -> _Given:
-        """What posteriors are made from."""
+        """Return what posteriors are made from."""
         log(f"Loading data: {values.source}")
         shares = None if whole else Shares.of(self.original, self.program, values, self.analysis.size, seed=seed)
         full = self._loaded(values, seed) if shares is None else shares
@@ -215,14 +215,14 @@ class CompiledModel:
         return _Given(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
 
     def _loaded(self, values: Data, seed: int) -> Model:
-        """The user's program with all of the data."""
+        """Return the unmodified program with all of the data."""
         try:
             return values.model(self.original, seed=seed)
         except InputError as error:
             raise InputError(f"{values.source}: {self._located(str(error))}") from error
 
     def read_data(self, data: DataLike) -> Data:
-        """Read data and check them against the program's data block."""
+        """Return data checked against the program's data block."""
         return data_module.read(data, self.program.data.declarations)
 
     def _rewritten(self, given: _Given, library: Library) -> Posterior:
@@ -234,7 +234,7 @@ class CompiledModel:
             alike[n] = (*alike.get(n, ()), name)
         shuffles: dict[tuple[str, ...], Sequence[int]] = {names: (n,) for n, names in alike.items()}
         for n in alike:
-            # Several variables may count the observations; the others of this length count something else.
+            # Several variables may count the observations; others of this length count something else.
             shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
 
         def arranged(sizes: tuple[str, ...], order: Places | None) -> Population:
@@ -246,7 +246,7 @@ class CompiledModel:
     def _blocks_of(
         self, library: Library, given: _Given, sizes: tuple[str, ...], order: Places | None
     ) -> LoopEvaluator:
-        """The rewritten program with reordered data."""
+        """Return the rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
         model, generator = values.model(library, seed=given.seed), library.rng(given.seed)
         n = count_units(library, model, generator)
@@ -258,18 +258,18 @@ class CompiledModel:
         return LoopEvaluator(library, model, generator, Blocks(n, given.block_size(n, False)))
 
     def _counting(self) -> tuple[str, ...]:
-        """Integers of the data block that determine the number of units, the likeliest first."""
+        """Return integers of the data block that determine the number of units, the likeliest first."""
         words = [one.name for one in find(Name, [parse_expression(self.form.n)])]
         dims = {d.name: names(*d.all_dims) for d in declarations(self.program)}
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 
     def _in_parts(self, given: _Given, observations: str | None) -> Posterior | None:
-        """From the program in parts; None where there is none, or it is not proved."""
+        """Return the posterior from the program in parts; None if there are no parts, or they are not proved."""
         if self.divided is None:
             return None
         if N_ROWS in self.divided.parts.sizes and observations == self.analysis.size:
-            observations = None  # rows of data are made of these
+            observations = None  # rows of data are computed from these
         try:
             found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
         except InputError:
@@ -329,7 +329,7 @@ class CompiledModel:
         return [candidate.name for candidate in size_candidates(self.program)]
 
     def _sums(self, given: _Given, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
-        """What counts the observations: named by the user, or what has most of those that pass on a few rows."""
+        """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""
         known = cut.sizes
         if observations is not None and observations not in known:
             text = f"it has {', '.join(known)}" if known else "it has none"
@@ -348,20 +348,20 @@ class CompiledModel:
             text = text or "there is no size of data"
             raise explain(self.analysis, text, form=self.form, source=self.source)
         if observations is None and (latent := self._latent(sums)):
-            # Pairs of neighbours, say, whose sum is a prior.
+            # For example, pairs of neighbours whose sum is a prior.
             counts = " and ".join(" and ".join(names) for names in sums)
             text = f"the observations, which {latent} counts, have parameters each; only what {counts} counts is a sum"
             raise explain(self.analysis, text, form=self.form, source=self.source)
         return sums
 
     def _latent(self, sums: Sequence[Sequence[str]]) -> str:
-        """What counts the observations, where they have parameters each and none of some sums is over them."""
+        """Return the size of latent observations with a parameter each, if no sum runs over them; else empty."""
         outcomes, counted = outcome_sizes(self.program), {name for names in sums for name in names}
         of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
     def _undefined(self, given: _Given, library: Library | None) -> str:
-        """What to say where no parameters with a finite log density were found."""
+        """Return the error message if no parameters with a finite log density were found."""
         theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
         if library:
             place = explain_undefined(self._blocks_of(library, given, (), None), None, theta)
@@ -387,7 +387,7 @@ def _default_size(n: int, instances: bool) -> int:
 
 @dataclass(frozen=True)
 class _Given:
-    """What the blocks are made from: data, the untouched program with them, and points for the proof."""
+    """Inputs of the blocks: data, the unmodified program with them, and points for the proof."""
 
     values: Data
     full: Model | Shares
@@ -405,25 +405,25 @@ def compile_model(
     rewritten: bool = True,
     programs: Plan | None = None,
 ) -> CompiledModel:
-    """Recognise the likelihood of a Stan program and compile what its evaluation needs.
+    """Compile a Stan program and recognise its likelihood.
 
     Parameters
     ----------
     stan_file : path or Source
-        The ``.stan`` file, from whose folder ``#include`` is resolved, or what was read of it.
+        The ``.stan`` file, whose folder resolves ``#include``, or its contents.
     progress : callable, optional
-        Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
+        Called with a line of text before slow work; the time limit of a `Progress` ends compilers.
     rewritten : bool
-        Whether to compile the rewritten program too, where there is one.
+        Whether to compile the rewritten program too, if there is one.
     programs : Plan, optional
-        What to compile in place of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
+        What to compile instead of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
 
     Raises
     ------
     InputError
-        When the file is missing or is not a valid Stan program.
+        If the file is missing or is not a valid Stan program.
     RunError
-        When there is no working compiler or the compilation fails.
+        If there is no working compiler or the compilation fails.
     """
     read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
     analysis, log = read.analysis, as_progress(progress)

@@ -1,4 +1,4 @@
-"""The compiler and make of this machine, and the flags for make: what compiled programs depend on besides code."""
+"""The compiler and make of this machine, with flags for make: what compiled programs depend on besides code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from stansub.errors import RunError
 from stansub.stan.download import bridgestan_version
 
-# Variables of make and of the Makefile; environment modules on clusters set INCLUDE and LIB for other ends.
+# Variables of make and of the Makefile; environment modules on clusters use INCLUDE and LIB for other purposes.
 _MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 _MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
 _NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
@@ -25,7 +25,7 @@ INSTALL = (
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
+    """Return the environment for make: English messages, and no variables that the Makefile would read as its own."""
     ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
     return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), **_flags()}
 
@@ -55,8 +55,8 @@ def make_variables() -> tuple[str, ...]:
 def _flags() -> dict[str, str]:
     """Return the flags for any home's Makefile: those of the environment, and our own.
 
-    Without Eigen's assertions, since a failed one ends the process; Stan checks sizes and indices itself, and throws an
-    exception. g++ collects no garbage below a gigabyte, which saves a sixth of its time for 6 % more memory.
+    Eigen's assertions are off, because a failed one ends the process; Stan checks sizes and indices itself and throws
+    an exception. g++ collects no garbage below a gigabyte, which saves a sixth of its time for 6 % more memory.
     """
     collect = "" if is_clang() else "--param ggc-min-heapsize=1000000"
     ours = {"CPPFLAGS": "-DEIGEN_NO_DEBUG", "CXXFLAGS": collect}
@@ -65,14 +65,14 @@ def _flags() -> dict[str, str]:
 
 
 def surroundings() -> tuple[str, ...]:
-    """What else a library depends on: compiler version, processor, flags in the environment, package version."""
+    """Return what else a library depends on: compiler version, processor, flags in the environment, package version."""
     flags = [*_flags().values(), *(os.environ.get(name, "") for name in ("LDFLAGS", "LDLIBS"))]
     return (first_line(compiler()), *processor(), bridgestan_version(), *flags)
 
 
 @functools.cache
 def first_line(program: str) -> str:
-    """What a program says to ``--version``, or nothing if it cannot be run."""
+    """Return a program's answer to ``--version``; empty if it cannot be run."""
     try:
         done = subprocess.run([*shlex.split(program), "--version"], capture_output=True, text=True, check=False)
     except OSError:
@@ -82,7 +82,7 @@ def first_line(program: str) -> str:
 
 @functools.cache
 def processor() -> tuple[str, str]:
-    """Name and instruction sets of the processor, which ``-march=native`` compiles for."""
+    """Return name and instruction sets of the processor, for which ``-march=native`` compiles."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A constant for each observation, from a function of the user's program."""
+"""Constants of observations from a function of the user's program."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def constants(
     metric: FloatArray | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> FloatArray:
-    """What a function of the program gives for each observation, in the order of the data.
+    """Return a program function's value for each observation, in the order of the data.
 
     Parameters
     ----------
     program, form, values, sizes, name
         Of a `stansub.stan.posterior.Posterior`.
     function : str
-        Its name.
+        Name of the function.
     metric : ndarray, shape (dim, dim), optional
         The value of its argument of that name.
 
     Raises
     ------
     InputError
-        When the program has no such function, or it gives a negative or non-finite value.
+        If the program has no such function, or it returns a negative or non-finite value.
     """
     first = str(form.likelihood.lower) if isinstance(form.likelihood, For) else "1"
     log = as_progress(progress)

@@ -1,7 +1,7 @@
-"""Containers of numbers of observations (`stansub.stan.rowwise`): what a program's variables hold.
+"""Containers of an observation's numbers (`stansub.stan.rowwise`): the values of a program's variables.
 
-A value is a number or an expression; an array of these, small; a `Rows`, with one entry for each observation; or a
-`Total`, a sum over the observations. What is known is a plain array of numbers.
+A value is a number or an expression; a small array of these; a `Rows`, with one entry for each observation; or a
+`Total`, a sum over the observations. A known value is a plain array of numbers.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Rows:
     Attributes
     ----------
     inner : number, Expression or ndarray
-        What an observation's entry is.
+        An observation's entry.
     which : ndarray of int64 or None
-        The observations, from 0, where these are not all in their order.
+        The observations, from 0, if they are not all in order.
     """
 
     inner: Value
@@ -50,14 +50,14 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A sum over the observations.
+    """Sum over the observations.
 
     Attributes
     ----------
     each : number or Expression
-        What an observation adds.
+        An observation's term.
     rest : number or Expression
-        What is added once.
+        Term that is added once.
     """
 
     each: Number
@@ -98,12 +98,12 @@ def _number(x: Value) -> Number:
 
 
 def is_known(x: Value) -> bool:
-    """Whether it is a number or an array of numbers."""
+    """Return whether a value is a number or an array of numbers."""
     return not isinstance(x, Expression | Rows | Total) and np.asarray(x).dtype != object
 
 
 def simplest(x: Value) -> Value:
-    """Return an array of numbers for a container of nothing but these."""
+    """Return an array of numbers for a container of numbers alone."""
     if isinstance(x, Rows) and x.which is None:
         if is_kind(x.inner, "data"):
             return x.inner.values
@@ -116,7 +116,7 @@ def simplest(x: Value) -> Value:
 
 
 def by_row(x: Value) -> Value:
-    """Return what an observation has of an array with an entry for each of them."""
+    """Return an observation's part of an array with an entry for each observation."""
     if x.dtype == object:
         if x.ndim == 1:
             return _by_entry(x)
@@ -127,7 +127,7 @@ def by_row(x: Value) -> Value:
 
 
 def _by_entry(x: NDArray[Any]) -> Value:
-    """What an observation has of an array of expressions, of which many may have the same."""
+    """Return an observation's part of an array of expressions, many of which may be equal."""
     ids = np.fromiter(map(id, x), np.int64, len(x))
     _, first, places = np.unique(ids, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -173,14 +173,14 @@ def _plain(x: Any) -> Any:
 
 
 def _at_once(function: Callable[..., Number], values: Sequence[Value], shape: tuple[int, ...]) -> Value | None:
-    """The same of known numbers, as if they were those of observations."""
+    """Return the result for known numbers, computed as if they were those of observations."""
     flat = [data(one.ravel()) if isinstance(one, np.ndarray) else one for one in values]
     found = known(function(*flat))
     return np.broadcast_to(found, int(np.prod(shape))).reshape(shape)
 
 
 def _aligned(x: Value, which: NDArray[np.int64] | None, n: int) -> Value:
-    """What an observation has of it, where it has entries for some of n observations."""
+    """Return an observation's part of a value with entries for some of n observations."""
     if isinstance(x, Rows):
         if x.which is not which and (x.which is None or which is None or not np.array_equal(x.which, which)):
             raise NotFollowedError("containers of different observations are combined")
@@ -253,7 +253,7 @@ def product(a: Value, b: Value, n: int) -> Value:
 
 
 def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
-    """A factor that all entries have, and what they are without it."""
+    """Return a factor common to all entries, and the entries without it."""
     parts = [one.parts for one in b if is_kind(one, "product")]
     if not parts or len(parts) < len(b):
         return None
@@ -281,7 +281,7 @@ def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
 
 
 def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | None:
-    """Slopes and constants of the product where b is affine, the same for all observations."""
+    """Return slopes and constants of the product if b is affine and the same for all observations."""
     if not len(b) or not all(is_kind(one, "affine") and one.is_single for one in b):
         return None
     slopes = stacked([one.slopes for one in b])
@@ -290,14 +290,14 @@ def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | Non
 
 
 def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
-    """Return the first of two where a mask over the observations holds, the other elsewhere."""
+    """Return the first of two values where a mask over the observations holds, and the second elsewhere."""
     if isinstance(first, Total) or isinstance(other, Total):
         raise NotFollowedError("a sum over observations within a branch")
     return elementwise(lambda a, b: select(mask, a, b), [first, other], n)
 
 
 def is_of_data(x: Value) -> bool:
-    """Whether nothing of it depends on parameters."""
+    """Return whether a value does not depend on parameters."""
     if isinstance(x, Rows):
         return is_of_data(x.inner)
     if isinstance(x, np.ndarray) and x.dtype == object:

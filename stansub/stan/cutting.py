@@ -1,7 +1,7 @@
 """Ways to cut a program's data into blocks of observations, and which integers count the observations.
 
-A way is tried on a few rows before all blocks are made, in another process, since a program may crash on data that its
-author did not foresee. Whether the way is right is proved on all rows (`stansub.stan.proof`).
+A cut is tried on a few rows before all blocks are made. The trial runs in another process, because a program may crash
+on data that its author did not foresee. The proof covers all rows (`stansub.stan.proof`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from stansub.types import FloatArray, Places
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
 
-# About how many blocks are searched for an observation that is impossible.
+# Approximate number of blocks searched for an impossible observation.
 _SEARCHED_BLOCKS = 1000
 
-# A sum of fewer terms beside another is left in the global part.
+# A sum with fewer terms than this beside another stays in the global part.
 _FEWEST = 100
 
 # Integers that count the terms of one sum.
@@ -43,27 +43,27 @@ class Cut(Protocol):
 
     @property
     def sizes(self) -> Collection[str]:
-        """Integers that may count observations."""
+        """Return integers that may count observations."""
         ...
 
     @property
     def data(self) -> Data: ...
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
-        """Whether there may be a sum over another size beside some sums."""
+        """Return whether there may be a sum over another size besides ``sums``."""
         ...
 
     def first_rows(self, sums: Sequence[Names], n: int) -> Cut:
-        """The same for the first rows of each sum."""
+        """Return the cut of the first rows of each sum."""
         ...
 
     @property
     def text(self) -> Text | None:
-        """What is followed for predictors, if this is not the user's program with the user's data."""
+        """Return the text that is followed for predictors, if it is not the user's program with the user's data."""
         ...
 
     def model(self) -> Model:
-        """The program with all of the data."""
+        """Return the program with all of the data."""
         ...
 
     def instances(
@@ -73,19 +73,19 @@ class Cut(Protocol):
         size: int,
         points: Sequence[FloatArray],
     ) -> Instances:
-        """Blocks of so many observations, which stand in an order that is counted on from one sum to the next.
+        """Return blocks of ``size`` observations, in an order that numbers the sums consecutively.
 
         Raises
         ------
         InputError
-            When the data cannot be cut so.
+            If the data cannot be cut this way.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Instances of the user's program."""
+    """Cut into instances of the user's program."""
 
     library: Library
     data: Data
@@ -94,7 +94,7 @@ class Whole:
     text: None = None
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
-        """Never: there is one sum."""
+        """Return False: there is one sum."""
         return False
 
     def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
@@ -120,7 +120,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class InParts:
-    """Instances of the program that has the user's in parts."""
+    """Cut into instances of the program that has the user's in parts."""
 
     parts: Parts
     library: Library
@@ -129,12 +129,12 @@ class InParts:
 
     @classmethod
     def of(cls, parts: Parts, library: Library, exporting: Library | None, data: Data, *, seed: int) -> InParts:
-        """With the values of transformed data.
+        """Return the cut with the values of transformed data.
 
         Raises
         ------
         InputError
-            When these cannot be had.
+            If these values are not available.
         """
         values: dict[str, Any] = dict(data.values)
         if exporting is not None:
@@ -182,7 +182,7 @@ class InParts:
         return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True)
 
     def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
-        """Data with some groups switched on, without the rows of some sums."""
+        """Return data with some groups switched on, without the rows of some sums."""
         data = _first_rows(self.data, left_out, 0)
         return replace(data, values={**data.values, SWITCHES: np.array(switches, np.int64)})
 
@@ -194,14 +194,14 @@ def _first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
 
 
 def start_trials() -> None:
-    """Start the process in which ways are tried, beside what comes before the first trial."""
+    """Start the process in which cuts are tried, in parallel with the work before the first trial."""
     trials.start(__name__)
 
 
 def find_sums(
     cut: Cut, dim: int, points: Sequence[FloatArray], given: str | None, *, check: Callable[[], None]
 ) -> tuple[tuple[Names, ...], dict[str, str]]:
-    """Which integers count the observations, as far as a few rows show: of each sum, the largest first.
+    """Return which integers count the observations, as a few rows show: for each sum, the largest first.
 
     Parameters
     ----------
@@ -211,14 +211,14 @@ def find_sums(
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
     given : str or None
-        The integer that the user has named, which then is the only one.
+        The integer that the user named, which is then the only candidate.
     check : callable
-        Called several times a second; what it raises ends the search.
+        Called several times a second; an exception ends the search.
 
     Returns
     -------
     sums : tuple of tuple of str
-        Empty where there are none.
+        Empty if there are none.
     reasons : dict
         Why others do not count the observations.
     """
@@ -242,9 +242,10 @@ def find_sums(
 
 
 def choices(cut: Cut) -> list[Names]:
-    """Size variables by falling value: each, then all of one value together.
+    """Return size variables by decreasing value: each alone, then all of one value together.
 
-    Last come those of one value with other integers of that value, which may bound loops over the same observations.
+    Last are those of one value together with other integers of that value, which may bound loops over the same
+    observations.
     """
     known = sorted(cut.sizes, key=lambda name: -cut.data.integer(name))
     integers = [one.name for one in cut.data.declarations if one.base == "int" and not one.all_dims]
@@ -262,7 +263,7 @@ def choices(cut: Cut) -> list[Names]:
 def _trial(
     cut: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray], check: Callable[[], None]
 ) -> str | None:
-    """Why some sizes cannot count the observations, as far as a few rows show; None if they can."""
+    """Return why some sizes cannot count the observations, as far as a few rows show; None if they can."""
     n = min(cut.data.integer(names[0]) for names in sums)
     if n < 1:
         return f"it is {n}"
@@ -274,7 +275,7 @@ def _trial(
 
 
 def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray]) -> str | None:
-    """Why a few rows are no sum over single ones; None if they are."""
+    """Return why a few rows are not a sum over single ones; None if they are."""
     together = few.model()
     population = few.instances(sums, None, 1, points)
     if together.dim != dim:
@@ -285,7 +286,7 @@ def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatAr
 
 
 def find_undefined(cut: Whole, dim: int, theta: FloatArray, *, check: Callable[[], None]) -> str:
-    """Where the log density of a program is not finite, in words; nothing if it takes no blocks of the data.
+    """Return where the log density of a program is not finite, in words; empty if it accepts no blocks of the data.
 
     The blocks are cut along the largest size variable for which the program takes them.
     """

@@ -28,12 +28,12 @@ from stansub.stan.tables import Table
 from stansub.stan.watched import Watched, unchanged
 from stansub.types import Places
 
-# Places along an axis: a range with both ends given, or indices.
+# Places along an axis: an inclusive range, or indices.
 Rows = slice | Places
 
 _MAX_INT = 2**31 - 1
 
-# Stan's words for values that are not finite, in JSON with or without quotation marks.
+# Stan's words for non-finite values, in JSON with or without quotation marks.
 _WORDS = {
     "NaN": math.nan,
     **dict.fromkeys(("Inf", "+Inf", "Infinity", "+Infinity"), math.inf),
@@ -48,15 +48,15 @@ class Data:
     Attributes
     ----------
     values : dict
-        One numpy array a variable, a number for scalars; tuples are dicts of such with keys "1", "2", ... as in JSON.
+        A numpy array per variable, a number for scalars; tuples are dicts of these with keys "1", "2", ... as in JSON.
     declarations : tuple of Declaration
         The data block, in order.
     source : str
-        Where the data came from, for messages.
+        Source of the data, for messages.
     origins : Origins
-        Which variables came from columns, and what followed from others.
+        Which variables came from columns, and which values follow from others.
     files : tuple of Watched
-        Files in which values stay while they are used.
+        Files in which values remain while they are used.
     """
 
     values: dict[str, Any]
@@ -66,24 +66,24 @@ class Data:
     files: tuple[Watched, ...] = ()
 
     def integer(self, name: str) -> int:
-        """Value of a scalar integer variable."""
+        """Return the value of a scalar integer variable."""
         return int(self.values[name])
 
     def of(self, declarations: tuple[Declaration, ...]) -> Data:
-        """Some of the variables."""
+        """Return some of the variables."""
         return Data({one.name: self.values[one.name] for one in declarations}, declarations, self.source)
 
     def json(self) -> bytes:
-        """The data as JSON for the compiled program."""
+        """Return the data as JSON for the compiled program."""
         return _dump(self.values)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Return the bytes of the arrays."""
         return sum(value.nbytes for value in self.values.values() if isinstance(value, np.ndarray))
 
     def not_finite(self) -> str:
-        """The first element of each variable that is not finite, in words; nothing where all are."""
+        """Return the first non-finite element of each variable, in words; empty if all are finite."""
         found = []
         for name, value in self.values.items():
             array = np.asarray(value)
@@ -92,33 +92,33 @@ class Data:
         return ", ".join(found)
 
     def arrays(self, axes: Mapping[str, int], sizes: Collection[str]) -> Arrays | None:
-        """The data as they are in memory, to be cut along ``axes``; None where there are tuples."""
+        """Return the data as they are in memory, to be cut along ``axes``; None if there are tuples."""
         if any(declaration.base == "tuple" for declaration in self.declarations):
             return None
         return Arrays(self.values, axes, sizes)
 
     def model(self, library: Library, *, seed: int = 0) -> Model:
-        """The program with all of the data.
+        """Return the program with all of the data.
 
         Raises
         ------
         InputError
-            When the program rejects the data.
+            If the program rejects the data.
         """
         arrays = self.arrays({}, ()) if library.takes_arrays else None
         return library.model(self.json(), seed=seed) if arrays is None else library.model_of(arrays, seed=seed)
 
     def check_files(self) -> None:
-        """Raise RunError if a file in which values stay has changed."""
+        """Raise RunError if a file in which values remain has changed."""
         for file in self.files:
             file.check()
 
     def unchanged(self) -> AbstractContextManager[None]:
-        """Return a block in which values may be read from files, which are checked at its end (see `watched`)."""
+        """Return a context in which values may be read from files, which are checked at its end (see `watched`)."""
         return unchanged(self.files)
 
     def digest(self) -> str:
-        """Hash of the values, independent of the file's formatting."""
+        """Return a hash of the values, independent of the file's formatting."""
         found = hashlib.sha256()
         for name, value in self.values.items():
             if isinstance(value, np.ndarray):
@@ -129,12 +129,12 @@ class Data:
         return found.hexdigest()[:16]
 
     def axes(self, sizes: Iterable[str]) -> dict[str, int]:
-        """Variables declared along one of the size variables, with the axis of that size.
+        """Return variables declared along one of the size variables, with the axis of that size.
 
         Raises
         ------
         InputError
-            When a variable has such a size twice (``matrix[N, N]``) or is a tuple that has it.
+            If a variable has such a size twice (``matrix[N, N]``) or is a tuple that has it.
         """
         sizes = set(sizes)
         axes = {}
@@ -157,20 +157,20 @@ class Data:
         return axes
 
     def take(self, axes: Mapping[str, int], rows: Rows) -> Data:
-        """The data with the given rows, in that order, of every variable in ``axes``."""
+        """Return the data with the given rows, in that order, of every variable in ``axes``."""
         values = dict(self.values)
         for name, axis in axes.items():
             values[name] = _rows(self.values[name], axis, rows)
         return replace(self, values=values)
 
     def rows(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> Data:
-        """The given rows alone, every size variable set to their number."""
+        """Return the given rows alone, with every size variable set to their number."""
         n = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         taken = self.take(axes, rows)
         return replace(taken, values={**taken.values, **dict.fromkeys(sizes, n)})
 
     def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
-        """JSON of the given rows alone."""
+        """Return JSON of the given rows alone."""
         return self.rows(axes, sizes, rows).json()
 
 
@@ -186,7 +186,7 @@ def _dump(values: Mapping[str, Any]) -> bytes:
 
 
 def _in_json(value: Any) -> Any:
-    """The same with words for values that are not finite, which orjson would write as null."""
+    """Return the value with words for non-finite numbers, which orjson would write as null."""
     if isinstance(value, Mapping):
         return {key: _in_json(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -202,7 +202,7 @@ def _in_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Raw:
-    """Values and columns by name as they were given, and what messages call their source.
+    """Values and columns by name as given, with the name of their source in messages.
 
     Attributes
     ----------
@@ -210,9 +210,9 @@ class Raw:
     source : str
     tables : tuple of Table
     columns : mapping
-        Columns by variable, where their names differ.
+        Columns by variable, if their names differ.
     files : tuple of Watched
-        Files in which values stay while they are used.
+        Files in which values remain while they are used.
     """
 
     values: Mapping[str, Any]
@@ -222,14 +222,14 @@ class Raw:
     files: tuple[Watched, ...] = ()
 
     def checked(self, declarations: tuple[Declaration, ...]) -> Data:
-        """As data of a program.
+        """Return the values as data of a program.
 
         Sizes that are not given follow from the variables that have them.
 
         Raises
         ------
         InputError
-            When a variable is missing, or has the wrong type or size.
+            If a variable is missing, or has the wrong type or size.
         """
         with unchanged(self.files):
             return self._checked(declarations)
@@ -241,7 +241,7 @@ class Raw:
         for name, value, words in inferred(declarations, values, origins):
             values[name] = np.array(value, dtype=np.int64)
             origins = replace(origins, texts={**origins.texts, name: words})
-        # What has a size comes before that size, which would follow from it.
+        # Variables with a size come before that size, which may follow from them.
         for declaration in sorted(declarations, key=lambda one: not one.all_dims):
             if declaration.name not in values:
                 raise InputError(
@@ -258,13 +258,13 @@ class Raw:
 def load(source: DataLike) -> Raw:
     """Read or open data: files, tables and values, merged.
 
-    A data JSON file is read as CmdStan does, perhaps compressed by gzip; tables are opened, and `Raw.checked` reads the
+    A JSON file is read as in CmdStan, optionally compressed by gzip. Tables are opened, and `Raw.checked` reads the
     columns that the program declares.
 
     Raises
     ------
     InputError
-        When a file cannot be read, or a variable is given twice.
+        If a file cannot be read, or a variable is given twice.
     """
     sources = DataSources.of(source)
     values: dict[str, Any] = {}
@@ -302,9 +302,9 @@ def _type(declaration: Declaration) -> str:
 
 
 def _convert(value: Any, declaration: Declaration, source: str) -> Any:
-    """A variable as a C-contiguous array of int64 or float64, complex numbers as pairs; tuples as dicts of such.
+    """Return a variable as a C-contiguous array of int64 or float64, complex numbers as pairs, tuples as dicts.
 
-    Shapes are not looked at, but that they are those of arrays.
+    Shapes are checked only for being those of arrays.
     """
     where = f"{source}: variable {declaration.name!r}, declared {_type(declaration)},"
     if declaration.base == "tuple":
@@ -330,7 +330,7 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
 
 
 def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where: str) -> Any:
-    """Tuples in ``depth`` nested lists: JSON has them as objects with keys "1", "2", ..., Python as tuples."""
+    """Return tuples in ``depth`` nested lists: JSON has objects with keys "1", "2", ..., Python has tuples."""
     if depth:
         if not _is_list(value):
             raise InputError(f"{where} must be an array of tuples, but there is {_shown(value)}")
@@ -344,12 +344,12 @@ def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where
 
 
 def _item(value: Any) -> Any:
-    """A number for an array without dimensions."""
+    """Return a number for an array without dimensions."""
     return value.item() if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 def _misfit(value: Any, depth: int, name: str, index: tuple[int, ...], lengths: dict[int, int]) -> str:
-    """The first place where nested lists are no array of ``depth`` dimensions, in words; nothing where they are one.
+    """Return the first place where nested lists are no array of ``depth`` dimensions, in words; empty if they are one.
 
     ``lengths`` are those of the first list of each dimension.
     """
@@ -370,12 +370,12 @@ def _is_list(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value from JSON in a few characters."""
+    """Return a JSON value in a few characters."""
     return "null" if value is None else reprlib.repr(value)
 
 
 def _numbers(value: Any, name: str, where: str, words: Mapping[str, float]) -> NDArray[Any]:
-    """Numbers from values that numpy did not take for numbers, some of which may be words."""
+    """Return numbers from values that numpy did not read as numbers, some of which may be words."""
     array = np.asarray(value, dtype=object)
     known = [words.get(x, x) if isinstance(x, str) else x for x in array.flat]
     bad = np.array([not isinstance(x, numbers.Real) for x in known]).reshape(array.shape)
@@ -387,7 +387,7 @@ def _numbers(value: Any, name: str, where: str, words: Mapping[str, float]) -> N
 def _reals(array: NDArray[Any], name: str, where: str) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64, order="C", copy=False)
-    except OverflowError:  # only integers of Python are that large
+    except OverflowError:  # only Python integers are that large
         bad = np.array([isinstance(x, int) and abs(x) > sys.float_info.max for x in array.flat]).reshape(array.shape)
         raise InputError(f"{where} holds numbers of 64 bits, but {_element(name, array, bad)}") from None
 
@@ -404,7 +404,7 @@ def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
 
 
 def _element(name: str, array: NDArray[Any], bad: NDArray[np.bool_] | None = None) -> str:
-    """The first of some elements, counted from 1, and its value in words."""
+    """Return the first of some elements, counted from 1, and its value in words."""
     index = np.unravel_index(0 if bad is None else int(np.argmax(bad)), array.shape)
     value = array[index]
     value = value.item() if isinstance(value, np.generic) else value

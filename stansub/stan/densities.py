@@ -1,7 +1,7 @@
-"""Densities of observations that have a family with bounds: their arguments, what of them is affine, and the family.
+"""Densities of observations in a family with bounds: their arguments, the affine parts of these, and the family.
 
-Each argument of a density has a link, under which it must be affine in the unconstrained parameters. A positive
-parameter is by its log, a probability by its logit.
+Each argument of a density has a link, under which it must be affine in the unconstrained parameters. The link is the
+log for a positive parameter and the logit for a probability.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from stansub.types import FloatArray
 
 
 class Link(NamedTuple):
-    """What of an argument must be affine.
+    """Function of an argument that must be affine.
 
     Attributes
     ----------
     of : callable
-        From its values for an observation to what must be affine: one, or several of a vector.
+        From its values for an observation to what must be affine: one value, or several for a vector.
     words : str
-        What that is, with ``{}`` for the argument.
+        Description, with ``{}`` for the argument.
     is_vector : bool
-        Whether an observation has several values of it, not one.
+        Whether an observation has several values of it.
     is_known : bool
         Whether it must not depend on parameters at all.
     """
@@ -56,7 +56,7 @@ def _cutpoints(values: Sequence[Number]) -> Sequence[Number]:
 
 
 def _step(a: Number, b: Number) -> Number:
-    """By how much b is more than a: what was added, if it was made so."""
+    """Return the difference b - a: the term that was added, if b was built that way."""
     return b.parts[1] if is_kind(b, "sum") and b.parts[0] is a else b - a
 
 
@@ -74,7 +74,7 @@ KNOWN = Link(list, "{}", is_known=True)
 
 
 class Chosen(NamedTuple):
-    """A family, and which rows of arguments it takes, in its order."""
+    """A family, and the rows of arguments that it takes, in its order."""
 
     family: Family
     rows: tuple[int, ...]
@@ -82,7 +82,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """What a family is chosen by.
+    """Input for the choice of a family.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Rows:
     known : sequence of ndarray, shape (n,)
         Arguments that must be known.
     constant : sequence of ndarray, shape (n,), or None
-        The others after their links, row by row: their values, or None for those that depend on parameters.
+        The others after their links, row by row: their values, or None if they depend on parameters.
     """
 
     y: FloatArray
@@ -107,7 +107,7 @@ class Spec(NamedTuple):
 
 
 def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Callable[[Rows], Chosen]:
-    """A location and the log of a scale."""
+    """Return the choice for a location and the log of a scale."""
 
     def choose(rows: Rows) -> Chosen:
         log_scale = rows.constant[1]
@@ -187,16 +187,16 @@ SPECS = {
 
 
 class Product(NamedTuple):
-    """A density with the product of a matrix and coefficients in it.
+    """A density that contains the product of a matrix and coefficients.
 
     Attributes
     ----------
     density : str
-        The one without.
+        The density without the product.
     place : int
-        Where the matrix is among its arguments.
+        Position of the matrix among its arguments.
     n_arguments : int
-        From the matrix on, in place of one argument.
+        Number of arguments, from the matrix on, that replace one.
     """
 
     density: str

@@ -1,7 +1,7 @@
 """What statements read and write, what depends on what, and the part of a program that some statements need.
 
-Statements are taken by the names in them, whatever their order: what is found to depend or to be needed may be too
-much, never too little.
+Statements are analysed by the names in them, regardless of their order. The result may contain too many dependences,
+but never too few.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from stansub.stan.syntax import (
 
 
 class Step(NamedTuple):
-    """A simple statement, by the variables that it touches.
+    """A simple statement, with the variables that it uses.
 
-    Variables of nested scopes have keys of their own, so that those of one name in several scopes are told apart.
+    Variables of nested scopes have their own keys, so that equal names in different scopes are distinct.
 
     Attributes
     ----------
     statement : Statement
     reads : frozenset of str
-        Also what decides whether and how often it runs.
+        Includes what decides whether and how often the statement runs.
     writes : frozenset of str
     """
 
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
     @property
     def has_effects(self) -> bool:
-        """Whether it does more than write: adds to the target, or may reject."""
+        """Return whether it does more than write: adds to the target, or may reject."""
         if not isinstance(self.statement, Declaration | Assign):
             return True
         return any(call.name.endswith(("_lp", "_jacobian")) for call in calls(*self.statement.computes))
@@ -66,14 +66,14 @@ class Steps:
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, program: Program) -> Steps:
-        """Those of a program."""
+        """Return the steps of a program."""
         data = tuple(_steps(program.transformed_data.statements, {}, frozenset()))
         scope: dict[str, str] = {}
         transformed = tuple(_steps(program.transformed_parameters.statements, scope, frozenset()))
         return cls(data, transformed, tuple(_steps(program.model.statements, scope, frozenset())))
 
     def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
-        """For each variable that depends on any of some groups of variables, the names of these groups.
+        """Return, for each variable that depends on any of some groups of variables, the names of these groups.
 
         Parameters
         ----------
@@ -97,12 +97,12 @@ class Steps:
 
 
 def together(found: Mapping[str, frozenset[str]], variables: Iterable[str]) -> frozenset[str]:
-    """What any of some variables depends on."""
+    """Return what any of some variables depends on."""
     return frozenset().union(*(found.get(name, frozenset()) for name in variables))
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[Step], *, known: Collection[str] = ()) -> list[Step]:
-    """Some steps and all others that write what they need, but for variables that are known."""
+    """Return some steps and all others that write what they need, except known variables."""
     kept = list(wanted)
     left = [step for step in steps if not step.has_effects and step not in kept]
     variables = set().union(*(step.reads | step.writes for step in kept)) - set(known)
@@ -114,7 +114,7 @@ def needed(steps: Sequence[Step], wanted: Iterable[Step], *, known: Collection[s
 
 
 def text_of(program: Program, statements: Sequence[Statement], kept: Collection[Span]) -> str:
-    """The simple statements at some places, within the loops and branches that they stand in."""
+    """Return the simple statements at some places, within their loops and branches."""
     lines, seen = [], set()
     for statement in statements:
         span = statement.span
@@ -133,7 +133,7 @@ def text_of(program: Program, statements: Sequence[Statement], kept: Collection[
 
 
 def _steps(statements: Sequence[Statement], scope: dict[str, str], control: frozenset[str]) -> Iterator[Step]:
-    """Steps of a list of statements, whose variables are added to ``scope``.
+    """Yield the steps of a list of statements, and add their variables to ``scope``.
 
     ``control`` is what decides whether and how often they run.
     """
@@ -150,7 +150,7 @@ def _steps(statements: Sequence[Statement], scope: dict[str, str], control: froz
             writes = frozenset(scope.get(name, name) for name in statement.variables)
             yield Step(statement, keys(statement) | control, writes)
         elif isinstance(statement, For | ForEach):
-            # Whatever reads the loop's variable stands in the loop, and so reads what it runs over.
+            # Code that reads the loop's variable is inside the loop, and so reads what it runs over.
             variable = f"{statement.variable}@{statement.span.start}"
             inner = {**scope, statement.variable: variable}
             for step in _steps(statement.body, inner, keys(*statement.own) | control):

@@ -1,8 +1,8 @@
 """Design matrices whose columns are columns of the data, recognised on a few rows.
 
-What an argument of a density gains for a step of each parameter is its row of the design. Asked for on all rows that is
-a pass over the data for each parameter; but mostly a column is one of the data, or the same for all observations, and
-on a few rows it shows which. A guess, to be proved on all rows like any other design.
+The gain of a density's argument per step of each parameter is its row of the design. For all rows, this takes a pass
+over the data per parameter. Mostly, however, a column is one of the data or common to all observations, which a few
+rows show. The result is a guess that is proved on all rows like any other design.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from stansub.stan.data import Data
 from stansub.target.rows import ColumnRows, Design
 from stansub.types import FloatArray
 
-# Rows on which columns are told from each other, beside those where they first change; the relative rounding of a step.
+# Rows that distinguish columns, besides those where they first change; the relative rounding of a step.
 _FEW = 64
 _ROUNDING = 1e-9
-# Rows that are searched at once.
+# Rows searched at once.
 _SEARCHED = 1 << 12
 
 
 @dataclass(frozen=True)
 class DataColumn:
-    """A column of a data variable: its name, and which of the elements that each row has, counted as they lie."""
+    """A column of a data variable: its name, and the index among each row's elements in memory order."""
 
     name: str
     index: int
 
 
-# A column of the data, or a whole number that all rows have.
+# A column of the data, or an integer common to all rows.
 Column = DataColumn | float
 
 
 def telling_rows(values: Data, axes: Mapping[str, int], n: int) -> NDArray[np.int64]:
-    """A few of n rows, on which no column of the data is constant that is not constant throughout."""
+    """Return a few of n rows on which no column of the data is constant unless it is constant throughout."""
     rows = set(range(min(_FEW, n)))
     for name, axis in axes.items():
         value = values.values[name]
@@ -48,16 +48,16 @@ def telling_rows(values: Data, axes: Mapping[str, int], n: int) -> NDArray[np.in
 
 
 def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Column] | None:
-    """What the columns of a design are, from its first rows; None where one of them is nothing that is known.
+    """Return the columns of a design, guessed from a few rows; None if one of them is not recognised.
 
     Parameters
     ----------
     steps : ndarray, shape (dim, n)
-        What an argument of each of a few observations gains for a step of each parameter.
+        Gain of an argument of each of a few observations per step of each parameter.
     few : Data
         The data of these observations.
     axes : mapping of str to int
-        Its variables along the observations, with the axis of these.
+        Its variables along the observations, with their axes.
     """
     known = list(_columns(few, axes))
     found: list[Column] = []
@@ -75,7 +75,7 @@ def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Colum
 
 
 def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> Design:
-    """Return the design of all rows of the data, computed from their columns, or the one row that all of them have."""
+    """Return the design of all rows of the data, computed from columns, or the one row common to all."""
     runs = tuple(_runs(columns, values, axes))
     if any(isinstance(one, DataColumn) for one in columns):
         return ColumnRows((n, len(columns)), runs)
@@ -85,7 +85,7 @@ def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], 
 def _runs(
     columns: Sequence[Column], values: Data, axes: Mapping[str, int]
 ) -> Iterator[tuple[slice, NDArray[Any] | float]]:
-    """Where columns stand, and what they are; columns that lie side by side in the data, too, together."""
+    """Yield slices of columns and their values; columns adjacent in the data are joined."""
     first = 0
     while first < len(columns):
         one, last = columns[first], first + 1
@@ -100,7 +100,7 @@ def _runs(
 
 
 def _first_change(column: NDArray[Any]) -> int:
-    """The first place where there is another value than at the beginning, or the beginning."""
+    """Return the first place whose value differs from the first value; 0 if there is none."""
     for first in range(0, len(column), _SEARCHED):
         other = np.flatnonzero(column[first : first + _SEARCHED] != column[0])
         if other.size:
@@ -117,5 +117,5 @@ def _columns(data: Data, axes: Mapping[str, int]) -> Iterator[tuple[DataColumn, 
 
 
 def _by_row(value: NDArray[Any], axis: int) -> NDArray[Any]:
-    """All that a row has, in a row; a view where rows come first."""
+    """Return all elements of each row side by side; a view if rows come first."""
     return np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)

@@ -1,4 +1,4 @@
-"""`stansub doctor`: what compiling needs, and the compiled programs that are kept."""
+"""`stansub doctor`: what compiling needs, and the compiled programs in the cache."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from stansub.stan.toolchain import remove_abandoned
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that ``stansub doctor`` looked at.
+    """One check of ``stansub doctor``.
 
     Attributes
     ----------
     name : str
-        What was looked at.
+        Subject of the check.
     ok : bool
-        Whether it will do.
+        Whether it passes.
     value : str
-        What it is.
+        Result.
     remedy : str
-        What to do about it, empty if nothing.
+        Remedy, if any.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """What compiling needs, and what to do about each thing missing. Makes the home if there is none."""
+    """Return what compiling needs, with remedies for missing parts. Makes the home if there is none."""
     return [*_tool_checks(), *_home_checks(), *_cache_checks(), _processor_check()]
 
 
 def _problem(name: str, error: StansubError) -> Check:
-    """An error as a check that failed: what comes after the semicolon is the remedy."""
+    """Return an error as a failed check; the text after the semicolon is the remedy."""
     what, _, remedy = str(error).rpartition("; ")
     return Check(name, False, what, remedy)
 
@@ -97,7 +97,7 @@ def _cache_checks() -> list[Check]:
 
 
 def _kept_check(cache: Path) -> Check:
-    """The compiled programs in the cache, each compared with its digest."""
+    """Return the check of the compiled programs in the cache, each compared with its digest."""
     programs = sorted((cache / "libraries").glob("*.so"))
     damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
     value = f"{len(programs)}, {_size(programs)}"
@@ -108,14 +108,14 @@ def _kept_check(cache: Path) -> Check:
 
 
 def clear() -> str:
-    """Remove all compiled programs from the cache; a sentence on what was removed.
+    """Remove all compiled programs from the cache; return a sentence on what was removed.
 
-    Programs in use go on; what is being compiled is left alone.
+    Programs in use keep running, and compilations are unaffected.
 
     Raises
     ------
     RunError
-        When a file cannot be removed.
+        If a file cannot be removed.
     """
     cache = cache_dir()
     kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers")]
@@ -131,11 +131,11 @@ def clear() -> str:
 
 
 def _size(places: Sequence[Path]) -> str:
-    """The size of files and of all that is in folders."""
+    """Return the size of files and of the contents of folders."""
     size = 0
     for place in places:
         for file in (place, *place.rglob("*")):
-            with suppress(OSError):  # gone in the meantime
+            with suppress(OSError):  # removed meanwhile
                 facts = file.lstat()
                 size += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
     return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"

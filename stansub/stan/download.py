@@ -1,4 +1,4 @@
-"""BridgeStan's sources from its release page, as the ``bridgestan`` package would fetch them, but never for long."""
+"""Download of BridgeStan's sources from its release page, like the ``bridgestan`` package's but with a time limit."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ CONNECT_SECONDS = 4.0
 DOWNLOAD_SECONDS = 300.0
 STANC_SECONDS = 60.0
 RETRY_SECONDS = 24 * 3600.0
-# curl's heading, and its figures, which the reason may follow on the same line.
+# curl's heading, and its figures, which may precede the reason on the same line.
 _METER = re.compile(
     r"^\s*(% Total .*|Dload +Upload .*|(\d[\d.]*[kMGTP]?\s+){8}(([\d.]+d)?\s*[-\d:]{6,}\s+){3}\d[\d.]*[kMGTP]?)"
 )
 
 
 def bridgestan_version() -> str:
-    """Version of the installed ``bridgestan`` package, with which a home's C API must agree."""
+    """Return the version of the installed ``bridgestan`` package, with which a home's C API must agree."""
     return importlib.metadata.version("bridgestan")
 
 
 def downloads_folder() -> Path:
-    """Where the ``bridgestan`` package keeps what it downloads."""
+    """Return the folder of the ``bridgestan`` package's downloads."""
     return Path.home() / ".bridgestan"
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder of sources has what a compilation starts from, and may be read."""
+    """Return whether a folder of sources has what a compilation starts from, and is readable."""
     return os.path.isfile(folder / "Makefile") and os.path.isfile(folder / "bin/stanc")
 
 
 def provide(folder: Path, cache: Path) -> None:
-    """Fetch what a folder of sources lacks; a failure is noted in the cache for a day and otherwise silent."""
+    """Download what a folder of sources lacks; a failure is recorded in the cache for a day and otherwise silent."""
     reason = _download(folder) or fetch_stanc(folder)
     if reason is not None:
         with suppress(OSError):
@@ -53,7 +53,7 @@ def provide(folder: Path, cache: Path) -> None:
 
 
 def fetch_stanc(folder: Path) -> str | None:
-    """Have BridgeStan's own Makefile download stanc, as it does before a first compilation; the reason if it fails."""
+    """Download stanc by BridgeStan's Makefile, as before a first compilation; return the reason if it fails."""
     if is_complete(folder):
         return None
     command = [os.environ.get("MAKE") or "make", "bin/stanc", "STANC=bin/stanc", "STANC_DL_RETRY=0"]
@@ -68,20 +68,20 @@ def fetch_stanc(folder: Path) -> str | None:
 
 
 def without_meter(text: str) -> str:
-    """What a command said, a line each, but for the progress meter of curl."""
+    """Return a command's output, line by line, without curl's progress meter."""
     lines = (_METER.sub("", line).strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
 
 def _download(folder: Path) -> str | None:
-    """Download and unpack the sources of the installed version unless they are there; the reason if that fails."""
+    """Download and unpack the sources of the installed version unless they exist; return the reason if that fails."""
     if os.path.isfile(folder / "Makefile"):
         return None
-    import tarfile  # only here, as they are slow to import
+    import tarfile  # imported here because they are slow to import
     import urllib.request
 
     url = f"https://github.com/roualdes/bridgestan/releases/download/v{bridgestan_version()}/{folder.name}.tar.gz"
-    # Name resolution has no time limit of its own, so it happens in a thread that can be left behind.
+    # Name resolution has no time limit, so it runs in a thread that can be abandoned.
     connected, answer = _within(CONNECT_SECONDS, lambda: urllib.request.urlopen(url, timeout=CONNECT_SECONDS))
     if not connected:
         return f"{url}: {answer}"
@@ -101,19 +101,19 @@ def _download(folder: Path) -> str | None:
                 tar.extractall(scratch)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, tarfile.TarError) as error:
-        # Another process may have put the folder there in the meantime.
+        # Another process may have created the folder meanwhile.
         return None if os.path.isfile(folder / "Makefile") else f"{url}: {error}"
     return None
 
 
 def _within(seconds: float, call: Callable[[], Any]) -> tuple[bool, Any]:
-    """``(True, value)`` of a call, or ``(False, reason)`` if it fails or takes longer than ``seconds``."""
+    """Return ``(True, value)`` of a call, or ``(False, reason)`` if it fails or takes longer than ``seconds``."""
     outcome: list[tuple[bool, Any]] = []
 
     def run() -> None:
         try:
             outcome.append((True, call()))
-        except Exception as error:  # whatever goes wrong, the answer is that there is no download
+        except Exception as error:  # any error means that there is no download
             outcome.append((False, str(error)))
 
     thread = threading.Thread(target=run, daemon=True)
@@ -127,7 +127,7 @@ def _failure_file(cache: Path) -> Path:
 
 
 def failed_download(cache: Path) -> str | None:
-    """Why the last download failed, if that was less than a day ago."""
+    """Return why the last download failed, if that was less than a day ago."""
     try:
         age = time.time() - _failure_file(cache).stat().st_mtime
         reason = _failure_file(cache).read_text(encoding="utf-8").strip()

@@ -1,7 +1,7 @@
 """Effects with an unknown scale, as far as the text shows: parameters whose distribution depends on other parameters.
 
-With such a hierarchical prior the posterior is far from normal in its scales, whatever its data: centred effects have
-a funnel, effects that are a scale times a standard normal have a curved ridge.
+With such a hierarchical prior, the posterior is far from normal in its scales, whatever its data. Centred effects have
+a funnel; effects that are a scale times a standard normal have a curved ridge.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
     ----------
     program : Program
     size : str
-        What counts the observations.
+        The integer that counts the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
@@ -76,7 +76,7 @@ def _is_effect(one: Declaration) -> bool:
 
 
 def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
-    """Expressions, and those whose values are not just added to theirs: scales, or what they are multiplied by."""
+    """Yield expressions, with those whose values are not only added to theirs: scales or factors."""
     statement = step.statement
     if isinstance(statement, Tilde):
         yield statement.left, statement.distribution.arguments
@@ -95,13 +95,13 @@ def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
 
 
 def _depending(of: Expression, others: Sequence[Expression], reads: Mapping[str, Collection[str]]) -> set[str]:
-    """The parameters in an expression, if others have other parameters."""
+    """Return the parameters in an expression, if others have other parameters."""
     own, rest = ({parameter for name in names(*nodes) for parameter in reads.get(name, ())} for nodes in ([of], others))
     return own if rest - own else set()
 
 
 def n_parameters(program: Program, data: Data) -> int:
-    """Return how many parameters a program has with some data, about: sizes that are no simple integers count as 0."""
+    """Return the approximate number of parameters with some data; sizes that are not simple integers count as 0."""
     return sum(
         int(np.prod([_integer(dim, data) for dim in one.all_dims], dtype=np.int64))
         for one in program.parameters.declarations
@@ -109,7 +109,7 @@ def n_parameters(program: Program, data: Data) -> int:
 
 
 def _integer(expression: Expression, data: Data) -> int:
-    """The value of an integer expression of literals, data, sums and products; 0 for any other."""
+    """Return the value of an integer expression of literals, data, sums and products; 0 for any other."""
     match expression:
         case Literal(text) if text.isdigit():
             return int(text)
@@ -126,7 +126,7 @@ def _integer(expression: Expression, data: Data) -> int:
 
 
 def _entry(data: Data, name: str, index: tuple[int, ...]) -> int:
-    """An integer of the data; 0 if there is none."""
+    """Return an integer of the data; 0 if there is none."""
     value = np.asarray(data.values.get(name))
     if value.dtype.kind != "i" or value.ndim != len(index):
         return 0

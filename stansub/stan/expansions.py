@@ -1,4 +1,4 @@
-"""Stan's densities and functions, written out in the operations of a program of one observation."""
+"""Stan's densities and functions in terms of the operations of a program of one observation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def log_phi(x: Number) -> Number:
 
 
 def log_sum_exp(*terms: Number) -> Number:
-    """Return the log of a sum, from the logs of what is summed."""
+    """Return the log of a sum, from the logs of its terms."""
     values = [known(one) for one in terms]
     some = [one for one, value in zip(terms, values, strict=True) if value is None or np.any(value != -np.inf)]
     found = some[0] if some else -np.inf
@@ -214,7 +214,7 @@ def _pareto(y: Number, y_min: Number, alpha: Number) -> Number:
     return log(alpha) + alpha * (log(y_min) - log(y)) - log(y)
 
 
-# By their names, without suffix: what is observed, then the arguments.
+# By name, without suffix: the outcome, then the arguments.
 DENSITIES: dict[str, Callable[..., Number]] = {
     "normal": _normal,
     "std_normal": _standard_normal,
@@ -251,7 +251,7 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "binomial_logit": _binomial_logit,
     "beta_binomial": _beta_binomial,
 }
-# Logs of distribution functions, and of one less these.
+# Logs of distribution functions, and of 1 less these.
 _CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
     "std_normal": (log_phi, lambda z: log_phi(-z)),
     "normal": (lambda y, mu, s: log_phi((y - mu) * inv(s)), lambda y, mu, s: log_phi((mu - y) * inv(s))),
@@ -275,7 +275,7 @@ _CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
         lambda y, y_min, a: a * (log(y_min) - log(y)),
     ),
 }
-# Of counts: of what is known, an upper end, sums of so many probabilities.
+# For counts, from known values: an upper end, and sums of this many probabilities.
 _MOST_TERMS, _MOST_VALUES = 128, 32
 
 
@@ -291,7 +291,7 @@ def by_value(function: Callable[[int], Number], y: Number, most: int = _MOST_VAL
 
 
 def _sum_of_ratios(y: Number, ratio: Callable[[int], Number]) -> Number:
-    """The log of a sum of probabilities up to y, as multiples of the first, from what each is of the one before."""
+    """Return the log of a sum of probabilities up to y, as multiples of the first, from consecutive ratios."""
 
     def of(last: int) -> Number:
         if last > _MOST_TERMS:
@@ -348,7 +348,7 @@ def _tanh(x: Number) -> Number:
 
 
 def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
-    """Return a function of numbers that are known."""
+    """Return a function of known numbers."""
 
     def of(*numbers: Number) -> Number:
         values = [known(one) for one in numbers]
@@ -422,7 +422,7 @@ def ordered(
     below: Callable[[Number], Number],
     above: Callable[[Number], Number],
 ) -> Number:
-    """Return the log probability of an ordered category, from the log of a distribution function and of the rest."""
+    """Return the log probability of an ordered category, from logs of a distribution function and its complement."""
     changes = [cut - eta for cut in cutpoints]
     each = [below(changes[0])]
     each += [log_diff_exp(below(b), below(a)) for a, b in pairwise(changes)]
@@ -455,7 +455,7 @@ def multi_normal_cholesky(y: Sequence[Number], mu: Sequence[Number], factor: NDA
 
 
 def multinomial(y: Sequence[Number], logs: Sequence[Number]) -> Number:
-    """Return the log probability of counts, from the logs of what is proportional to those of categories."""
+    """Return the log probability of counts, from logs proportional to those of category probabilities."""
     trials = sum(y)
     found: Number = lgamma(trials + 1.0) - trials * log_sum_exp(*logs)
     for count, one in zip(y, logs, strict=True):
@@ -470,7 +470,7 @@ def dirichlet(y: Sequence[Number], alpha: Sequence[Number]) -> Number:
     return found
 
 
-# Densities of vectors: what is observed, then the arguments.
+# Densities of vectors: the outcome, then the arguments.
 VECTORS: dict[str, Callable[..., Number]] = {
     "multi_normal_cholesky": multi_normal_cholesky,
     "multi_normal": lambda y, mu, sigma: multi_normal_cholesky(y, mu, cholesky(sigma)),

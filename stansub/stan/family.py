@@ -49,7 +49,7 @@ class Density:
     left : Expression
         The observations.
     known : tuple of (int, Expression)
-        Arguments that must be known, with their places.
+        Arguments that must be known, with their positions.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Density:
 
     @classmethod
     def of(cls, name: str, left: Expression, arguments: Sequence[Expression]) -> Density:
-        """From the name of a density, without a suffix, what it is of, and its arguments.
+        """Return the density from its name without suffix, its outcome and its arguments.
 
         Raises
         ------
         NoPredictorsError
-            When it is of no family that is known.
+            If it is of no known family.
         """
         product, given = PRODUCTS.get(name), list(arguments)
         density = product.density if product else name
@@ -79,7 +79,7 @@ class Density:
 
     @classmethod
     def of_statement(cls, statement: Statement) -> Density | None:
-        """That of ``y ~ f(...)`` or ``target += f_lpdf(y | ...)``; None for others."""
+        """Return the density of ``y ~ f(...)`` or ``target += f_lpdf(y | ...)``; None for others."""
         match statement:
             case Tilde(left, Call(name, arguments), ()):
                 return cls.of(name, left, arguments)
@@ -89,14 +89,14 @@ class Density:
 
     @classmethod
     def of_call(cls, expression: Expression | None) -> Density | None:
-        """That of ``f_lpdf(y | ...)``, with or without constants; None for other expressions."""
+        """Return the density of ``f_lpdf(y | ...)``, with or without constants; None for other expressions."""
         match expression:
             case Call(name, (left, *arguments)) if normalised(name).endswith(("_lpdf", "_lpmf")):
                 return cls.of(normalised(name)[:-5], left, arguments)
         return None
 
     def checked(self, program: Program) -> Density:
-        """Return it, unless the text shows parameters where there must be data."""
+        """Return the density, unless the text shows parameters where there must be data."""
         changing = changing_names(program)
         if names(self.left) & changing:
             raise NoPredictorsError(CHANGING)
@@ -107,17 +107,17 @@ class Density:
 
 
 def not_known(density: str, k: int) -> str:
-    """Say that an argument would have to be data."""
+    """Raise an error that an argument would have to be data."""
     return f"argument {k + 1} of {density} depends on parameters, and must be known"
 
 
 def density_of(program: Program, form: Form, size: str) -> Density:
-    """Return the density of a program's likelihood, where ``size`` counts the observations.
+    """Return the density of a program's likelihood, given the integer that counts the observations.
 
     Raises
     ------
     NoPredictorsError
-        When the text shows no density of a family that is known.
+        If the text shows no density of a known family.
     """
     if form.kind == "functions":
         raise NoPredictorsError("the functions come without linear predictors")
@@ -142,7 +142,7 @@ def density_of(program: Program, form: Form, size: str) -> Density:
 
 
 def recognised(program: Program) -> bool:
-    """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
+    """Return whether the text of a program shows a likelihood of a known family; nothing is proved."""
     try:
         form, over_rows = recognise(program), rewriting(program).program
         if N_ROWS in names(over_rows):
@@ -155,7 +155,7 @@ def recognised(program: Program) -> bool:
 
 
 def _returned(functions: Sequence[Function]) -> Density:
-    """The density that the user's function returns."""
+    """Return the density that the user's function returns."""
     if len(functions) != 1 or not functions[0].body:
         raise NoPredictorsError("its function is overloaded or has no body")
     function = functions[0]
@@ -170,7 +170,7 @@ def _returned(functions: Sequence[Function]) -> Density:
 
 
 def _only_term(body: Sequence[Statement], name: str) -> Assign | None:
-    """What is added to a local sum that begins at 0 and has one term: ``real x = 0; x += term;``."""
+    """Return what is added to a local sum that begins at 0 and has one term: ``real x = 0; x += term;``."""
     written = [one for one in walk(body) if isinstance(one, Declaration | Assign) and name in writes(one)]
     read = [one for one in walk(body) if name in names(*one.computes)]
     match written:

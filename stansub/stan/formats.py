@@ -23,13 +23,13 @@ from stansub.stan.tables import Table, of_stream, open_file
 from stansub.stan.watched import Watched
 from stansub.target.gradients import THREADS
 
-# Bare words for values that are not finite, which Python's reader of JSON does not take.
+# Bare words for non-finite values that Python's JSON reader does not accept.
 _STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')
 
 # The first bytes of every gzip file.
 _GZIP = b"\x1f\x8b"
 
-# Formats by the end of a file's name, compressed CSV aside; all else is JSON.
+# Formats by file suffix, except compressed CSV; everything else is JSON.
 _FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
@@ -46,7 +46,7 @@ class Values(NamedTuple):
     ----------
     by_name : mapping
     files : tuple of Watched
-        Files in which they stay while they are used.
+        Files in which they remain while they are used.
     """
 
     by_name: Mapping[str, Any]
@@ -60,12 +60,12 @@ def opened(part: Any, name: str) -> Table | Values:
     ----------
     part : path, mapping or table
     name : str
-        What messages call it.
+        Name in messages.
 
     Raises
     ------
     InputError
-        When it cannot be read.
+        If it cannot be read.
     """
     if isinstance(part, Mapping):
         return Values(part)
@@ -84,12 +84,12 @@ def opened(part: Any, name: str) -> Table | Values:
     text = _text(path)
     if kind == "rdump":
         return Values(rdump.parse(text.decode(errors="replace"), name))
-    # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
+    # Tall data are numbers alone, which need no Python object each; the complete reader handles everything else.
     return Values(_loop.read_json_numbers(text, threads=THREADS) or _parse(text, path))
 
 
 def _arrays(path: Path) -> Values:
-    """Arrays of numpy's files: those of npz by name, that of npy, which stays in the file, by the file's."""
+    """Return the arrays of numpy's files: those of npz by name; that of npy, which stays in the file, by file name."""
     try:
         held = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(held, np.memmap):
@@ -100,18 +100,18 @@ def _arrays(path: Path) -> Values:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError, TypeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        short = "mmap length" in str(error)  # as mmap says it
+        short = "mmap length" in str(error)  # mmap's message
         reason = "it is shorter than its header says; copy it again" if short else error
         raise InputError(f"{path}: cannot read an array of numbers: {reason}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
+    """Return a JSON object from a file.
 
     Raises
     ------
     InputError
-        When the file is missing, unreadable or not a JSON object.
+        If the file is missing, unreadable or not a JSON object.
     """
     return _parse(_text(path), path)
 
@@ -139,7 +139,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
-        # CmdStan's reader also takes bare words for values that are not finite; Python's takes some of them.
+        # CmdStan's reader also accepts bare words for non-finite values; Python's accepts some of them.
         text = _STRING_OR_WORD.sub(_python_word, text)
         try:
             raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
@@ -154,12 +154,12 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _python_word(found: re.Match[bytes]) -> bytes:
-    """A string as it is, and a bare word for infinity as Python's reader takes it."""
+    """Return a string unchanged, and a bare word for infinity as Python's reader accepts it."""
     return found[1] or (b"-Infinity" if found[0].startswith(b"-") else b"Infinity")
 
 
 def _whole(digits: str) -> int:
-    # Python itself refuses thousands of digits; fewer are for the message that names the element.
+    # Python itself refuses thousands of digits; fewer are left to the message that names the element.
     return int(digits) if len(digits) < 1000 else int(_decimal(digits))
 
 

@@ -1,11 +1,11 @@
-"""Which of Stan's headers a program needs.
+"""Selection of the Stan headers that a program needs.
 
-Every program that stanc translates includes the whole of Stan's Math library: a thousand headers of functions, of which
-it calls a dozen, and the compiler spends most of its time on the rest. Here headers are followed by the names that they
-mention. What Stan's own machinery mentions is common to all programs, and can be precompiled; what else the program
-mentions, and what that mentions in turn, it includes by itself. The other headers are left out by defining the macros
-that guard them against being included twice. To keep a header that is not needed costs time and no more. Where one is
-left out that is needed, the program does not compile, and has to be compiled with all of them.
+Every program that stanc translates includes all of Stan's Math library: a thousand headers of functions, of which it
+calls a dozen. The compiler spends most of its time on the rest. This module follows headers by the names that they
+mention. What Stan's own machinery mentions is common to all programs and can be precompiled. A program includes what
+else it mentions, and what that mentions in turn. Other headers are left out by defining their include guards. An
+unneeded header only costs time. If a needed header is left out, the program does not compile and is compiled with all
+headers.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|^[ \t]*#[^\n]*',
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BRACE, _NAMESPACE = re.compile(r"([{}])"), re.compile(r"\bnamespace\s*[\w:]*\s*\{")
 _PARENTHESIS, _TEMPLATE = re.compile(r"(\w+\s*\(|[()])"), re.compile(r"\btemplate\s*<")
-_TYPE = re.compile(r"\b(?:struct|class)\s+(\w+)\b(?!\s*<)")  # one that is specialised is declared elsewhere
+_TYPE = re.compile(r"\b(?:struct|class)\s+(\w+)\b(?!\s*<)")  # a specialisation is declared elsewhere
 _CONSTANT = re.compile(r"\b(?:const\w*|using)\s[\w:<>\s]*?(\w+)\s*=")
 _NO_NAMES = frozenset({"alignas", "decltype", "defined", "noexcept", "operator", "sizeof", "static_assert"})
 
 
 @dataclass(frozen=True)
 class Headers:
-    """Stan's headers of functions, and what they mention.
+    """Stan's headers of functions, and the names that they mention.
 
     Attributes
     ----------
     guards : mapping of str to str
-        The macro that guards each header of functions.
+        The include guard of each header of functions.
     words : mapping of str to collection of str
-        The names in each.
+        The names in each header.
     declaring : mapping of str to list of str
         The headers that declare each name.
     common : frozenset of str
-        Those that no program does without.
+        Headers that every program needs.
     """
 
     guards: Mapping[str, str]
@@ -55,7 +55,7 @@ class Headers:
     @classmethod
     @functools.lru_cache(maxsize=1)
     def of(cls, include: Path) -> Headers:
-        """Read the headers in a folder (a second)."""
+        """Read the headers in a folder (takes a second)."""
         guards, words = dict[str, str](), dict[str, frozenset[str]]()
         declaring: dict[str, list[str]] = {}
         used: set[str] = set()
@@ -79,14 +79,14 @@ class Headers:
         return cls(guards, words, declaring, frozenset(all_of_them._needed(used)))
 
     def for_all(self) -> str:
-        """The header that all programs include first; it may be precompiled."""
+        """Return the header that all programs include first; it may be precompiled."""
         left_out = "".join(f"#define {guard}\n" for name, guard in self.guards.items() if name not in self.common)
         return f"{left_out}#include <{_MODEL}>\n"
 
     def for_one(self, code: str) -> str:
-        """The header that a program includes next, given its C++.
+        """Return the header that a program includes next, given its C++.
 
-        What a header mentions comes before it: not every one includes all that it needs.
+        Headers come after those that they mention, because not every one includes all that it needs.
         """
         needed = self._needed(_WORD.findall(_NOT_CODE.sub(" ", code)))
         return "".join(
@@ -94,7 +94,7 @@ class Headers:
         )
 
     def _needed(self, words: Iterable[str]) -> list[str]:
-        """The headers that declare what is mentioned, here and by them, beside those that no program does without."""
+        """Return the headers that declare names mentioned here or by them, besides the common ones."""
         needed: list[str] = []
         seen = set(self.common)
         branches = [self._declaring(words)]
@@ -119,7 +119,7 @@ def _read(header: Path) -> str:
 
 
 def _declared(code: str) -> set[str]:
-    """The names of functions, types and constants that a header declares in its namespaces, or a few more."""
+    """Return the names of functions, types and constants that a header declares in its namespaces, or a few more."""
     outside = _without_templates(_outside_braces(_NAMESPACE.sub(" ", code)))
     names, depth = set[str](), 0
     for piece in _PARENTHESIS.split(outside):
@@ -135,7 +135,7 @@ def _declared(code: str) -> set[str]:
 
 
 def _outside_braces(code: str) -> str:
-    """What stands outside of the braces of functions and types."""
+    """Return the text outside the braces of functions and types."""
     outside, depth = [], 0
     for piece in _BRACE.split(code):
         if piece in {"{", "}"}:
@@ -146,7 +146,7 @@ def _outside_braces(code: str) -> str:
 
 
 def _without_templates(code: str) -> str:
-    """Code without the parameters of templates."""
+    """Return code without the parameters of templates."""
     kept, start = [], 0
     for match in _TEMPLATE.finditer(code):
         if match.start() < start:

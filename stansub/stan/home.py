@@ -1,9 +1,9 @@
-"""Where BridgeStan's sources are: found, downloaded, or made from what Python wheels ship.
+"""Location of BridgeStan's sources: found, downloaded, or built from the content of Python wheels.
 
 A BridgeStan *home* is a folder with a Makefile, the Stan headers and stanc. PyPI's ``bridgestan`` has none and
-downloads one from its release page, which fails where only package registries can be reached. The ``httpstan``
-wheel ships everything but the Makefile and the C API; both are part of this package (``cpp/``), so that a home can
-be made from them.
+downloads one from its release page, which fails if only package registries can be reached. The ``httpstan`` wheel ships
+everything but the Makefile and the C API. Both are part of this package (``cpp/``), so that a home can be made from
+them.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
 
 @dataclass(frozen=True)
 class Home:
-    """A folder that BridgeStan's build works in.
+    """A folder in which BridgeStan's build works.
 
     Attributes
     ----------
     path : Path
         The folder, as ``bridgestan.set_bridgestan_path`` takes it.
     origin : str
-        Who provided it: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan`` package,
-        a download just now, or this package (``"made"``).
+        Provider of the folder: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan``
+        package, a new download, or this package (``"made"``).
     version : str
         Version of BridgeStan's C API.
     stan_version : str
@@ -69,23 +69,23 @@ class Home:
 
 
 def find_home(*, download: bool = True) -> Home:
-    """Find BridgeStan's sources, or make a home that takes their place.
+    """Find BridgeStan's sources, or make a home that replaces them.
 
-    In this order: the environment variable ``BRIDGESTAN``; the folder in ``~/.bridgestan`` of the installed
-    ``bridgestan`` package's version; a download of it, given up after a few seconds without a connection and then not
-    tried again for a day; a home made from the ``httpstan`` package. The answer is kept for the process.
+    The order is: the environment variable ``BRIDGESTAN``; the folder in ``~/.bridgestan`` of the installed
+    ``bridgestan`` package's version; a download of it, abandoned after a few seconds without a connection and then not
+    tried again for a day; a home made from the ``httpstan`` package. The result is cached for the process.
 
     Parameters
     ----------
     download : bool
-        Whether a download may be tried.
+        Whether to try a download.
 
     Raises
     ------
     InputError
-        When ``BRIDGESTAN`` is set to something that is not a usable home.
+        If ``BRIDGESTAN`` is not a usable home.
     RunError
-        When there is none and none can be made.
+        If there is none and none can be made.
     """
     return _find_home(os.environ.get("BRIDGESTAN", ""), cache_dir(), download)
 
@@ -124,7 +124,7 @@ def _describe(path: Path, origin: Literal["BRIDGESTAN", "bridgestan", "download"
 
 
 def _version_in(header: Path) -> str:
-    """The version that a header of ``#define X_MAJOR 1`` lines states."""
+    """Return the version in a header of ``#define X_MAJOR 1`` lines."""
     try:
         found = dict(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
     except OSError:
@@ -152,7 +152,7 @@ def _chosen_home(folder: Path) -> Home:
 
 
 def _made_home(cache: Path) -> Home:
-    """The home made from the ``httpstan`` package, making it or putting its links right first."""
+    """Return the home made from the ``httpstan`` package, after making it or updating its links."""
     spec = importlib.util.find_spec("httpstan")
     if spec is None or not spec.submodule_search_locations:
         raise RunError(
@@ -167,8 +167,8 @@ def _made_home(cache: Path) -> Home:
     }
     _require_as_installed(wheel, [links["bin/stanc"], *sorted(links["lib"].glob("lib*"))])
     sources = {name: _source(name) for name in ("Makefile", "bridgestan.h", "bridgestan.cpp")}
-    # The name is a hash of what is inside, not of where the wheel is: environments with the same wheel share a home
-    # and its libraries, and the links follow the environment that used it last.
+    # The name is a hash of the content, not of the wheel's location. Environments with the same wheel share a home and
+    # its libraries, and the links follow the environment that used it last.
     digest = hashlib.sha256(_wheel_identity(wheel, links["bin/stanc"]))
     digest.update(bridgestan_version().encode())
     for text in sources.values():
@@ -185,7 +185,7 @@ def _made_home(cache: Path) -> Home:
 
 
 def _require_as_installed(wheel: Path, files: Sequence[Path]) -> None:
-    """That stanc and the libraries have the digests that the installer noted: damaged ones crash, or what uses them."""
+    """Raise an error unless stanc and the libraries have the installer's digests: damaged ones crash."""
     try:
         record = importlib.metadata.distribution("httpstan").read_text("RECORD")
     except importlib.metadata.PackageNotFoundError:
@@ -202,7 +202,7 @@ def _require_as_installed(wheel: Path, files: Sequence[Path]) -> None:
 
 
 def _locate(wheel: Path, *patterns: str) -> Path:
-    """The first path in the wheel that matches."""
+    """Return the first path in the wheel that matches."""
     found = next((path for pattern in patterns for path in sorted(wheel.glob(pattern))), None)
     if found is None:
         raise RunError(
@@ -230,7 +230,7 @@ def _points(link: Path, target: Path) -> bool:
 
 
 def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
-    """What a made home has besides links: contents by name."""
+    """Return the contents, by name, of a made home's files other than links."""
     version = bridgestan_version().split(".")
     macros = "".join(
         f"#define BRIDGESTAN_{part} {re.match('[0-9]+', number)[0]}\n"  # type: ignore[index]
@@ -267,7 +267,7 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _replace(path: Path, make: Callable[[Path], object]) -> None:
-    """Make a file or link under another name and move it into place at once."""
+    """Create a file or link under another name and move it into place atomically."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     make(scratch)

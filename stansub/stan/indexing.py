@@ -1,4 +1,4 @@
-"""Parts of containers of numbers of observations (`stansub.stan.containers`), read and replaced."""
+"""Parts of containers of an observation's numbers (`stansub.stan.containers`), read and replaced."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from stansub.stan.containers import Rows, Total, Value, by_row, chosen, is_known, simplest
 from stansub.stan.rowwise import Expression, Mask, NotFollowedError, is_kind, known, pick
 
-# An index: a place or several from 1, known or one for each observation; None for all.
+# An index: one place or several from 1, known or one for each observation; None for all.
 Index = Any
 
 
 def part(base: Value, indices: Sequence[Index], n: int) -> Value:
-    """Return a part of a container, n observations in all."""
+    """Return a part of a container, given n observations."""
     if not indices:
         return base
     if isinstance(base, Rows):
@@ -26,7 +26,7 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     if len(indices) > base.ndim:
         raise NotFollowedError("more indices than dimensions")
     moving = [k for k, index in enumerate(indices) if _moves(index)]
-    # From the last dimension on, so that the others keep their places.
+    # From the last dimension on, so that the other dimensions keep their positions.
     for k in range(len(indices) - 1, -1, -1):
         if k not in moving and indices[k] is not None:
             base = np.take(base, _places(indices[k], base.shape[k]), axis=k)
@@ -60,7 +60,7 @@ def _places(index: Index, size: int) -> Any:
 
 
 def _picked(base: Value, places: NDArray[np.int64], n: int) -> Value:
-    """The entries along the first dimension that observations name."""
+    """Return the entries along the first dimension that observations select."""
     size = len(base)
     inside = np.clip(places, 0, size - 1)  # where a branch is not taken, indices may be anything
     if base.dtype != object:
@@ -94,7 +94,7 @@ def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
 
 
 def is_own(index: Index, n: int) -> bool:
-    """Whether an index is each observation's own place."""
+    """Return whether an index is each observation's own place."""
     if not is_kind(index, "data"):
         return False
     return bool(np.array_equal(index.values, np.arange(1, n + 1)))

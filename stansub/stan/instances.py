@@ -1,9 +1,9 @@
 """Block log likelihoods from many small instances of a compiled program: the user's own, or one that has it in parts.
 
-A block's log density is that of the program with the block's observations as its whole data; less the global part it
-is the block's log likelihood. The global part is the program without observations or, where it does not take none,
-the log density of one observation plus that of another less that of both. Of a program in parts
-(`stansub.stan.parts`) each is evaluated by itself.
+The log density of a block is that of the program with the block's observations as its whole data. Less the global part,
+it is the block's log likelihood. The global part is the program without observations or, if the program does not accept
+that, the log density of one observation plus that of another less that of both. The parts of a program in parts
+(`stansub.stan.parts`) are evaluated separately.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from stansub.stan.library import Library, Model, addresses
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
 
-# Memory of instances that are kept in any case, the share of free memory for those that are evaluated often, and bytes
-# of an instance beside its data.
+# Memory of instances that are always kept, the share of free memory for those that are evaluated often, and bytes of an
+# instance besides its data.
 _ALWAYS, _SHARE, _EACH = 32 * 10**6, 4, 4000
-# Observations of a block from which making its instance takes no longer than evaluating it a few times.
+# Observations of a block above which making its instance takes no longer than evaluating it a few times.
 _LARGE = 256
 
-# Observations of an instance by which all are evaluated: enough to outweigh a call, few enough for autodiff to stay in
-# little memory.
+# Observations per instance when all are evaluated: enough to amortise a call, few enough for autodiff to need little
+# memory.
 _BULK = 1 << 13
 
 
@@ -49,7 +49,7 @@ class Slicer:
     sizes : tuple of str
         Size variables, each of which counts the observations.
     order : ndarray of int32 or None
-        Row of the data that stands at each place; None for the user's order.
+        Row of the data at each place; None for the user's order.
     seed : int
         Seed of ``transformed data``.
     """
@@ -70,23 +70,23 @@ class Slicer:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the data that belong to one observation."""
+        """Return the bytes of the data that belong to one observation."""
         cut = (self.data.values[name] for name in self._axes)
         return int(sum(value.nbytes for value in cut)) // max(1, self.data.integer(self.sizes[0]))
 
     @property
     def repeated(self) -> int:
-        """Bytes of the data that every instance has whole."""
+        """Return the bytes of the data that every instance holds completely."""
         fixed = (value for name, value in self.data.values.items() if name not in self._axes)
         return sum(value.nbytes for value in fixed if isinstance(value, np.ndarray))
 
     def model(self, start: int, stop: int) -> Model:
-        """Instance with the observations at the places ``start`` to ``stop - 1``.
+        """Return an instance with the observations at the places ``start`` to ``stop - 1``.
 
         Raises
         ------
         InputError
-            When the data cannot be cut or the program rejects them.
+            If the data cannot be cut or the program rejects them.
         """
         if self._arrays is not None:
             places = np.arange(start, stop) if self.order is None else self.order[start:stop]
@@ -96,12 +96,12 @@ class Slicer:
 
 
 class BlockModels:
-    """The models of blocks, made when they are asked for, by any thread.
+    """Models of blocks, created on request by any thread.
 
     Parameters
     ----------
     slicers : tuple of Slicer
-        What makes the instances of each sum's blocks, one sum after the other.
+        Makers of the instances of each sum's blocks, in the order of the sums.
     blocks : Blocks
     dim : int
         Number of unconstrained parameters that each must have.
@@ -115,12 +115,12 @@ class BlockModels:
         self._lock = threading.Lock()
 
     def get(self, block: int, room: int) -> tuple[Model, bool]:
-        """Return the model of a block, and whether it is kept: models are, until they take so much memory.
+        """Return the model of a block, and whether it is kept; models are kept up to a memory limit.
 
         Raises
         ------
         InputError
-            When the program rejects the data of the block.
+            If the program rejects the data of the block.
         """
         if (known := self._kept.get(block)) is not None:
             return known, True
@@ -143,14 +143,14 @@ class Instances:
     Attributes
     ----------
     slicers : tuple of Slicer
-        What makes the instances of each sum's blocks, one sum after the other.
+        Makers of the instances of each sum's blocks, in the order of the sums.
     blocks : Blocks
     models : BlockModels
     global_models : tuple of Model
     alone : bool
         Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
     room : int
-        Memory that models may take which are kept.
+        Memory for models that are kept.
     """
 
     kind: ClassVar[Literal["instances"]] = "instances"
@@ -164,18 +164,18 @@ class Instances:
 
     @property
     def dim(self) -> int:
-        """Number of unconstrained parameters."""
+        """Return the number of unconstrained parameters."""
         return self.global_models[0].dim
 
     def evaluator(self) -> _loop.InstanceEvaluator:
-        """An evaluator for one chain; the models that are kept are shared between chains."""
+        """Return an evaluator for one chain; kept models are shared between chains."""
         latest: list[tuple[int, Model]] = []
 
         def model(block: int) -> tuple[int, bool]:
             if latest and latest[0][0] == block:
                 return latest[0][1].pointer, False
             made, kept = self.models.get(block, self.room)
-            latest[:] = [] if kept else [(block, made)]  # one that is not kept lives until the next
+            latest[:] = [] if kept else [(block, made)]  # a model that is not kept lives until the next one
             return made.pointer, kept
 
         return self._evaluator(len(self.blocks), model)
@@ -186,17 +186,17 @@ class Instances:
         return self._evaluator(len(models), lambda k: (models[k].pointer, True))
 
     def in_passing(self) -> Instances:
-        """The same to evaluate each block once or twice: it keeps few instances, where making them costs little."""
+        """Return instances for evaluating each block once or twice, keeping few if making them costs little."""
         return self if self.blocks.size < _LARGE else replace(self, room=min(self.room, _ALWAYS))
 
     def in_bulk(self) -> Instances:
-        """In few instances, each of which evaluates the parameters once."""
+        """Return few large instances, each of which evaluates the parameters once."""
         if self.blocks.n_observations < 2 * _BULK or 4 * self.blocks.size > _BULK:
             return self
         return made(self.slicers, replace(self.blocks, size=_BULK), self.global_models, alone=self.alone)
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
-        """The same observations in blocks of another size, whose instances are made anew."""
+        """Return the same observations in blocks of another size, with new instances."""
         return made(self.slicers, replace(self.blocks, size=size), self.global_models, alone=self.alone)
 
     def _evaluator(self, n: int, model: Callable[[int], tuple[int, bool]]) -> _loop.InstanceEvaluator:
@@ -229,24 +229,24 @@ def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Insta
     Raises
     ------
     InputError
-        When the program rejects the data of the first block.
+        If the program rejects the data of the first block.
     """
     shared = _global_models(slicer, points, n_observations=blocks.n_observations)
     return made((slicer,), blocks, shared)
 
 
 def made(slicers: tuple[Slicer, ...], blocks: Blocks, shared: tuple[Model, ...], *, alone: bool = False) -> Instances:
-    """Return the instances of all blocks, where there are those of the global part.
+    """Return the instances of all blocks, given those of the global part.
 
     Parameters
     ----------
     slicers, blocks, shared, alone
-        Of `Instances`.
+        Fields of `Instances`.
 
     Raises
     ------
     InputError
-        When the program rejects the data of the first block, or memory does not hold instances.
+        If the program rejects the data of the first block, or memory does not hold instances.
     """
     _check_memory(slicers, blocks)
     models, room = BlockModels(slicers, blocks, shared[0].dim), max(_ALWAYS, memory.room().size // _SHARE)
@@ -255,7 +255,7 @@ def made(slicers: tuple[Slicer, ...], blocks: Blocks, shared: tuple[Model, ...],
 
 
 def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:
-    """Refuse instances that each hold much that is not cut, such as all of the data behind an index of observations."""
+    """Raise an error if each instance holds much uncut data, such as all data behind an index of observations."""
     each = max(slicer.repeated for slicer in slicers)
     free = memory.room()
     if each * len(blocks) > free.size:
@@ -266,7 +266,7 @@ def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:
 
 
 def _model(slicers: Sequence[Slicer], blocks: Blocks, start: int, stop: int) -> Model:
-    """The instance with these observations, which are terms of one sum."""
+    """Return the instance with these observations, which are terms of one sum."""
     first = 0
     for slicer, n in zip(slicers, blocks.sums, strict=False):
         if start < first + n:
@@ -276,12 +276,12 @@ def _model(slicers: Sequence[Slicer], blocks: Blocks, start: int, stop: int) -> 
 
 
 def _global_models(slicer: Slicer, points: Sequence[FloatArray], *, n_observations: int) -> tuple[Model, ...]:
-    """Models whose log densities give the global part: none observed or, failing that, rows 1, 2, and both.
+    """Return models of the global part: no observations or, failing that, rows 1, 2, and both.
 
-    The program without observations must agree with the difference formula at ``points``; data blocks with
+    The program without observations must agree with the difference formula at ``points``. Data blocks with
     ``int<lower=1> N`` and likelihoods that are undefined without observations (``mean(y)``) do not.
     """
-    # With a single observation it stands for both.
+    # A single observation stands for both.
     two = np.array([0, min(1, n_observations - 1)])
     pair = replace(slicer, order=two if slicer.order is None else slicer.order[two])
     rows = tuple(pair.model(start, stop) for start, stop in ((0, 1), (1, 2), (0, 2)))

@@ -1,7 +1,7 @@
 """A compiled library seen through BridgeStan's C API.
 
-``bridgestan.StanModel`` binds one model at a time from Python; block instances need thousands of models of
-one library and the addresses of its functions, so the same documented C functions are bound once a library here.
+``bridgestan.StanModel`` binds one model at a time from Python. Block instances need thousands of models of one library
+and the addresses of its functions, so the same documented C functions are bound once per library here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _double_p = ctypes.POINTER(ctypes.c_double)
 _error_p = ctypes.POINTER(ctypes.c_void_p)
 _rows_p = ctypes.POINTER(ctypes.c_int64)
 
-# What a program prints is dropped: its likelihood alone is evaluated thousands of times.
+# Output of a program is discarded, because its likelihood is evaluated thousands of times.
 _ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
@@ -54,7 +54,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_rng_destruct": (None, [ctypes.c_void_p]),
 }
 
-# What libraries have that were compiled in a home made by this package: BridgeStan's own take JSON alone.
+# Function of libraries compiled in a home made by this package; BridgeStan's own accept only JSON.
 _FROM_ARRAYS = "stansub_model_construct"
 _FROM_ARRAYS_ARGUMENTS: list[type] = [
     ctypes.POINTER(Variable),
@@ -66,7 +66,7 @@ _FROM_ARRAYS_ARGUMENTS: list[type] = [
 ]
 
 # Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
-# prepared. Were that one to end, a thread that gets its id would be taken for it and crash: this one stays.
+# prepared. If that thread ended, another with its id would count as prepared and crash, so this thread never ends.
 _loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
 
 
@@ -80,8 +80,8 @@ class Library:
     Parameters
     ----------
     path : Path
-        A library built by ``stansub.stan.toolchain.compile_library``. The dynamic loader caches by path, so
-        a path must never be reused for other contents.
+        A library built by ``stansub.stan.toolchain.compile_library``. The dynamic loader caches by path, so a path must
+        never be reused for other contents.
 
     Attributes
     ----------
@@ -114,15 +114,15 @@ class Library:
         self.handle.bs_set_print_callback(_ignore_print, None)
 
     def __reduce__(self) -> tuple[type[Library], tuple[Path]]:
-        """Another process loads the same file."""
+        """Reload the same file in another process."""
         return Library, (self.path,)
 
     def address(self, function: str) -> int:
-        """Address of an exported function, for the decision loop."""
+        """Return the address of an exported function, for the decision loop."""
         return ctypes.cast(getattr(self.handle, function), ctypes.c_void_p).value or 0
 
     def take_message(self, error: ctypes.c_void_p) -> str:
-        """Text of a C API error, freed here."""
+        """Return the text of a C API error, and free it."""
         if not error.value:
             return "unknown error"
         text = ctypes.string_at(error.value).decode("utf-8", errors="replace").strip()
@@ -142,7 +142,7 @@ class Library:
         Raises
         ------
         InputError
-            When the program rejects the data.
+            If the program rejects the data.
         """
         error = ctypes.c_void_p()
         pointer = self.handle.bs_model_construct(data, seed, ctypes.byref(error))
@@ -151,21 +151,21 @@ class Library:
         return Model(self, pointer)
 
     def model_of(self, data: Arrays, rows: Places | None = None, *, seed: int = 0) -> Model:
-        """Instantiate the program with data in memory, where the library takes such.
+        """Instantiate the program with data in memory, if the library accepts them.
 
         Parameters
         ----------
         data : Arrays
             The data block's variables.
         rows : ndarray of int32 or int64, optional
-            Those rows alone, in that order, that are the model's data.
+            Rows, in order, that are the model's data; all by default.
         seed : int
             Seed for random numbers in ``transformed data``.
 
         Raises
         ------
         InputError
-            When the program rejects the data.
+            If the program rejects the data.
         """
         error = ctypes.c_void_p()
         chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
@@ -182,7 +182,7 @@ class Library:
         return Model(self, pointer)
 
     def rng(self, seed: int) -> Rng:
-        """A random number generator for generated quantities."""
+        """Return a random number generator for generated quantities."""
         return Rng(self, seed)
 
 
@@ -204,7 +204,7 @@ class Model:
     """Owner of a ``bs_model``: the program with data.
 
     Log densities are on the unconstrained space, with Jacobian terms and all constants (``jacobian=True``,
-    ``propto=False``), so that terms of different instances may be added and subtracted.
+    ``propto=False``), so that terms of different instances can be added and subtracted.
     """
 
     def __init__(self, library: Library, pointer: int) -> None:
@@ -217,34 +217,34 @@ class Model:
             self.library.handle.bs_model_destruct(self.pointer)
 
     def rng(self, seed: int) -> Rng:
-        """A random number generator for generated quantities."""
+        """Return a random number generator for generated quantities."""
         return self.library.rng(seed)
 
     def info(self) -> str:
-        """Versions and compile-time flags as the library reports them."""
+        """Return versions and compile-time flags as the library reports them."""
         return str(self.library.handle.bs_model_info(self.pointer).decode())
 
     def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
-        """Indexed names of the constrained parameters, indices separated by periods, last index slowest."""
+        """Return indexed names of the constrained parameters, with indices separated by periods, last index slowest."""
         text = self.library.handle.bs_param_names(self.pointer, include_tp, include_gq).decode()
         return text.split(",") if text else []
 
     def param_unc_names(self) -> list[str]:
-        """Indexed names of the unconstrained parameters."""
+        """Return indexed names of the unconstrained parameters."""
         text = self.library.handle.bs_param_unc_names(self.pointer).decode()
         return text.split(",") if text else []
 
     def param_num(self, *, include_tp: bool = False, include_gq: bool = False) -> int:
-        """Number of constrained values."""
+        """Return the number of constrained values."""
         return int(self.library.handle.bs_param_num(self.pointer, include_tp, include_gq))
 
     def log_density(self, theta: FloatArray) -> float:
-        """Log density at ``theta``, or nan where the program raises an error or rejects."""
+        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
         value, _ = self.log_density_or_message(theta)
         return value
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
-        """Log density and, where the program raised an error, nan and its message."""
+        """Return the log density; if the program raises an error, nan and its message."""
         theta = np.ascontiguousarray(theta, dtype=np.float64)
         self._check(theta)
         value, error = ctypes.c_double(), ctypes.c_void_p()
@@ -256,17 +256,17 @@ class Model:
         return value.value, ""
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        """Log densities at some points, and messages where the program raised errors; in threads."""
+        """Return log densities at some points, with messages if the program raises errors; uses threads."""
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             return list(pool.map(self.log_density_or_message, points))
 
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Log density and its gradient, shape (dim,).
+        """Return the log density and its gradient, shape (dim,).
 
         Raises
         ------
         RunError
-            Where the program raises an error.
+            If the program raises an error.
         """
         theta = np.ascontiguousarray(theta, dtype=np.float64)
         self._check(theta)
@@ -293,12 +293,12 @@ class Model:
         rng: Rng | None = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
-        """Constrained values, in the order of `param_names`.
+        """Return constrained values, in the order of `param_names`.
 
         Raises
         ------
         RunError
-            Where the program raises an error.
+            If the program raises an error.
         """
         theta = np.ascontiguousarray(theta, dtype=np.float64)
         self._check(theta)
@@ -321,9 +321,9 @@ class Model:
     def writer(
         self, *, include_tp: bool, include_gq: bool, rng: Rng, n_written: int, columns: NDArray[np.int64]
     ) -> _loop.Writer:
-        """What writes values of many draws, in the places ``columns`` of those of `param_constrain`, in one thread.
+        """Return a writer of values of many draws, those at ``columns`` of `param_constrain`, for one thread.
 
-        Model and generator must live as long.
+        Model and generator must outlive it.
         """
         library = self.library
         return _loop.Writer(

@@ -1,14 +1,14 @@
 """The likelihood in its own arguments: log p(theta) = G(theta) + L(phi(theta)).
 
-phi are the quantities that the likelihood's statements read and that are no observation's own: parameters, transformed
-parameters and variables of the model block. Positive ones are read by their logarithm and probabilities by their logit:
-so what is `exp` or `inv_logit` of a linear predictor is that predictor again. Two programs are written from the user's.
-The likelihood's has phi for parameters and nothing but the likelihood in its model; in phi it is often affine in its
-predictors where it is not in theta, as with effects that are a scale times a standard normal. The other has all the
-rest, the map to phi, and in the likelihood's place a function of phi whose coefficients are data: so Stan
-differentiates the map, and a surrogate of the posterior costs no data.
+phi are the quantities that the likelihood's statements read and that do not belong to one observation: parameters,
+transformed parameters and variables of the model block. Positive ones are read by their logarithm and probabilities by
+their logit, so `exp` or `inv_logit` of a linear predictor becomes that predictor again. Two programs are derived from
+the user's. The likelihood's program has phi as parameters and only the likelihood in its model. The likelihood is often
+affine in phi where it is not in theta, as with effects that are a scale times a standard normal. The other program has
+everything else, the map to phi, and a function of phi with data as coefficients instead of the likelihood. Stan then
+differentiates the map, and a surrogate of the posterior needs no data.
 
-The text only proposes: that the two together are the user's log density is proved numerically.
+The text only suggests the split; that the two together are the user's log density is proved numerically.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ _SUMS, _PRODUCTS = ("+", "-"), ("*", ".*", "/", "./")
 
 
 class NotInArgumentsError(InputError):
-    """The text shows no likelihood in arguments of its own; it says why."""
+    """The text shows no likelihood in arguments of its own; the message says why."""
 
 
 @dataclass(frozen=True)
 class OwnArguments:
-    """A program in two.
+    """A program in two parts.
 
     Attributes
     ----------
     arguments : tuple of Declaration
-        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm,
-        probabilities by their logit, ordered ones by the first and the logarithms of differences.
+        phi, in order, as parameters of the likelihood's program: positive ones by their logarithm, probabilities by
+        their logit, ordered ones by the first and the logarithms of differences.
     likelihood : Program
-        Nothing but the likelihood.
+        Only the likelihood.
     surrogate : str
-        Code of the program with an approximation in the likelihood's place; phi is its generated quantity.
+        Code of the program with an approximation of the likelihood; phi is its generated quantity.
     declarations : tuple of Declaration
-        The data that it needs of the user's.
+        The user's data that it needs.
     """
 
     arguments: tuple[Declaration, ...]
@@ -81,12 +81,12 @@ class OwnArguments:
 
 
 def in_own_arguments(program: Program, size: str) -> OwnArguments:
-    """The program in two, where ``size`` counts the observations.
+    """Return the program in two parts, given the integer that counts the observations.
 
     Raises
     ------
     NotInArgumentsError
-        When the text shows no way.
+        If the text shows no such split.
     """
     program = silenced(program)
     steps = Steps.of(program)
@@ -113,14 +113,14 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What statements depend on.
+    """Dependences of statements.
 
     Attributes
     ----------
     observed, changing : set of str
         Variables that depend on observations, and on parameters.
     declared : mapping
-        Parameters, transformed parameters, and variables of all the model block, by key.
+        Parameters, transformed parameters, and variables of the model block, by key.
     writers : mapping
         The statements that write a variable, by key.
     """
@@ -161,7 +161,7 @@ class _Reading:
         return step.has_effects or bool((step.reads | step.writes) & self.changing)
 
     def in_order(self, keys: Collection[str]) -> list[str]:
-        """Those that depend on parameters, in the order of their declarations."""
+        """Return the variables that depend on parameters, in the order of their declarations."""
         found = {key for key in keys if key in self.changing}
         if missing := found - self.declared.keys():
             name = min(missing).partition("@")[0]
@@ -169,9 +169,9 @@ class _Reading:
         return [key for key in self.declared if key in found]
 
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
-        """A variable as a parameter of the likelihood's program; ``linear`` ones have no link.
+        """Return a variable as a parameter of the likelihood's program; ``linear`` ones have no link.
 
-        But for those that are declared positive, which are scales far more often than coefficients.
+        Variables declared positive keep their link, because they are scales far more often than coefficients.
         """
         one = self.declared[key]
         plain = one.name in linear and one.type.bounds != (_LOWER,)
@@ -184,23 +184,23 @@ class _Reading:
         return Declaration(SizedType(free.array_dims, base, (), kept, free.dims), one.name)
 
     def _range(self, key: str) -> tuple[Bound, ...]:
-        """The bounds of all that is written to a variable, if the text shows them."""
+        """Return the bounds of everything written to a variable, if the text shows them."""
         ranges = {_range(one) for one in self.writers.get(key, ()) if not isinstance(one, Declaration) or one.computes}
         return ranges.pop() if len(ranges) == 1 else ()
 
 
 def _range(statement: Statement) -> tuple[Bound, ...]:
-    """The bounds of what a statement writes."""
+    """Return the bounds of what a statement writes."""
     value = statement.computes[-1] if isinstance(statement, Declaration | Assign) else None
     replaces = not isinstance(statement, Assign) or statement.operator == "="
     return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
 
 
 def _linear(statement: Statement) -> set[str]:
-    """Variables that a statement takes as coefficients or predictors: their link would bend what is affine in them.
+    """Return variables that a statement uses as coefficients or predictors, for which a link would not be affine.
 
-    They are added to what does not contain them (the share in ``z + (1 - z) * p`` is no coefficient), or are an
-    argument that a density takes as it is.
+    They are added to terms that do not contain them (the share in ``z + (1 - z) * p`` is not a coefficient), or are an
+    argument that a density uses unchanged.
     """
     sums = [_terms(one) for one in find(Infix, [statement]) if one.operator in _SUMS]
     if isinstance(statement, Assign) and statement.operator in ("+=", "-="):
@@ -223,7 +223,7 @@ def _linear(statement: Statement) -> set[str]:
 
 
 def _terms(expression: Expression) -> list[Expression]:
-    """What a sum adds or subtracts."""
+    """Return the terms that a sum adds or subtracts."""
     expression = bare(expression)
     if isinstance(expression, Infix) and expression.operator in _SUMS:
         return [*_terms(expression.left), *_terms(expression.right)]
@@ -231,7 +231,7 @@ def _terms(expression: Expression) -> list[Expression]:
 
 
 def _factors(expression: Expression) -> set[str]:
-    """Variables that are factors of an expression."""
+    """Return variables that are factors of an expression."""
     expression = bare(expression)
     if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
         return _factors(expression.left) | _factors(expression.right)
@@ -251,7 +251,7 @@ def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collec
 
 
 def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Collection[Span]]:
-    """The data that some statements need, and where transformed data are made of them."""
+    """Return the data that some statements need, and how transformed data among them are made."""
     read = names(program.parameters).union(*(step.reads for step in rest))
     # Declarations and their conditions read sizes, too.
     sizes = (*program.parameters.declarations, *program.transformed_parameters.declarations)
@@ -300,13 +300,13 @@ def _surrogate(
 
 
 def _without_effects(program: Program, kept: Collection[Span]) -> str:
-    """The statements of the model at some places that only compute."""
+    """Return the statements of the model at some places that only compute."""
     spans = {step.statement.span for step in Steps.of(program).model if not step.has_effects}
     return text_of(program, program.model.statements, spans & set(kept))
 
 
 def _unconstrained(one: Declaration, value: str) -> str:
-    """Stan code of an element of phi as the likelihood's program has it: as that is without its condition."""
+    """Return Stan code of an element of phi as in the likelihood's program, without its constraint."""
     if one.base == _ORDERED:
         n = one.type.dims[0].within(6)
         return f"append_row({value}[1:1], log({value}[2 : {n}] - {value}[1 : {n} - 1]))"
@@ -314,7 +314,7 @@ def _unconstrained(one: Declaration, value: str) -> str:
 
 
 def _phi(arguments: Sequence[Declaration]) -> str:
-    """Stan code that declares phi."""
+    """Return Stan code that declares phi."""
     lines = [f"vector[{SIZE}] {PHI};", "{", "int stansub_at = 0;"]
     for one in arguments:
         depth = len(one.type.array_dims)

@@ -1,4 +1,4 @@
-"""Block log likelihoods from one library whose likelihood runs over blocks named from outside."""
+"""Block log likelihoods from one library whose likelihood runs over blocks chosen from outside."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LoopEvaluator:
 
     @property
     def dim(self) -> int:
-        """Number of unconstrained parameters."""
+        """Return the number of unconstrained parameters."""
         return self.model.dim
 
     def evaluator(self) -> _loop.LibraryEvaluator:
-        """An evaluator for one chain, with scratch space of its own; model and data are shared."""
+        """Return an evaluator for one chain, with its own scratch space; model and data are shared."""
         return self._evaluator(self.blocks.starts, self.blocks.stops)
 
     def single(self, places: NDArray[np.int64]) -> _loop.LibraryEvaluator:
@@ -42,15 +42,15 @@ class LoopEvaluator:
         return self._evaluator(starts, starts + np.int32(1))
 
     def in_passing(self) -> LoopEvaluator:
-        """Itself."""
+        """Return itself."""
         return self
 
     def in_bulk(self) -> LoopEvaluator:
-        """Itself: one call evaluates many blocks."""
+        """Return itself: one call evaluates many blocks."""
         return self
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> LoopEvaluator:
-        """The same observations in blocks of another size."""
+        """Return the same observations in blocks of another size."""
         return replace(self, blocks=replace(self.blocks, size=size))
 
     def _evaluator(self, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> _loop.LibraryEvaluator:
@@ -71,14 +71,14 @@ class LoopEvaluator:
 
 
 def count_units(library: Library, model: Model, rng: Rng) -> int:
-    """Number of observations (units of the sum) that the block program announces."""
+    """Return the number of observations (units of the sum) that the block program announces."""
     announce = library.handle.stansub_n_units
     announce.restype = ctypes.c_int
     announce.argtypes = []
     set_blocks = library.handle.stansub_set_blocks
     set_blocks.restype = None
     set_blocks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
-    # With an empty list the program evaluates no likelihood and still announces how many units there are.
+    # With an empty list, the program evaluates no likelihood and still announces the number of units.
     set_blocks(None, None, 0, None)
     try:
         model.log_density_or_message(np.zeros(model.dim))

@@ -1,9 +1,9 @@
 """The likelihood of one observation, followed through the text of a program with its data; nothing is compiled.
 
-Statements are run over what variables hold (`stansub.stan.containers`): what is known is computed, a loop over the
-observations is one turn of all of them, branches on data are masks. What is added for each observation is the log
-likelihood of one. What cannot be followed is kept as the reason, which matters only where a likelihood reads it: that
-what was found is the likelihood is proved numerically (`stansub.stan.predictors`).
+Statements run on the values of variables (`stansub.stan.containers`). Known values are computed, a loop over the
+observations runs once for all of them, and branches on data are masks. What is added for each observation is its log
+likelihood. If a value cannot be followed, the reason is kept, which matters only if a likelihood reads it. That the
+result is the likelihood is proved numerically (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.syntax import Expression as Node
 
-# Statements that are run one after the other.
+# Maximum number of statements that run one after the other.
 _MOST_STATEMENTS = 3_000_000
-# Values of an integer of the data for each of which a function is followed by itself.
+# Maximum number of values of an integer of the data for which a function is followed separately.
 _MOST_VALUES = 32
 
 
 @dataclass(frozen=True)
 class _Reason:
-    """What a variable holds that could not be followed."""
+    """Reason why a variable's value could not be followed."""
 
     text: str
 
 
 @dataclass
 class _Frame:
-    """Variables of a scope, and for which observations its statements are run.
+    """Variables of a scope, and the observations for which its statements run.
 
     Attributes
     ----------
@@ -79,11 +79,11 @@ class _Frame:
     live : ndarray of bool or None
         None for all.
     returned : list
-        Values that were returned, with the masks for which they were.
+        Values returned, with the masks of their observations.
     outside : frozenset of str
         Variables declared outside the loop over observations.
     in_rows : bool
-        Whether this is a turn of the loop over observations.
+        Whether this is an iteration of the loop over observations.
     """
 
     values: dict[str, Any]
@@ -94,7 +94,7 @@ class _Frame:
 
     @property
     def is_over(self) -> bool:
-        """Whether no observation is left."""
+        """Return whether no observation is left."""
         return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
 
 
@@ -104,11 +104,11 @@ class Followed(NamedTuple):
     Attributes
     ----------
     term : Expression
-        Its logarithm, as far as it depends on parameters.
+        Its logarithm, up to terms that do not depend on parameters.
     density : Density or None
-        What that is the log density of, if it is one.
+        Its density, if it is a single one.
     shapes : tuple of ndarray of int64
-        For each parameter, where its elements stand among the unconstrained ones, where it has one for each.
+        For each parameter, the unconstrained places of its elements, if it has one for each.
     """
 
     term: Expression
@@ -123,16 +123,16 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     ----------
     program : Program
     values : mapping
-        The data, and transformed data as far as they are known.
+        The data, and transformed data as far as known.
     n : int
-        How many observations there are.
+        Number of observations.
     sparse : bool
-        Whether slopes are sparse however few observations there are.
+        Whether slopes are sparse even for few observations.
 
     Raises
     ------
     NotFollowedError
-        When the text cannot be followed; the message says where.
+        If the text cannot be followed; the message says where.
     """
     walk = _Walk(program, n)
     given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
@@ -155,7 +155,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
 
 
 def _counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
-    """Integers of the data that are sizes and count the observations."""
+    """Return integers of the data that are sizes and count the observations."""
     sizes = {name for one in program.data.declarations for dim in one.all_dims for name in names(dim)}
     return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
@@ -167,7 +167,7 @@ class _Walk:
         self.program, self.n = program, n
         self.term: Number = 0.0
         self.skipped: list[str] = []
-        # By the ids of their values for an observation, which are kept so that no other has these ids.
+        # By the ids of their values for an observation, which are kept so that no id is reused.
         self.densities: dict[int, tuple[Number, Density]] = {}
         self.functions: dict[tuple[str, int], Any] = {
             (one.name, len(one.arguments)): one for one in program.functions if one.body is not None
@@ -179,7 +179,7 @@ class _Walk:
     # --- statements ---
 
     def run(self, statements: Sequence[Statement], frame: _Frame) -> None:
-        """Run statements; what cannot be followed is noted."""
+        """Run statements; record what cannot be followed."""
         for one in statements:
             if frame.is_over:
                 return
@@ -331,7 +331,7 @@ class _Walk:
                 return
 
     def _repeat(self, condition: Node, body: Sequence[Statement], frame: _Frame) -> None:
-        """Run a loop while a condition holds, for the observations for which it still does."""
+        """Run a loop while a condition holds, for the observations for which it holds."""
         over = np.zeros(self.n, bool)
         while not frame.is_over:
             self._count()
@@ -345,7 +345,7 @@ class _Walk:
         frame.live = None if over.all() else over
 
     def _in_rows(self, one: For, frame: _Frame) -> bool:
-        """Run a loop over the observations for all of them at once; False where it goes from one to the next."""
+        """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
         before, term, noted = dict(frame.values), self.term, len(self.skipped)
         outside = frame.outside
         frame.outside, frame.in_rows = frozenset(before), True
@@ -358,7 +358,7 @@ class _Walk:
         wrong = [name for name in writes(one) if isinstance(frame.values.get(name), _Reason)]
         if not wrong or any(not _is_plain(before.get(name)) for name in writes(one) if name in before):
             return True
-        # Of data alone it can be run observation by observation.
+        # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term
         del self.skipped[noted:]
         return False
@@ -366,7 +366,7 @@ class _Walk:
     # --- expressions ---
 
     def of(self, node: Node, frame: _Frame) -> Value:
-        """Return what an expression is."""
+        """Return the value of an expression."""
         match node:
             case Literal(text):
                 return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
@@ -429,7 +429,7 @@ class _Walk:
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
 
     def _reduced(self, arguments: Sequence[Node], frame: _Frame) -> Value:
-        """A sum by ``reduce_sum``, as that of one slice."""
+        """Return a sum by ``reduce_sum``, as that of one slice."""
         function, first, _, *rest = arguments
         sliced = self.of(first, frame)
         size = self.n if isinstance(sliced, Rows) else len(sliced)
@@ -459,7 +459,7 @@ class _Walk:
         return value
 
     def _inlined(self, function: Any, arguments: Sequence[Value]) -> Value:
-        """What a function of the user's returns: if need be for each value of an integer of the data."""
+        """Return the result of a user's function, if needed separately for each value of an integer of the data."""
         noted = list(self.skipped)
         try:
             return self._returned(function, arguments)
@@ -489,7 +489,7 @@ class _Walk:
 
 
 def _decided(value: Value, reason: str = KINK) -> Any:
-    """What is known of a value that decides which statements are run."""
+    """Return the known value that decides which statements run."""
     found = known(value) if isinstance(value, Expression) else value
     if found is None:
         raise NotFollowedError(reason)

@@ -1,4 +1,4 @@
-"""Programs in the array syntax of before 2021, `real x[N]`, written in today's, `array[N] real x`."""
+"""Conversion of the array syntax of before 2021, `real x[N]`, into today's, `array[N] real x`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES = {"int", "real", *_VECTORS, *_MATRICES}
 
 
 class _Change(NamedTuple):
-    """Text in place of a stretch."""
+    """Replacement of a stretch of text."""
 
     start: int
     end: int
@@ -22,9 +22,9 @@ class _Change(NamedTuple):
 
 
 def converted(code: str) -> str:
-    """Return a program with its arrays in today's syntax, everything else as it stands.
+    """Return a program with its arrays in today's syntax and everything else unchanged.
 
-    Whether the result is a valid program is for stanc to say.
+    stanc must check whether the result is a valid program.
     """
     try:
         changes = sorted(_changes(code, tokenize(code)))
@@ -42,7 +42,7 @@ def _changes(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
         place = _after_bounds(tokens, i + 1)
         if _is(tokens, place, "["):
             end = matching(tokens, place)
-            if all(one.text == "," for one in tokens[place + 1 : end]):  # an argument, or what a function returns
+            if all(one.text == "," for one in tokens[place + 1 : end]):  # an argument, or the return type of a function
                 brackets = code[tokens[place].span.start : tokens[end].span.end]
                 yield _Change(token.span.start, token.span.start, f"array{brackets} ")
                 yield _Change(tokens[place].span.start, tokens[end].span.end, "")
@@ -55,7 +55,7 @@ def _changes(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
 
 
 def _after_bounds(tokens: Sequence[Token], place: int) -> int:
-    """The place after ``<lower=0>``, if that is what stands there."""
+    """Return the place after ``<lower=0>``, if that is there."""
     if not _is(tokens, place, "<"):
         return place
     while place < len(tokens) and tokens[place].text != ">":

@@ -1,4 +1,4 @@
-"""Stan's operators on what variables hold (`stansub.stan.containers`)."""
+"""Stan's operators on the values of variables (`stansub.stan.containers`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINK = "a branch depends on parameters, where the log likelihood has a kink"
 
 
 class Count(int):
-    """The number of observations: times what is no integer it is a sum over these."""
+    """The number of observations; its product with a non-integer is a sum over the observations."""
 
 
 def infix(operator: str, left: Value, right: Value, n: int) -> Value:
@@ -43,7 +43,7 @@ def prefix(operator: str, value: Value, n: int) -> Value:
 
 
 def stacked(items: Sequence[Value]) -> Value:
-    """Return an array, or a row vector, of what is given."""
+    """Return an array, or a row vector, of the items."""
     if any(isinstance(one, Rows | Total) for one in items):
         raise NotFollowedError("an array of containers of observations")
     if all(not isinstance(one, Expression | np.ndarray) for one in items):
@@ -56,12 +56,12 @@ def stacked(items: Sequence[Value]) -> Value:
 
 
 def is_container(x: Value) -> bool:
-    """Whether it has several entries."""
+    """Return whether a value has several entries."""
     return isinstance(x, Rows) or np.ndim(x) > 0
 
 
 def is_integer(x: Value) -> bool:
-    """Whether it is an integer, or one for each observation, or an array of these."""
+    """Return whether a value is an integer, one for each observation, or an array of these."""
     value = known(x) if isinstance(x, Expression) else x
     return (
         value is not None
@@ -72,7 +72,7 @@ def is_integer(x: Value) -> bool:
 
 
 def compared(function: Callable[..., Any], *values: Number) -> Number:
-    """Return a function of what is known; a branch on parameters is refused."""
+    """Return a function of known values; a branch on parameters is refused."""
     found = [known(one) for one in values]
     if any(one is None for one in found):
         raise NotFollowedError(KINK)

@@ -27,9 +27,9 @@ class Parameters(NamedTuple):
     Attributes
     ----------
     values : dict
-        What each is.
+        Value of each parameter.
     places : tuple of ndarray of int64
-        Of each, where its elements stand among the unconstrained ones; of one dimension where it has not one for each.
+        Unconstrained places of each one's elements; of one dimension if it does not have one for each.
     """
 
     values: dict[str, Any]
@@ -39,22 +39,22 @@ class Parameters(NamedTuple):
 def unconstrained(
     declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int, *, sparse: bool = False
 ) -> Parameters:
-    """Return what each parameter is, and where it stands.
+    """Return each parameter's value and unconstrained places.
 
     Parameters
     ----------
     declarations : sequence of Declaration
     value : callable
-        What an expression of sizes or bounds is.
+        Evaluates an expression of sizes or bounds.
     n : int
-        How many observations there are.
+        Number of observations.
     sparse : bool
-        Whether slopes are sparse however few observations there are.
+        Whether slopes are sparse even for few observations.
 
     Raises
     ------
     NotFollowedError
-        When there are too many, or a parameter is of another type.
+        If there are too many, or a parameter has an unsupported type.
     """
     sizes = [_shape(one, value) for one in declarations]
     dim = sum(
@@ -78,7 +78,7 @@ def unconstrained(
         free = int(np.prod(outer)) * _n_free(one, inner)
         own = np.arange(first, first + free)
         first += free
-        if free == array.size:  # matrices lie column by column
+        if free == array.size:  # matrices are stored column by column
             own = own.reshape((*outer, *inner[::-1]))
             own = np.moveaxis(own, range(len(outer), own.ndim), range(own.ndim - 1, len(outer) - 1, -1))
         places.append(own)
@@ -105,13 +105,13 @@ def _n_free(one: Declaration, inner: tuple[int, ...]) -> int:
 
 
 def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable[[Node], Any]) -> Any:
-    """An element of an array of parameters."""
+    """Return an element of an array of parameters."""
     free = [draw() for _ in range(_n_free(one, inner))]
     found = np.empty(inner, dtype=object)
     match one.base:
         case "real" | "vector" | "row_vector" | "matrix":
             bounds = {bound.kind: value(bound.value) for bound in one.type.bounds}
-            # Matrices lie column by column.
+            # Matrices are stored column by column.
             for place, x in zip(product(*map(range, inner[::-1])), free, strict=True):
                 found[place[::-1]] = _bounded(x, bounds)
         case "ordered" | "positive_ordered":
@@ -128,7 +128,7 @@ def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable
         case "cholesky_factor_corr":
             _correlation(found, iter(free))
         case _:
-            found[...] = np.nan  # what reads it is no log likelihood, and the proof refuses it
+            found[...] = np.nan  # an expression that reads it is no log likelihood, and the proof refuses it
     return found if inner else found.item()
 
 
@@ -150,7 +150,7 @@ def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
 
 
 def _correlation(found: NDArray[Any], free: Any) -> None:
-    """The Cholesky factor of a correlation matrix, row by row from partial correlations."""
+    """Compute the Cholesky factor of a correlation matrix, row by row from partial correlations."""
     found[...] = 0.0
     found[0, 0] = 1.0
     for i in range(1, len(found)):

@@ -1,9 +1,9 @@
-"""One program for all parts of a likelihood that is a sum: what costs no observations, and each sum over observations.
+"""A program with all parts of a sum likelihood: the part without observations, and each sum over observations.
 
-It is written from the user's program: transformed data are data, whose values come from all observations
-(`stansub.stan.transformed_data`); statements of the model block that add to the target stand in groups, by the sizes
-of the data that they depend on, each with what it needs and a switch. The text only proposes: that groups over one size
-are a sum over its rows, and all together are the user's log density, is proved numerically by whoever cuts the data.
+It is derived from the user's program. Transformed data become data, whose values come from all observations
+(`stansub.stan.transformed_data`). Statements of the model block that add to the target are in groups, by the sizes of
+the data that they depend on, each with what it needs and a switch. The text only suggests that groups over one size are
+a sum over its rows and that all groups together are the user's log density; cutting the data proves this numerically.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class Parts:
     Attributes
     ----------
     program : Program
-        What it is written from.
+        The original program.
     code : str
         Stan code.
     declarations : tuple of Declaration
-        Its data block, less the switches: data and transformed data of the user's that it needs.
+        Its data block without switches: the user's data and transformed data that it needs.
     computed : tuple of Declaration
         Those that are transformed data.
     exporting : str
-        A program that hands these out; nothing where there are none.
+        A program that returns these; empty if there are none.
     sizes : tuple of str
         Integers that may count observations: they size data that some group depends on, and no parameters.
     groups : tuple of frozenset of str
-        For each switch, on which of ``sizes`` its statements depend.
+        For each switch, the members of ``sizes`` on which its statements depend.
     """
 
     program: Program
@@ -66,10 +66,10 @@ class Parts:
 
 
 def divide(program: Program) -> Parts | None:
-    """The program in parts; None where the text shows no way, or nothing to be gained.
+    """Return the program in parts; None if the text shows no way, or no gain.
 
-    Something is gained where there are transformed data, several sums, or parameters of which an observation's term
-    reads only some, so that priors cost more than a few observations. The program as a whole will do otherwise.
+    There is a gain if there are transformed data, several sums, or parameters of which an observation's term reads only
+    some, so that priors cost more than a few observations. Otherwise the whole program suffices.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def divide(program: Program) -> Parts | None:
     if not terms or not (computed or _several(kept) or _has_priors(program, declarations, sizes, terms)):
         return None
     used = {step for group in kept.values() for step in group}
-    for step in free:  # what nothing needs may still reject
+    for step in free:  # unneeded statements may still reject
         over = together(depends, step.reads | step.writes)
         if step not in used and over in kept:
             kept[over] = needed(free, [*kept[over], step], known=known)
@@ -118,14 +118,14 @@ def divide(program: Program) -> Parts | None:
 
 
 def has_other_sums(program: Program, span: Span) -> bool:
-    """Whether statements that add to the target depend on observations beside the one at a place.
+    """Return whether statements that add to the target depend on observations, besides the one at a place.
 
     Parameters
     ----------
     program : Program
         The parsed program.
     span : Span
-        Of the likelihood statement that is known.
+        Span of the known likelihood statement.
     """
     declarations = _needed_data(program)
     steps = Steps.of(program)
@@ -135,7 +135,7 @@ def has_other_sums(program: Program, span: Span) -> bool:
 
 
 def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declaration, ...]:
-    """Data and transformed data that parameters, transformed parameters and model read, and some more."""
+    """Return data and transformed data that parameters, transformed parameters and model read, and some more."""
     known = [*program.data.declarations, *program.transformed_data.declarations]
     read = set(more) | names(program.parameters, program.transformed_parameters, program.model)
     for one in reversed(known):  # sizes are declared before what they size
@@ -145,9 +145,9 @@ def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declarat
 
 
 def _holding_places(program: Program) -> list[Step]:
-    """Statements of transformed data that list rows (``which[n] = i;`` in a loop over i): made anew for some rows.
+    """Return statements of transformed data that list rows (``which[n] = i;`` in a loop over i), to redo for some rows.
 
-    The inverse of a list (``place[which[i]] = i;``) is none of them: it says something of each row.
+    The inverse of a list (``place[which[i]] = i;``) is excluded, because it has a value for each row.
     """
     arrays = {one.name for one in program.transformed_data.declarations if one.base == "int" and one.array_dims}
     listing = {
@@ -165,7 +165,7 @@ def _holding_places(program: Program) -> list[Step]:
 
 
 def _is_inverse(one: Assign, loop: For) -> bool:
-    """Whether an assignment in a loop over i is to ``x[i]`` or ``x[list[i]]``, perhaps with more such indices."""
+    """Return whether an assignment in a loop over i is to ``x[i]`` or ``x[list[i]]``, also with more such indices."""
     match one.place:
         case Subscript(Name(), indices):
             return all(_is_entry(index, Name(loop.variable)) for index in indices)
@@ -173,17 +173,17 @@ def _is_inverse(one: Assign, loop: For) -> bool:
 
 
 def _is_entry(index: Expression, i: Name) -> bool:
-    """Whether an index is i, or an entry i of a list."""
+    """Return whether an index is i, or an entry i of a list."""
     return index == i or (isinstance(index, Subscript) and index.indices[-1:] == (i,))
 
 
 def _plain_names(keys: Iterable[str]) -> set[str]:
-    """Of variables, by their keys."""
+    """Return names of variables, from their keys."""
     return {key.partition("@")[0] for key in keys}
 
 
 def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:
-    """Integers that are a dimension of data and of no parameters."""
+    """Return integers that are a dimension of data and of no parameters."""
     dims = {dim for one in declarations for dim in one.sizes}
     fixed = names(*(node for one in program.parameters.declarations for node in _dims(one)))
     integers = (one.name for one in declarations if one.base == "int" and not one.all_dims)
@@ -195,12 +195,12 @@ def _sized(declarations: Sequence[Declaration], size: str) -> list[str]:
 
 
 def _dims(declaration: Declaration) -> tuple[Node, ...]:
-    """Sizes of a variable; of a tuple also the types of its parts, which have sizes."""
+    """Return sizes of a variable; for a tuple also the types of its parts, which have sizes."""
     return (*declaration.all_dims, *declaration.type.elements)
 
 
 def _several(groups: Collection[frozenset[str]]) -> bool:
-    """Whether there may be sums over different rows."""
+    """Return whether there may be sums over different rows."""
     over = [group for group in groups if group]
     return any(not one & other for one in over for other in over)
 
@@ -208,9 +208,9 @@ def _several(groups: Collection[frozenset[str]]) -> bool:
 def _has_priors(
     program: Program, declarations: Sequence[Declaration], sizes: Collection[str], terms: Sequence[Step]
 ) -> bool:
-    """Whether there are parameters of which the term of an observation reads only some.
+    """Return whether there are parameters of which the term of an observation reads only some.
 
-    They have a dimension that is none of an observation's data, and that statements of its term do not run over.
+    They have a dimension that no data of an observation have, and over which statements of its term do not run.
     """
     alike = {dim for one in declarations if set(one.sizes) & set(sizes) for dim in one.sizes}
     alike |= set().union(*(step.reads for step in terms))
@@ -219,7 +219,7 @@ def _has_priors(
 
 
 def _stays(step: Step) -> bool:
-    """Whether a statement stays in transformed parameters: it may reject, or what it declares is checked there."""
+    """Return whether a statement stays in transformed parameters: it may reject, or checks its declaration."""
     one = step.statement
     return step.has_effects or (isinstance(one, Declaration) and one.type.is_checked)
 

@@ -1,8 +1,8 @@
-"""Passes over programs, until none applies: what the likelihood has to be written as so that the data can be cut.
+"""Passes over programs, applied until none applies, that write the likelihood in a form that can be cut.
 
-Each pass is a file of its own, takes a program and gives one with the same parameters, log density and generated
-quantities. What one pass writes the next may read: names that passes add differ from all that stand in the program.
-That a program is a sum over what its data count is proved numerically by whoever cuts the data.
+Each pass is in a file of its own. It takes a program and returns one with the same parameters, log density and
+generated quantities. A pass may read what another wrote; names that passes add differ from all names in the program.
+Cutting the data proves numerically that the program is a sum over what its data count.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
 PASSES = (with_lags, observation_by_observation, by_rows, with_residuals, with_summaries)
-# No program needs as many; a pass that undoes what another does would never end.
+# No program needs as many; passes that undo each other would never end.
 _MOST = 12
 
 
 class Rewriting(NamedTuple):
-    """What passes make of a program.
+    """Result of passes over a program.
 
     Attributes
     ----------
     program : Program
-        The program itself where no pass applies.
+        The program itself if no pass applies.
     passes : tuple of str
-        Names of those that were applied, in their order.
+        Names of the applied passes, in order.
     refusals : tuple of Remark
-        Why others were not.
+        Why other passes were not applied.
     """
 
     program: Program

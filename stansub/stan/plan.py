@@ -1,4 +1,4 @@
-"""Which programs are compiled for a user's program, and why each of them: known before anything is compiled."""
+"""Choice of the programs to compile for a user's program, with reasons, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stansub.stan.syntax import Program
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
-# What programs are for.
+# Roles of programs.
 PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
     *("program", "blocks", "parts", "transformed data", "without print", "surrogate"),
 )
 
-# What they are compiled for, as progress says it.
+# Purposes of programs in the progress display.
 PROPOSALS, _FEW = "to propose without data", "for decisions from subsets"
 _DATA, _SILENT = "for its transformed data", "without print, for threads"
 
 
 class Planned(NamedTuple):
-    """A program that is to be compiled.
+    """A program to compile.
 
     Attributes
     ----------
@@ -35,11 +35,11 @@ class Planned(NamedTuple):
         What it is for.
     code : str
     why : str
-        The same in half a sentence.
+        What it is for, in half a sentence.
     goal : str
-        What it is compiled for, for progress; empty for the user's own program.
+        Purpose for the progress display; empty for the user's own program.
     suffix : str
-        Of the name of its library.
+        Suffix of the name of its library.
     options : mapping
         More arguments of `stansub.stan.toolchain.compile_library`.
     """
@@ -54,7 +54,7 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The programs that are compiled.
+    """The programs to compile.
 
     Attributes
     ----------
@@ -69,25 +69,25 @@ class Plan:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why each is compiled, by what it is for."""
+        """Return why each is compiled, by role."""
         return {one.role: one.why for one in self.programs}
 
 
 @lru_cache(maxsize=64)
 def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
-    """Return which programs are compiled for a user's program, and why.
+    """Return the programs to compile for a user's program, and why.
 
     Parameters
     ----------
     analysis : Analysis
-        Of the user's program.
+        Analysis of the user's program.
     rewritten : bool
-        Whether a program over blocks named from outside may serve the blocks.
+        Whether a program over blocks chosen from outside may evaluate the blocks.
 
     Raises
     ------
     InputError
-        When the program has no model block, or names that only stansub may write.
+        If the program has no model block, or names reserved for stansub.
     """
     form, program = analysis.form, analysis.program
     over_rows = analysis.rewriting.program if analysis.rewriting.passes else None
@@ -99,12 +99,12 @@ def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
 
 
 def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
-    """Return which programs are compiled for surrogate transitions, and why, where ``size`` counts the observations.
+    """Return the programs to compile for surrogate transitions, and why; ``size`` counts the observations.
 
     Raises
     ------
     NoPredictorsError
-        When the text shows no surrogate.
+        If the text shows no surrogate.
     """
     code = analysis.halves(size).surrogate
     programs = (

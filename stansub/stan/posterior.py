@@ -1,4 +1,4 @@
-"""A posterior cut into a global part and blocks of observations, and what is found of it when it is asked for."""
+"""A posterior cut into a global part and blocks of observations, with properties computed on request."""
 
 from __future__ import annotations
 
@@ -32,43 +32,43 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Posterior:
-    """The posterior of a program given data, ready to be sampled.
+    """The posterior of a program given data, ready for sampling.
 
     Attributes
     ----------
     full : Whole
-        The user's program, without its ``profile`` and ``print`` statements, with the data as given.
+        The program with the data as given, without its ``profile`` and ``print`` statements.
     population : Population
         Global part and block log likelihoods.
     order : ndarray of int32, shape (n_observations,) or None
-        Row of the user's data that stands at each place, where there are several sums counted on from one to the next;
-        None for the original order.
+        Row of the user's data at each place, if several sums share one numbering; None for the original order.
     proof : Proof
-        What was compared before this posterior was handed out.
+        The numerical proof of the cut.
     name, analysis, form
-        The program, what its text shows, and the likelihood that is cut.
+        The program's name, properties shown by its text, and the likelihood that is cut.
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
-        Integers that count the observations: data, or of rows of data (`stansub.stan.series.lags`).
+        Integers that count the observations: data, or counts of rows of data (`stansub.stan.series.lags`).
     points : sequence of ndarray
-        Unconstrained parameters at which it was proved.
+        Unconstrained parameters at which the cut was proved.
     any_block_size : bool
-        Whether nobody has named a block size, so that whoever samples may take another (`recut`).
+        Whether no block size was given, so that a sampler may choose another (`recut`).
     seed : int
-        Of the shuffle and of ``transformed data``.
+        Seed of the shuffle and of ``transformed data``.
     observations : str or None
-        Name of the data variable that counts the observations, where the user has given it.
+        Name of the data variable that counts the observations, if given.
     has_gradients : bool
-        Whether there are gradients of the blocks; a program always has them.
+        Whether the blocks have gradients; always so for a program.
     known_predictors : LinearPredictors or None
-        Where they need not be found.
+        The linear predictors, if already known.
     decision_size : int or None
-        Observations a block for decisions that look at blocks, where these are larger; None where they are not.
+        Observations per block for decisions from blocks, if the blocks are larger; else None.
     text : Text or None
-        What is followed for predictors, where this is another program than the user's, or more of its values are known.
+        Text that is followed to find predictors, if it is another program than the user's or more of its values are
+        known.
     sparse : SparsePredictors or None
-        Of the likelihood in its own arguments, where its text has been followed.
+        Sparse predictors of the likelihood in its own arguments, if its text could be followed.
     """
 
     full: Whole
@@ -92,7 +92,7 @@ class Posterior:
     _found: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def check(self, source: str = "") -> None:
-        """Raise `NotASumError`, which says what stands in the way, unless the proof holds.
+        """Raise `NotASumError`, which says what prevents subsampling, unless the proof holds.
 
         Parameters
         ----------
@@ -110,12 +110,12 @@ class Posterior:
             raise explain(self.analysis, reason, form=self.form, source=source)
 
     def recut(self, size: int) -> Posterior:
-        """The same posterior with blocks of so many observations, proved again.
+        """Return the same posterior with blocks of ``size`` observations, proved again.
 
         Raises
         ------
         InputError
-            When the proof fails.
+            If the proof fails.
         """
         if size == self.blocks.size:
             return replace(self, any_block_size=False)
@@ -126,12 +126,12 @@ class Posterior:
         return cut
 
     def for_decisions(self, progress: Callable[[str], None] | None = None) -> Posterior:
-        """The same with blocks that are small enough for decisions to look at: itself, where they are.
+        """Return the posterior with blocks small enough for decisions; itself, if its blocks are.
 
         Raises
         ------
         InputError
-            When the proof fails.
+            If the proof fails.
         """
         if self.decision_size is None:
             return self
@@ -151,55 +151,55 @@ class Posterior:
 
     @property
     def program(self) -> Program:
-        """The program, parsed."""
+        """Return the program, parsed."""
         return self.analysis.program
 
     @property
     def model_hash(self) -> str:
-        """Of the program, comments and layout left out."""
+        """Return the hash of the program without comments and layout."""
         return hashlib.sha256(self.program.code.encode()).hexdigest()[:16]
 
     @property
     def dim(self) -> int:
-        """Number of unconstrained parameters."""
+        """Return the number of unconstrained parameters."""
         return self.full.dim
 
     @property
     def blocks(self) -> Blocks:
-        """How the observations are cut."""
+        """Return the blocks of observations."""
         return self.population.blocks
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Integers of the program that count the observations or, where they are rows of data, what these are of."""
+        """Return the integers that count the observations or, if these are rows of data, the rows' sizes."""
         own = {one.name for one in data_declarations(self.program)}
         known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
-        """How observations depend on the parameters by linear predictors; nothing is compiled.
+        """Return how observations depend on the parameters by linear predictors, without compiling.
 
         Raises
         ------
         NoPredictorsError
-            When the text of the program cannot be followed; it says where.
+            If the text of the program cannot be followed; the message says where.
         """
         if self.known_predictors is not None:
             return self.known_predictors
         return self._once("predictors", lambda: self._find_predictors(as_progress(progress)))
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
-        """What costs no data, and the likelihood in its own arguments; it takes a compilation.
+        """Return the posterior split into prior and likelihood in its own arguments; takes a compilation.
 
         Raises
         ------
         NoPredictorsError
-            When the likelihood is of no recognised family of predictors that are affine in its own arguments.
+            If the likelihood is of no known family of predictors that are affine in its own arguments.
         """
         return self._once("split", lambda: self._find_split(progress))
 
     def _once(self, what: str, find: Callable[[], T]) -> T:
-        """Return what is found the first time; where there are no predictors, raise that again."""
+        """Return what ``find`` returned the first time, or raise its NoPredictorsError again."""
         if what not in self._found:
             try:
                 self._found[what] = find()
@@ -238,24 +238,24 @@ class Posterior:
             order=self.order,
             points=self.points,
             terms=self.proof.terms,
-            of_family=bool(self.analysis.functions & set(DERIVATIVES.values())),  # the user's own bounds go first
+            of_family=bool(self.analysis.functions & set(DERIVATIVES.values())),  # the user's bounds come first
         )
 
     def constants(
         self, function: str, *, metric: FloatArray | None = None, progress: Callable[[str], None] | None = None
     ) -> FloatArray:
-        """Sums over the blocks of what a function of the program gives for each observation, shape (n_blocks,).
+        """Return sums over the blocks of a program function's values for each observation, shape (n_blocks,).
 
         Parameters
         ----------
         function : str
-            Its name; its arguments are an observation's number, data, and ``metric``.
+            Name of the function; its arguments are an observation's number, data, and ``metric``.
         metric : ndarray, shape (dim, dim), optional
 
         Raises
         ------
         InputError
-            When the program has no such function, or it gives a negative or non-finite value.
+            If the program has no such function, or it returns a negative or non-finite value.
         """
         found = constants(
             self.program,
@@ -274,12 +274,12 @@ class Posterior:
     def remainder_bounds(
         self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
     ) -> RemainderBounds:
-        """Bounds on what control variates of an order leave, by linear predictors or a function of the program.
+        """Return bounds on the remainders of control variates, from linear predictors or a function of the program.
 
         Raises
         ------
         NoPredictorsError
-            Where there are neither; the text says why there are no predictors.
+            If there is neither; the message says why there are no predictors.
         """
         try:
             return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
@@ -294,5 +294,5 @@ class Posterior:
         return RemainderBounds.of_derivatives(anchor, cholesky, order, norms)
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Log likelihoods of the observations at the given places, shape (len(places),)."""
+        """Return log likelihoods of the observations at the given places, shape (len(places),)."""
         return self.population.single(places).block_log_lik(theta)

@@ -1,8 +1,8 @@
-"""How observations depend on the parameters, followed through the text of a program with its data, and proved.
+"""Dependence of observations on the parameters, followed through the text of a program with its data, and proved.
 
-The density of an observation gives the family, where that is known and each of its arguments is affine in the
-unconstrained parameters under its link; otherwise the log likelihood becomes a program of such arguments. Nothing is
-compiled. The text is believed only if the log likelihoods of all blocks change as those of the user's program do.
+The density of an observation gives the family if it is known and each of its arguments is affine in the unconstrained
+parameters under its link. Otherwise the log likelihood becomes a program of such arguments. Nothing is compiled. The
+result is accepted only if the log likelihoods of all blocks change like those of the user's program.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
-# Observations that are followed at once where designs have more numbers than so many: these are computed when needed.
+# Observations followed at once if designs have more numbers than this; such designs are computed on request.
 _ROWS, _COMPUTED = 1 << 15, 1 << 23
 
 
 class Text(NamedTuple):
-    """What is followed.
+    """Text that is followed, with its data.
 
     Attributes
     ----------
     program : Program
     values : Data
-        Its data, and transformed data as far as they are known.
+        Its data, and transformed data as far as known.
     """
 
     program: Program
@@ -72,16 +72,16 @@ def proved_predictors(
     ----------
     text : Text
     blocks, sizes, order, points
-        Of a `stansub.stan.posterior.Posterior`.
+        Of the `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
         Log likelihoods of the blocks at the first of the points.
     of_family : bool
-        Whether only a family that is known will do.
+        Whether only a known family is acceptable.
 
     Raises
     ------
     NoPredictorsError
-        When the text cannot be followed, or is followed wrongly; the message says where.
+        If the text cannot be followed, or the result is wrong; the message says where.
     """
     n = blocks.n_observations
     try:
@@ -102,23 +102,23 @@ def proved_predictors(
 
 
 def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
-    """Return how n observations depend on the parameters, as the text says; to be proved.
+    """Return how n observations depend on the parameters, from the text; not yet proved.
 
     Raises
     ------
     InputError
-        When the text cannot be followed; it says where.
+        If the text cannot be followed; the message says where.
     """
     return _dense(*arguments_of(text.follow(n), n, of_family=of_family))
 
 
 def arguments_of(followed: Followed, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
-    """Return the family of an observation's log likelihood, or a program of it, and its arguments; to be proved.
+    """Return the family of an observation's log likelihood, or a program of it, with its arguments; not yet proved.
 
     Raises
     ------
     NoPredictorsError
-        When it is no known family, if ``of_family``, or has too many arguments.
+        If it is no known family and ``of_family`` is set, or it has too many arguments.
     """
     try:
         return _in_family(followed, n)
@@ -137,7 +137,7 @@ class Affine(NamedTuple):
     given : list of ndarray, shape (n,)
         Observations and known arguments.
     arguments : list of Argument
-        The others, after their links.
+        The other arguments, after their links.
     """
 
     spec: Spec
@@ -158,7 +158,7 @@ def affine_density(followed: Followed, n: int) -> Affine:
     Raises
     ------
     NoPredictorsError
-        When there is not one, it is of no family that is known, or an argument is not affine under its link.
+        If there is not exactly one, it is of no known family, or an argument is not affine under its link.
     """
     if followed.density is None:
         raise NoPredictorsError("there is not exactly one density of data")
@@ -186,10 +186,10 @@ def affine_density(followed: Followed, n: int) -> Affine:
 
 
 def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | None:
-    """Return predictors whose designs are columns of the data, where designs would take much memory.
+    """Return predictors whose designs are columns of the data, if designs would need much memory.
 
-    The text is followed with parts of the data; None where that does not succeed, for whatever reason. To be proved:
-    what the program computes of all its data, such as means, differs from part to part.
+    The text is followed with parts of the data; None if that fails for any reason. The result needs a proof, because
+    what the program computes from all its data, such as means, differs between parts.
     """
     values = text.values
     if n <= _ROWS or not sizes or not set(sizes) <= set(values.values):
@@ -242,7 +242,7 @@ def _is_one_number(parts: Sequence[NDArray[Any]]) -> bool:
 
 
 def _data(x: Number, n: int, otherwise: str) -> FloatArray:
-    """What is known, of all observations."""
+    """Return known values of all observations."""
     if (value := known(x)) is None:
         raise NoPredictorsError(otherwise)
     return np.array(np.broadcast_to(value, n), np.float64)
@@ -259,7 +259,7 @@ def _is_changing(argument: Argument) -> bool:
 
 
 def _shortest(values: FloatArray) -> FloatArray:
-    """One entry, or row, where all are the same."""
+    """Return one entry, or row, if all are equal."""
     return values[:1] if (values == values[0]).all() else values
 
 
@@ -279,9 +279,9 @@ def is_proved(
     *,
     rounding: Callable[[FloatArray], FloatArray] = np.zeros_like,
 ) -> bool:
-    """Whether changes of all blocks' log likelihoods, given at the first points, are those that the family gives.
+    """Return whether changes of all blocks' log likelihoods, given at the first points, match the family's.
 
-    ``rounding`` gives what the program itself loses of single observations, from their log likelihoods.
+    ``rounding`` returns the rounding errors of the program from log likelihoods of single observations.
     """
     if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
         return False
@@ -291,7 +291,7 @@ def is_proved(
         number[predictors.order] = places
 
     def sums(part: LinearPredictors, rows: slice) -> FloatArray:
-        """Of changes of log likelihoods, their sizes, and what is lost, from the first point to the others."""
+        """Return changes of log likelihoods, their sizes, and rounding errors, from the first point to the others."""
         at_first, *others = (part.family.log_lik(part.at(theta)) for theta in points[: len(terms)])
         changes = [at_theta - at_first for at_theta in others]
         lost = [rounding(at_first) + rounding(at_theta) for at_theta in others]

@@ -1,4 +1,4 @@
-"""Programs that start others, as make starts compilers, run in a group of processes that ends as a whole."""
+"""Programs that start others, such as make and compilers, run in a process group that ends as a whole."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from stansub import clock
 
-# A watcher in the group waits for the end of a pipe whose other end only we have, and ends the group: also where we are
-# killed and can do nothing more. It is a grandchild, so that the program has no child that it did not start.
+# A watcher in the group waits for the end of a pipe whose other end only this process has, and then ends the group,
+# even if this process is killed. It is a grandchild, so that the program has no child that it did not start.
 _WATCHED = 'exec 3<&0; ({ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 &); exec "$@" </dev/null 3<&-'
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 2.0
@@ -26,9 +26,9 @@ def run(
     timeout: float | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and take what it writes, with no input.
+    """Run a program to its end, without input, and return its output.
 
-    Whatever ends the wait, be it an interrupt or the end of this process, ends the program and all that it started.
+    Whatever ends the wait, such as an interrupt or the end of this process, ends the program and everything it started.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ def run(
     cwd : Path
         The working directory.
     env : mapping, optional
-        The environment, ours by default.
+        The environment; by default that of this process.
     timeout : float, optional
-        Seconds after which it is ended.
+        Seconds after which the program is ended.
     check : callable, optional
-        Called several times a second; what it raises ends the program, also where interrupts do not reach.
+        Called several times a second; an exception ends the program, even where interrupts do not arrive.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def run(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kill a program's group, and wait until all of it has let go of the program's output."""
+    """Kill a program's group, and wait until all its processes have closed the program's output."""
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):

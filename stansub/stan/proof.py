@@ -19,14 +19,14 @@ from stansub.target import factors
 from stansub.target.gradients import THREADS, Team
 from stansub.types import FloatArray, Places
 
-# Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
-# observations agree to about 1e-14, ones that centre by the data's own means are off by 1e-5 and more.
+# Relative rounding allowed between the full log density and global part plus blocks. Programs that are sums over
+# observations agree to about 1e-14; programs that centre by the data's own means are off by 1e-5 and more.
 TOLERANCE = 1e-10
 
 _N_POINTS = 3
 _MAX_TRIES = 100
 
-# Observations of the parts in which all blocks are evaluated.
+# Observations per part when all blocks are evaluated.
 _PART = 1 << 12
 
 
@@ -37,7 +37,7 @@ class Writer(Protocol):
 
 
 class Whole(factors.Density, Protocol):
-    """The whole log density, with all that is read from and written for a user."""
+    """The whole log density, with methods to read and write values for a user."""
 
     def info(self) -> str: ...
 
@@ -81,7 +81,7 @@ class Population(factors.Population, Protocol):
 
 @dataclass(frozen=True)
 class Proof:
-    """Outcome of comparing the program's own log density with global part plus sum over blocks.
+    """Result of comparing the program's own log density with global part plus sum over blocks.
 
     Attributes
     ----------
@@ -90,9 +90,9 @@ class Proof:
     error : float
         Largest difference, relative to the sum of the absolute values of the terms.
     is_empty : bool
-        Whether no block's value changed from one parameter value to another: there is no likelihood.
+        Whether no block's value changed between parameter values, so that there is no likelihood.
     terms : sequence of ndarray, shape (n_blocks,)
-        Log likelihoods of the blocks at the points, where all of these could be compared.
+        Log likelihoods of the blocks at the points, if all could be compared.
     """
 
     points: int
@@ -102,7 +102,7 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether the two agree to rounding."""
+        """Return whether the two agree to rounding."""
         return self.points > 0 and self.error <= TOLERANCE
 
 
@@ -114,9 +114,9 @@ def draw_points(
     radius: float = 2.0,
     progress: Progress | None = None,
 ) -> list[FloatArray]:
-    """Unconstrained parameters, uniform in a box, at which the program's log density is finite.
+    """Draw unconstrained parameters, uniform in a box, at which the program's log density is finite.
 
-    The box shrinks while no point is found; fewer points than asked, even none, may be returned.
+    The box shrinks while no point is found; fewer points than requested, even none, may be returned.
     """
     points: list[FloatArray] = []
     for first in range(0, _MAX_TRIES, n_points):
@@ -141,7 +141,7 @@ def prove(
     blocks, errors = population.blocks, []
     found: list[FloatArray] = []
     is_empty = True
-    # A block is evaluated at all points before the next one, since its instance may not be kept.
+    # A block is evaluated at all points before the next one, because its instance may not be kept.
     n_parts = max(1, len(blocks) if blocks.size > _PART else blocks.n_observations // _PART)
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
     with Team(population.in_passing(), threads=THREADS, progress=progress) as team:
@@ -165,7 +165,7 @@ def prove(
 
 
 def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
-    """The difference of a log density from the sum of its parts, relative to what they sum up."""
+    """Return the difference of a log density from the sum of its parts, relative to the terms' absolute sum."""
     if not np.isfinite(shared) or not np.isfinite(terms).all():
         return math.inf
     # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
@@ -182,25 +182,25 @@ def arrange(
     points: Sequence[FloatArray],
     progress: Progress | None = None,
 ) -> tuple[Population, Places | None, Proof]:
-    """Build the population on shuffled data or, if that changes the log density, on the data as they are.
+    """Build the population on shuffled data or, if that changes the log density, on the data as given.
 
     Parameters
     ----------
     build : callable
-        Makes the population from the size variables along which the data are reordered and an order of the rows
-        (None: as given).
+        Makes the population from the size variables along which the data are reordered and an order of the rows (None:
+        as given).
     shuffles : mapping
-        Size variables along which to try a shuffle, in turn, and the numbers of rows of each sum, which are shuffled
-        by themselves.
+        Size variables along which to try a shuffle, in turn, with the numbers of rows of each sum; sums are shuffled
+        separately.
     rng : Generator
         Shuffles the rows.
     progress : Progress, optional
-        Notes the proof and how far it is.
+        Records the proof and its progress.
 
     Returns
     -------
     population, order, proof
-        ``proof.holds`` is False when no order gives the program's own log density.
+        ``proof.holds`` is False if no order gives the program's own log density.
     """
     progress = progress or Progress()
 
@@ -224,7 +224,7 @@ def arrange(
 
 
 def explain_undefined(population: Population, order: Places | None, theta: FloatArray) -> str:
-    """Where the log density is not finite, in words: in the priors, or in which row of the user's data."""
+    """Return where the log density is not finite, in words: in the priors, or in which row of the user's data."""
     place, block = find_undefined(population, theta)
     if place == "global":
         return "the priors (the part without observations) are already not finite"
@@ -243,7 +243,7 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:
-    """Where the log density is not finite: ``("global", None)``, ``("block", b)`` or ``("", None)`` for nowhere."""
+    """Return where the log density is not finite: ``("global", None)``, ``("block", b)`` or ``("", None)``."""
     evaluator = population.evaluator()
     if not np.isfinite(evaluator.global_log_density(theta)):
         return "global", None

@@ -1,8 +1,8 @@
-"""Groups of different sizes that stand one after the other in a vector, written row by row.
+"""Rewriting of consecutive groups of different sizes in a vector as a loop over rows.
 
 ``segment(y, pos, n[j]) ~ normal(alpha[j], sigma); pos += n[j];`` in a loop over groups reads data at places that
-earlier groups decide, so that they cannot be cut. In the program that is written here ``transformed data`` hold the
-group of each row, and the density stands in a loop over rows.
+earlier groups determine, so the data cannot be cut. In the program written here, ``transformed data`` hold the group of
+each row, and the density is in a loop over rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 def by_rows(program: Program) -> Added | Refused | None:
     """Write densities of segments of data in loops over rows.
 
-    Refused if more than densities of their elements is computed from segments.
+    Refused if anything but densities of their elements is computed from segments.
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
@@ -63,17 +63,17 @@ def by_rows(program: Program) -> Added | Refused | None:
 
 @dataclass(frozen=True)
 class _Ragged:
-    """A loop over groups that goes through data by segments.
+    """A loop over groups that reads data by segments.
 
     Attributes
     ----------
     loop : For
     position : Name
-        Where the group begins.
+        Start of the group.
     n : Expression
-        How many rows the group has.
+        Number of rows of the group.
     rows : mapping
-        Data by their names, and how many rows they have.
+        Data by name, with their numbers of rows.
     """
 
     loop: For
@@ -83,7 +83,7 @@ class _Ragged:
 
     @classmethod
     def of(cls, program: Program, loop: For) -> _Ragged | None:
-        """Return what a loop of the model block is; None if it does not go through data by segments."""
+        """Return a loop of the model block as such a loop; None if it does not read data by segments."""
         data = data_declarations(program)
         if loop.lower != _ONE or not names(loop.upper) <= {one.name for one in data}:
             return None
@@ -101,16 +101,16 @@ class _Ragged:
 
     @property
     def terms(self) -> list[Statement]:
-        """Statements of the loop that read segments."""
+        """Return statements of the loop that read segments."""
         return [one for one in self.loop.body[:-1] if self.position.name in names(one)]
 
     @property
     def segments(self) -> list[str]:
-        """Data of which segments are read."""
+        """Return the data whose segments are read."""
         return [name for one in find(Expression, self.terms) if (name := self.segment(one))]
 
     def segment(self, node: Node) -> str:
-        """Return the data of which a node is this group's segment; nothing for other nodes."""
+        """Return the data of which a node is this group's segment; empty for other nodes."""
         match node:
             case Call("segment", (Name(name), self.position, self.n)) if name in self.rows:
                 return name
@@ -121,7 +121,7 @@ class _Ragged:
         return ""
 
     def odd(self) -> Node | None:
-        """Return what is computed from segments and is no density of their elements; None if there is no such thing."""
+        """Return what is computed from segments other than densities of their elements; None if there is nothing."""
         own = {one.name for one in find(Declaration, self.loop.body)}
         for one in self.terms:
             match one:
@@ -139,7 +139,7 @@ class _Ragged:
         return None
 
     def _together(self, node: Expression) -> Expression | None:
-        """Return the part of an expression that takes rows together; None if each is for itself."""
+        """Return the part of an expression that uses rows together; None if each is used separately."""
         if self.segment(node) or self.position.name not in names(node):
             return None
         match node:
@@ -155,14 +155,14 @@ class _Ragged:
         return next((part for part in parts if part is not None), None)
 
     def groups(self, name: str) -> str:
-        """Return what declares and fills the group of each row."""
+        """Return the code that declares and fills the group of each row."""
         size, j, at = self.rows[self.segments[0]], self.loop.variable, self.position
         fill = f"{name}[{at} : {at} + {self.n} - 1] = rep_array({j}, {self.n});"
         loop = f"{self.loop.head} {{ {fill} {at} += {self.n}; }}"
         return f"array[{size}] int {name} = rep_array(0, {size});\n{{ int {at} = 1; {loop} }}"
 
     def over_rows(self, group: str, row: str) -> str:
-        """Return the loop over rows, after what else the loop over groups does."""
+        """Return the loop over rows, placed after the rest of the loop over groups."""
         rest = tuple(one for one in self.loop.body[:-1] if one not in self.terms)
         mine = Subscript(Name(group), (Name(row),))
 

@@ -2,9 +2,9 @@
 
 The bounds need the range of the differences log p(x_i | theta') - log p(x_i | theta) over the population. It is at most
 twice C = max_i |difference| (Bardenet et al. 2014, below eq. 7), and a Lipschitz constant L_i of each observation
-gives |difference| <= L_i ||theta' - theta||. With control variates they need that of the remainders, which a bound on a
-derivative of each observation's log likelihood gives (Bardenet, Doucet and Holmes 2017, section 7). Sums over blocks
-add the constants of their observations.
+gives |difference| <= L_i ||theta' - theta||. With control variates, the range of the remainders is needed, which
+follows from a bound on a derivative of each observation's log likelihood (Bardenet, Doucet and Holmes 2017, section 7).
+Sums over blocks add the constants of their observations.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_double),
 )
 
-# Functions of the program that give a constant for each observation. For control variates of order 1 and 2 it bounds
-# the operator norm of the second and the third derivative in the unconstrained parameters, wherever they are.
+# Functions of the program that return a constant for each observation. For control variates of order 1 and 2 it bounds
+# the operator norm of the second and the third derivative in the unconstrained parameters, at any values.
 LIPSCHITZ = "log_lik_lipschitz_i"
 
 
 def largest_constant(posterior: Posterior, function: str, *, progress: Callable[[str], None] | None = None) -> float:
-    """Largest over the blocks of the sum of the constants that ``function`` of the program gives their observations.
+    """Return the largest block sum of the constants that a program function gives for observations.
 
     Raises
     ------
     InputError
-        When the program has no such function, or it gives a negative or non-finite value.
+        If the program has no such function, or it returns a negative or non-finite value.
     """
     return float(posterior.constants(function, progress=progress).max())
 
@@ -51,7 +51,7 @@ class RangeFunction:
     Attributes
     ----------
     address : int
-        Of the callback.
+        Address of the callback.
     factor : float
         Range of the block sums for a bound of 1 on the absolute differences: 2 x block size.
     """
@@ -70,7 +70,7 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
     Raises
     ------
     InputError
-        When the program has no such function.
+        If the program has no such function.
     """
     code = rewrite.silent(rewrite.range_program(posterior.program))
     goal = "for log_lik_range"

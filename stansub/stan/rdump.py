@@ -1,4 +1,4 @@
-"""R's dump format, as `rstan::stan_rdump` and `dump` write it."""
+"""Reader of R's dump format, as written by `rstan::stan_rdump` and `dump`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse(text: str, source: str) -> dict[str, Any]:
     ----------
     text : str
     source : str
-        What messages call it.
+        Name in messages.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def parse(text: str, source: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        When something stands there that data of Stan programs are not.
+        If the text contains anything that data of Stan programs do not.
     """
     text = _COMMENT.sub("", text)
     values: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def parse(text: str, source: str) -> dict[str, Any]:
 
 
 def _value(text: str, place: int, where: str) -> tuple[Any, int]:
-    """The value that begins at a place, and where it ends."""
+    """Return the value that starts at a place, and its end."""
     if found := _RANGE.match(text, place):
         first, last = int(found[1]), int(found[2])
         step = 1 if last >= first else -1
@@ -100,7 +100,7 @@ def _shaped(values: Any, shape: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def _numbers(text: str, where: str) -> NDArray[Any]:
-    """Numbers between commas: integers if all are written or, as 1e+05, meant as such."""
+    """Return numbers between commas: integers if all are written as such or, like 1e+05, are integers."""
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if bad := next(_not_numbers(words), None):
         what = "is missing" if bad[1].startswith("NA") else f"is {bad[1]!r}, which is no number"

@@ -1,7 +1,7 @@
-"""How statements that add to the log density depend on the observation's index, as far as the text shows.
+"""Reach of statements that add to the log density: how they depend on the observation's index, from the text.
 
-A term that depends on nothing but its own row, and on what its row picks by data, stays the same whatever the order and
-the cut of the data. Whatever the text leaves open counts as a dependence on other rows.
+If a term depends only on its own row, and on what its row picks by data, it is the same for any order and cut of the
+data. Whatever the text leaves open counts as a dependence on other rows.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Reach(Flag):
     GATHERED
         Elements of parameters or other data that its row picks: ``u[g[n]]``.
     OFFSET
-        Rows beside it, or its place among the others: ``y[n - 1]``.
+        Adjacent rows, or its place among the others: ``y[n - 1]``.
     SUMMARY
-        All rows of data, as a mean of them.
+        All rows of data, such as their mean.
     TOTAL
-        All rows, through what depends on parameters.
+        All rows, through variables that depend on parameters.
     """
 
     OWN = auto()
@@ -74,12 +74,12 @@ class Reach(Flag):
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other row has a part in it."""
+        """Return whether no other row affects the term."""
         return not self & (Reach.OFFSET | Reach.SUMMARY | Reach.TOTAL)
 
     @property
     def words(self) -> str:
-        """The same for people."""
+        """Return the description for users."""
         return ", ".join(_WORDS[one] for one in self) or "no observations"
 
 
@@ -105,16 +105,16 @@ class Term(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """What an expression depends on.
+    """Reach of an expression.
 
     Attributes
     ----------
     reach : Reach
-        Of a container with an element for each observation: of an element.
+        For a container with an element for each observation, the reach of an element.
     axis : int or None
-        Which of its dimensions counts the observations.
+        The dimension that counts the observations.
     changing : bool
-        Whether parameters are in it.
+        Whether it depends on parameters.
     """
 
     reach: Reach = NONE
@@ -123,14 +123,14 @@ class _Value(NamedTuple):
 
     @property
     def together(self) -> _Value:
-        """What depends on it for all observations."""
+        """Return the reach of what depends on it for all observations."""
         if self.axis is None:
             return self
         return _Value(self.reach | (Reach.TOTAL if self.changing else Reach.SUMMARY), None, self.changing)
 
 
 def terms(program: Program, size: str) -> tuple[Term, ...]:
-    """Return the statements that add to the log density, in their order, with what they depend on.
+    """Return the statements that add to the log density, in order, with their reach.
 
     Parameters
     ----------
@@ -154,24 +154,24 @@ def terms(program: Program, size: str) -> tuple[Term, ...]:
 
 @dataclass
 class _Walk:
-    """A walk through statements.
+    """State of a walk through statements.
 
     Attributes
     ----------
     program : Program
     size : str
     values : dict
-        Of variables.
+        Reach of variables.
     found : dict
         Reach of the statements that add.
     index : str
-        The variable of the loop over observations; empty outside.
+        The loop variable over observations; empty outside such a loop.
     outside : frozenset of str
-        Variables that are declared outside this loop.
+        Variables declared outside this loop.
     guard : Reach
-        Of what decides whether a statement is run.
+        Reach of what decides whether a statement runs.
     turns : bool
-        Whether statements may be run again.
+        Whether statements may run repeatedly.
     scope : dict
         Types of variables.
     """
@@ -190,7 +190,7 @@ class _Walk:
         self.types = Types(self.program)
 
     def declare(self, one: Declaration, *, changing: bool) -> None:
-        """Note a variable without a value."""
+        """Record a variable without a value."""
         axes = [k for k, dim in enumerate(one.all_dims) if self._is_all(dim)]
         odd = len(axes) > 1 or one.type.elements
         alone = Reach.OWN if axes else NONE
@@ -198,7 +198,7 @@ class _Walk:
         self.scope[one.name] = Typed(one.type.unsized, not changing)
 
     def run(self, statements: Sequence[Statement]) -> None:
-        """Note what statements do."""
+        """Record what statements do."""
         for one in statements:
             match one:
                 case Declaration():
@@ -224,7 +224,7 @@ class _Walk:
                     self._leave_open(one)
 
     def of(self, expression: Expression) -> _Value:
-        """Return what an expression depends on."""
+        """Return the reach of an expression."""
         match expression:
             case Literal():
                 return _Value()
@@ -251,7 +251,7 @@ class _Walk:
         return _joined(values)
 
     def _is_by_row(self, operator: str, left: Expression, right: Expression) -> bool:
-        """Whether a product or quotient has for each row that of the row."""
+        """Return whether each row of a product or quotient depends on that row alone."""
         rows = self.of(left).axis, self.of(right).axis
         if rows == (None, None) or self._is_number(right):
             return True
@@ -260,11 +260,11 @@ class _Walk:
         return False
 
     def _is_number(self, expression: Expression) -> bool:
-        """Whether an expression is a single number."""
+        """Return whether an expression is a single number."""
         return self.types.of(expression, self.scope).type in (INT, REAL)
 
     def _is_all(self, expression: Expression) -> bool:
-        """Whether an expression is the number of observations."""
+        """Return whether an expression is the number of observations."""
         match expression:
             case Call("size" | "num_elements" | "rows", (Name(name),)):
                 return self.values.get(name, _Value()).axis == 0
@@ -281,13 +281,13 @@ class _Walk:
         return _joined(values if name in ELEMENTWISE | _SAME else [one.together for one in values])
 
     def _part(self, expression: Subscript) -> _Value:
-        """Elements of a variable."""
+        """Return the reach of elements of a variable."""
         base, indices = flat(expression)
         whole = self.of(base)
         given = [one if isinstance(one, Slice) else self.of(one) for one in indices]
         picked = _joined([self._bounds(one) if isinstance(one, Slice) else one for one in given])
         if whole.axis is None:
-            # A row picks by its data, or by its place, which is another one in other data.
+            # A row picks by its data, or by its place, which differs in other data.
             bare_index = any(isinstance(bare(one), Name) and bare(one) == Name(self.index) for one in indices)
             far = Reach.OFFSET if bare_index else NONE
             gathered = Reach.GATHERED if picked.reach & (Reach.OWN | Reach.GATHERED) else NONE
@@ -296,7 +296,7 @@ class _Walk:
         at = indices[whole.axis] if whole.axis < len(indices) else Slice()
         others = [one for k, one in enumerate(given) if k != whole.axis and not isinstance(one, Slice)]
         found = _joined([whole._replace(axis=None), *(one.together for one in others)])
-        # Single elements of dimensions before that of the observations leave this one in their place.
+        # Single elements of earlier dimensions leave the dimension of the observations in place.
         before = sum(not isinstance(one, Slice) for one in indices[: whole.axis])
         match at:
             case Slice() if at.is_whole:
@@ -314,7 +314,7 @@ class _Walk:
         return _joined([self.of(one).together for one in (index.lower, index.upper) if one is not None])
 
     def _assign(self, place: Expression, value: _Value, *, whole: bool) -> None:
-        """Note a value that is assigned."""
+        """Record an assigned value."""
         name = name_of(place)
         before = self.values.get(name, _Value())
         found = value if before.axis is None else value._replace(axis=before.axis)
@@ -323,7 +323,7 @@ class _Walk:
         reach = found.reach | self.guard
         if isinstance(place, Name):
             if self.index and name in self.outside and (reach or not whole):
-                reach |= Reach.TOTAL  # it goes from one observation to the next
+                reach |= Reach.TOTAL  # it carries over from one observation to the next
             is_new = whole and not self.turns and not self.guard
             kept = NONE if is_new else before.reach
         else:
@@ -339,7 +339,7 @@ class _Walk:
         self.values[name] = _Value(reach | kept, axis, value.changing or before.changing)
 
     def _add(self, one: Target | Tilde) -> None:
-        """Note a statement that adds to the log density."""
+        """Record a statement that adds to the log density."""
         if isinstance(one, Tilde):
             name, first = one.distribution.name, (one.left, *one.distribution.arguments)
             values = [self._values(name, [*first, *(part for group in one.truncation for part in group.parts)])]
@@ -351,7 +351,7 @@ class _Walk:
         self.found[one] = self.found.get(one, NONE) | reach
 
     def _added(self, term: Expression) -> _Value:
-        """What is added for all observations: sums and densities are added up from those of each."""
+        """Return the reach of what is added for all observations: sums and densities add up those of each."""
         match bare(term):
             case Call("sum", (inside,)):
                 return self.of(inside)
@@ -378,14 +378,14 @@ class _Walk:
             guard = bounds.reach
             inside = replace(self, guard=self.guard | guard, turns=True)
             self.values[loop.variable] = _Value(guard)
-        while True:  # what one turn writes the next may read
+        while True:  # one iteration may read what the previous one wrote
             before = dict(self.values)
             inside.run(loop.body)
             if self.values == before:
                 return
 
     def _leave_open(self, statement: Statement) -> None:
-        """Note a statement that is not followed."""
+        """Record a statement that is not analysed."""
         for one in walk([statement]):
             for name in writes(one):
                 self.values[name] = _Value(Reach.TOTAL, None, True)
@@ -394,7 +394,7 @@ class _Walk:
 
 
 def _joined(values: Sequence[_Value]) -> _Value:
-    """What depends on several."""
+    """Return the reach of what depends on several values."""
     axis = next((one.axis for one in values if one.axis is not None), None)
     reach = reduce(or_, (one.reach for one in values), NONE)
     return _Value(reach, axis, any(one.changing for one in values))

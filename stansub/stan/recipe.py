@@ -1,4 +1,4 @@
-"""What a posterior is made from, as a value: with it another process makes the same one."""
+"""Recipes of posteriors as values, from which another process makes the same posterior."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class PosteriorRecipe:
     source : Source
         The program, in its canonical form.
     values : Data
-        In the user's order.
+        The data in the user's order.
     block_size : int
     seed : int
-        Of the shuffle and of ``transformed data``.
+        Seed of the shuffle and of ``transformed data``.
     observations : str or None
-        Name of the data variable that counts the observations, where the user has given it.
+        Name of the data variable that counts the observations, if given.
     evaluator : {"instances", "rewritten", "uncut"}
     """
 
@@ -41,7 +41,7 @@ class PosteriorRecipe:
 
     @classmethod
     def of(cls, posterior: Posterior) -> PosteriorRecipe:
-        """What a posterior was made from."""
+        """Return the recipe of a posterior."""
         kind = posterior.population.kind
         if kind == "functions":
             raise RunError(f"{posterior.name}: a posterior of functions cannot be rebuilt from a program")
@@ -55,12 +55,12 @@ class PosteriorRecipe:
         )
 
     def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
-        """The posterior; its program is compiled already where the user's cache is shared.
+        """Return the posterior; its program need not be compiled if the user's cache is shared.
 
         Raises
         ------
         RunError
-            When it comes out with another cut of the data.
+            If the posterior has another cut of the data.
         """
         if self.evaluator == "uncut":
             programs = plan_transitions(self.source.analysis, self.observations or "")

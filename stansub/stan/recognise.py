@@ -1,7 +1,7 @@
-"""Which part of a program is the likelihood, and over what it is a sum.
+"""Recognition of the likelihood in a program, and of what it is a sum over.
 
 There are three forms: a loop over ``log_lik_i``, a ``reduce_sum``, and anything else, whose sum over observations is
-proved numerically by whoever cuts the data. What the text alone does not show is not claimed here.
+proved numerically when the data are cut. This module claims only what the text shows.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Form:
     n : str
         The number of units as a Stan expression; empty for ``sum``.
     line : int or None
-        Line of the statement in the user's file, filled in by who has the file (`find_line`).
+        Line of the statement in the user's file, set by code that has the file (`find_line`).
     warnings : tuple of Remark
-        What costs time in proportion to all observations at every evaluation, and other remarks.
+        Parts whose time is proportional to all observations at every evaluation, and other remarks.
     likelihood : For, Call or None
         The loop, or the ``reduce_sum`` call.
     span : Span
@@ -95,7 +95,7 @@ class Form:
 
 @lru_cache(maxsize=64)
 def recognise(program: Program) -> Form:
-    """Find the likelihood.
+    """Return the likelihood of a program.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ def recognise(program: Program) -> Form:
     Returns
     -------
     Form
-        ``kind`` is "sum" for every program that is not one of the two explicit forms; whether that qualifies is for a
-        numerical check to decide.
+        ``kind`` is "sum" for every program that is not one of the two explicit forms; a numerical check decides whether
+        such a program qualifies.
 
     Raises
     ------
     InputError
-        When the program has no model block.
+        If the program has no model block.
     """
     if program.model.span == NOWHERE:
         raise InputError("the program has no model block, so there is nothing to sample from")
@@ -132,7 +132,7 @@ def recognise(program: Program) -> Form:
 
 
 def partial_sums(program: Program, call: Call) -> list[Function]:
-    """The user's functions that a ``reduce_sum`` call may mean: more than one where the name is overloaded."""
+    """Return the user's functions that a ``reduce_sum`` call may mean: several if the name is overloaded."""
     name = normalised(str(call.arguments[0]))
     return [
         function
@@ -142,7 +142,7 @@ def partial_sums(program: Program, call: Call) -> list[Function]:
 
 
 def normalised(name: str) -> str:
-    """Name of a density with all its constants: ``f_lupdf`` is ``f_lpdf``."""
+    """Return the name of a density with all its constants: ``f_lpdf`` for ``f_lupdf``."""
     for suffix in ("_lupdf", "_lupmf"):
         if name.endswith(suffix):
             return name.removesuffix(suffix) + "_lp" + suffix[-2:]
@@ -155,7 +155,7 @@ def bracketed(expression: Expression) -> str:
 
 
 def _marked(statements: Sequence[Statement]) -> Iterator[tuple[Statement, bool]]:
-    """Statements that call ``log_lik_i`` or ``reduce_sum``, and whether they stand outside any loop."""
+    """Yield statements that call ``log_lik_i`` or ``reduce_sum``, and whether they are outside any loop."""
     for statement, around in placed(statements):
         is_marked = any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(*statement.computes))
         if _is_log_lik_loop(statement) or (is_marked and not any(map(_is_log_lik_loop, around))):
@@ -163,7 +163,7 @@ def _marked(statements: Sequence[Statement]) -> Iterator[tuple[Statement, bool]]
 
 
 def _is_log_lik_loop(loop: Statement) -> bool:
-    """Whether a statement is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
+    """Return whether a statement is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
     if not isinstance(loop, For) or len(loop.body) != 1 or not isinstance(loop.body[0], Target):
         return False
     call = loop.body[0].expression
@@ -171,7 +171,7 @@ def _is_log_lik_loop(loop: Statement) -> bool:
 
 
 def _local_calls(program: Program) -> set[str]:
-    """Functions called where the model block computes local variables."""
+    """Return functions called where the model block computes local variables."""
     return {
         call.name
         for statement in walk(program.model.statements)
@@ -226,7 +226,7 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
 
 
 def plain(program: Program, *remarks: Remark) -> Form:
-    """The likelihood as a sum of whatever statements read observations, with remarks about them."""
+    """Return the likelihood as a sum of all statements that read observations, with remarks about them."""
     size = main_size(program)
     statements = observations_in(program, size) if size else []
     if not statements:
@@ -253,7 +253,7 @@ def terms(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expressi
 
 
 def _goes_to_target(program: Program, statement: Statement) -> bool:
-    """Whether a local variable that receives the sum is added to the target, once, later in the same scope."""
+    """Return whether a local variable that receives the sum is added to the target, once, later in the same scope."""
     if isinstance(statement, Declaration):
         variable = statement.name
     elif isinstance(statement, Assign) and isinstance(statement.place, Name) and statement.operator in ("=", "+="):
@@ -281,7 +281,7 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
 
 
 def _length_of(program: Program, expression: Expression) -> set[str]:
-    """Variables that determine how long an array is: for ``y`` or ``y[index]``."""
+    """Return variables that determine how long an array is: for ``y`` or ``y[index]``."""
     match expression:
         case Name(name) | Subscript(_, (Name(name), *_)):
             found = [one for one in declarations(program) if one.name == name and one.array_dims]
@@ -290,7 +290,7 @@ def _length_of(program: Program, expression: Expression) -> set[str]:
 
 
 def _costs(program: Program, sizes: set[str], likelihood: Span) -> Iterator[Remark]:
-    """What beside the likelihood costs time in proportion to all observations at every evaluation."""
+    """Yield what, besides the likelihood, costs time in proportion to all observations at every evaluation."""
     sized = sized_by(program, sizes)
     for declaration in program.parameters.declarations:
         if declaration.name in sized:
@@ -320,7 +320,7 @@ def _costly(
 
 
 def _beyond_constants(node: Node) -> set[str]:
-    """Names in a node but for elements at a constant place: ``y`` in ``sum(y)`` and in ``y[k]``, not in ``y[1]``."""
+    """Return names in a node except elements at a constant place: ``y`` in ``sum(y)`` and ``y[k]``, not in ``y[1]``."""
     if isinstance(node, Subscript) and len(node.indices) == 1 and isinstance(node.indices[0], Literal):
         return set()
     found = {node.name} if isinstance(node, Name | Declaration) else set[str]()

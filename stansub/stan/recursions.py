@@ -1,4 +1,4 @@
-"""Values that a loop computes from those of the turn before: what makes later observations depend on earlier ones."""
+"""Recursions: loops in which later observations depend on earlier ones through values of the previous iteration."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stansub.stan.syntax import (
 
 
 class Recursion(NamedTuple):
-    """A variable that depends on its own value in the turn before.
+    """A variable that depends on its own value in the previous iteration.
 
     Attributes
     ----------
     variable : str
     statement : Assign
-        The last that changes it.
+        The last statement that changes it.
     loop : For
     """
 
@@ -37,17 +37,17 @@ class Recursion(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """A variable, and that index of it which has the loop's variable in it."""
+    """A variable, with its index that contains the loop's variable."""
 
     name: str
     place: str
 
 
 def recursions(loop: For) -> list[Recursion]:
-    """Recursions of a loop; sums that it only adds to are none.
+    """Return the recursions of a loop; sums that it only adds to do not count.
 
-    Each variable is followed through one turn of the loop: what it depends on of the turns before. It is a recursion
-    if that leads back to itself.
+    Each variable is followed through one iteration: what it depends on from earlier iterations. It is a recursion if
+    that leads back to itself.
     """
     before = _before(loop)
     statements = {
@@ -57,7 +57,7 @@ def recursions(loop: For) -> list[Recursion]:
 
 
 def _before(loop: For) -> dict[str, set[str]]:
-    """For each variable that the loop changes, those whose values in earlier turns it depends on."""
+    """Return, for each variable that the loop changes, those whose values in earlier iterations it depends on."""
     own = {one.name for one in walk(loop.body) if isinstance(one, Declaration)}
     places: dict[str, set[str]] = {}
     for assigned in walk(loop.body):
@@ -94,7 +94,7 @@ def _reachable(before: dict[str, set[str]], name: str) -> set[str]:
 
 
 def _is_read(loop: For, name: str) -> bool:
-    """Whether something but the statements that change a variable reads it."""
+    """Return whether anything but the statements that change a variable reads it."""
     return any(
         name in {use.name for use in _uses(loop.variable, *one.computes)}
         for one in walk(loop.body)
@@ -103,7 +103,7 @@ def _is_read(loop: For, name: str) -> bool:
 
 
 def _uses(variable: str, *nodes: Node) -> list[_Use]:
-    """Variables that nodes read, each with its index by a loop's variable."""
+    """Return variables that nodes read, each with its index by a loop's variable."""
     return [use for node in nodes for use in _each_use(variable, node)]
 
 

@@ -1,4 +1,4 @@
-"""Remarks about statements of a program, and the lines of the user's file that they are about."""
+"""Remarks about statements of a program, with their lines in the user's file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from stansub.errors import InputError
 from stansub.stan.syntax import Token, tokenize
 
-# What a compiled program puts before an error, and where in the canonical text it says that the error arose.
+# What a compiled program puts before an error, and where it gives the location in the canonical text.
 _CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
 _PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
 
 
 @dataclass(frozen=True)
 class Remark:
-    """Something a user should know about a statement.
+    """A remark about a statement for the user.
 
     Attributes
     ----------
     statement : str
         Canonical text of the statement.
     message : str
-        What about it.
+        The remark.
     """
 
     statement: str
@@ -32,7 +32,7 @@ class Remark:
         return self.located("")
 
     def located(self, source: str) -> str:
-        """The remark as a line of text, with the statement's line in the user's own file where it is found there."""
+        """Return the remark as a line of text, with the statement's line in the user's file if found."""
         line = find_line(source, self.statement)
         where = f"line {line}: " if line is not None else ""
         head = " ".join(self.statement.split())
@@ -41,9 +41,9 @@ class Remark:
 
 
 def find_line(source: str, statement: str) -> int | None:
-    """Line of a statement in the user's own file, counted from 1.
+    """Return the line of a statement in the user's own file, counted from 1.
 
-    Comments, white space, parentheses, braces and colons (``x[, 1]`` is ``x[:, 1]``) do not count, since the canonical
+    Comments, white space, parentheses, braces and colons (``x[, 1]`` is ``x[:, 1]``) are ignored, because the canonical
     text may have others.
 
     Parameters
@@ -56,7 +56,7 @@ def find_line(source: str, statement: str) -> int | None:
     Returns
     -------
     int or None
-        None where it is not found, as when it comes from an included file.
+        None if it is not found, for example because it comes from an included file.
     """
     wanted = [token.text for token in _significant(statement)]
     try:
@@ -71,18 +71,18 @@ def find_line(source: str, statement: str) -> int | None:
 
 
 def locate_error(message: str, code: str, source: str, file: str) -> str:
-    """An error of a compiled program in one line, with the line in the user's file where it is found there.
+    """Return an error of a compiled program in one line, with the line in the user's file if found.
 
     Parameters
     ----------
     message : str
-        What the C++ class threw.
+        Message of the C++ exception.
     code : str
         The canonical text that was compiled.
     source : str
         The user's file.
     file : str
-        What to call it.
+        Name of the file in the message.
     """
 
     def place(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Programs written from a user's program, for stansub's own evaluations.
 
 `block_program` is the user's program with the likelihood as a loop over blocks of observations that external functions
-name (``cpp/stansub_blocks.hpp``). With no blocks set it is the user's full posterior. Its generated quantities hand
+select (``cpp/stansub_blocks.hpp``). With no blocks set, it is the user's full posterior. Its generated quantities pass
 each block's log likelihood to the header and have no variables of their own.
 """
 
@@ -51,15 +51,15 @@ _EXTERNAL = """\
   void stansub_put(int block, real log_lik);"""
 
 
-# The argument by which functions ask for the metric, and what a derived program calls it and its size.
+# The argument through which functions request the metric, and its name and size in a derived program.
 _METRIC_ARGUMENT = "metric"
 METRIC, METRIC_SIZE = "stansub_metric", "stansub_dim"
 
 
 def block_program(program: Program, form: Form) -> str:
-    """The user's program with its likelihood over blocks named from outside.
+    """Return the user's program with its likelihood over blocks chosen from outside.
 
-    Generated quantities of the user are left out. To be compiled with ``stanc --allow-undefined`` and
+    Generated quantities of the user are left out. Compile the program with ``stanc --allow-undefined`` and
     ``cpp/stansub_blocks.hpp`` as user header.
 
     Parameters
@@ -67,7 +67,7 @@ def block_program(program: Program, form: Form) -> str:
     program : Program
         The parsed program.
     form : Form
-        What was recognised in it, of kind "log_lik_i" or "reduce_sum".
+        The recognised likelihood, of kind "log_lik_i" or "reduce_sum".
 
     Returns
     -------
@@ -77,7 +77,7 @@ def block_program(program: Program, form: Form) -> str:
     Raises
     ------
     InputError
-        When the program has names of its own that begin with ``stansub_``.
+        If the program has names that begin with ``stansub_``.
     """
     reserve_names(program)
     if isinstance(form.likelihood, For):
@@ -100,16 +100,16 @@ def block_program(program: Program, form: Form) -> str:
         functions_block=_lines(program.text(program.functions_block.inside), functions),
         transformed_data=_lines(program.text(program.transformed_data.inside), hoisted),
         model=_lines(model),
-        # Braces make the variables local: generated quantities would otherwise be output.
+        # Braces make the variables local; generated quantities would otherwise be output.
         generated_quantities=_lines("{", quantities, "}"),
     )
 
 
 def silent(code: str) -> str:
-    """A program without its ``profile`` and ``print`` statements; what was profiled stays, in plain braces.
+    """Return a program without its ``profile`` and ``print`` statements; profiled code stays, in plain braces.
 
     Evaluations of blocks run in several threads, for which Stan's table of profiles has no lock, and thousands of
-    blocks would each print.
+    blocks would print each.
 
     Parameters
     ----------
@@ -132,12 +132,12 @@ def _silenced(node: Node) -> Node | None:
 
 
 def reserved(program: Program) -> list[str]:
-    """Return the names in a program that begin as only names that stansub writes may."""
+    """Return the names in a program that begin with the prefix reserved for stansub."""
     return sorted(name for name in symbols(program) if name.startswith("stansub_"))
 
 
 def reserve_names(program: Program) -> None:
-    """Raise InputError where a program has names of its own that begin with ``stansub_``."""
+    """Raise InputError if a program has names that begin with ``stansub_``."""
     if taken := reserved(program):
         raise InputError(
             f"the program uses the name {taken[0]!r}; names that begin with stansub_ are reserved: rename it"
@@ -149,7 +149,7 @@ def _lines(*parts: str) -> str:
 
 
 def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, str]]) -> str:
-    """Text of a span with parts of it replaced."""
+    """Return the text of a span with parts of it replaced."""
     pieces, at = [], span.start
     for part, text in sorted(replacements):
         pieces += [program.code[at : part.start], text]
@@ -158,7 +158,7 @@ def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, st
 
 
 def extended(program: Program, lines: Iterable[str], replacements: Collection[tuple[Span, str]]) -> str:
-    """The program with more transformed data, and with parts of transformed parameters and model replaced.
+    """Return the program with more transformed data, and parts of transformed parameters and model replaced.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def extended(program: Program, lines: Iterable[str], replacements: Collection[tu
     lines : iterable of str
         Stan code for the end of transformed data.
     replacements : collection of (Span, str)
-        Parts of the other two blocks, and what stands in their place.
+        Parts of the other two blocks, and their replacements.
     """
     inside = {
         name: replaced(program, block.inside, found)
@@ -179,7 +179,7 @@ def extended(program: Program, lines: Iterable[str], replacements: Collection[tu
 
 
 def _units(loop: For, total: str) -> str:
-    """The user's loop over ``log_lik_i``, cut to a block."""
+    """Return the user's loop over ``log_lik_i``, restricted to a block."""
     assert isinstance(loop.body[0], Target)
     offset = "" if str(loop.lower) == "1" else f"{bracketed(loop.lower)} - 1 + "
     return f"""\
@@ -189,7 +189,7 @@ def _units(loop: For, total: str) -> str:
 
 
 def _over_blocks(n: str, body: str) -> str:
-    """A loop over the blocks of ``n`` units; ``body`` may use stansub_b, stansub_first and stansub_last."""
+    """Return a loop over the blocks of ``n`` units; ``body`` may use stansub_b, stansub_first and stansub_last."""
     return f"""\
     int stansub_n = {n};
     for (stansub_b in 1 : stansub_n_blocks(stansub_n)) {{
@@ -200,10 +200,10 @@ def _over_blocks(n: str, body: str) -> str:
 
 
 def _wrappers(program: Program, call: Call) -> list[str]:
-    """Functions with the signature of the partial sum, less its start and end, that run over the blocks.
+    """Return functions with the signature of the partial sum, without start and end, that run over the blocks.
 
-    As functions they evaluate argument expressions once a call and not once a block, and need no types but those the
-    user wrote. There is one pair for each overload.
+    As functions, they evaluate argument expressions once per call and not once per block, and need no types but those
+    the user wrote. There is one pair for each overload.
     """
     wrappers = []
     for function in partial_sums(program, call):
@@ -231,10 +231,10 @@ def _wrappers(program: Program, call: Call) -> list[str]:
 
 
 def _hoisted(program: Program, call: Call) -> tuple[str, str]:
-    """Arguments for the wrappers, and transformed data that hold those which are expressions of data alone.
+    """Return arguments for the wrappers, and transformed data that hold those that are expressions of data alone.
 
     An expression such as ``y[training]`` would otherwise cost time in proportion to all observations at every
-    evaluation, however few blocks are asked for.
+    evaluation, however few blocks are evaluated.
     """
     changing = changing_names(program)
     arguments, lines = [], []
@@ -254,12 +254,12 @@ def _hoisted(program: Program, call: Call) -> tuple[str, str]:
 
 
 def _sized_like(expression: Expression, unsized: UnsizedType, name: str) -> str:
-    """A declaration of a variable of an unsized type with the value and sizes of an expression; nothing for tuples."""
+    """Return a declaration of a variable of unsized type with an expression's value and sizes; empty for tuples."""
     if unsized.base == "tuple":
         return ""
     base, depth = unsized.base, unsized.depth
 
-    # dims() says (n, 1) of a vector, (1, n) of a row vector, and is cut short by an empty array.
+    # dims() returns (n, 1) for a vector and (1, n) for a row vector, and an empty array cuts it short.
     def size(k: int) -> str:
         if k == 1:
             return f"size({expression})"
@@ -275,7 +275,7 @@ def _sized_like(expression: Expression, unsized: UnsizedType, name: str) -> str:
 
 
 def _carried(program: Program, statements: Sequence[Statement], span: Span, text: str) -> tuple[str, set[str]]:
-    """What replaces the likelihood statement, inside the branches it stands in and after the locals that it needs.
+    """Return what replaces the likelihood statement, within its branches and after the locals that it needs.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def _carried(program: Program, statements: Sequence[Statement], span: Span, text
 
 
 def _without_effects(node: Node) -> Node | None:
-    """What stands for a node where nothing may print or add to the target, and densities are called anywhere."""
+    """Return the replacement of a node where nothing may print or add to the target, and densities may be called."""
     if isinstance(node, Target | Tilde | Jacobian) or (isinstance(node, Perform) and _is_effect(node.call.name)):
         return Braces(())
     if isinstance(node, Call) and node.name != normalised(node.name):
@@ -320,26 +320,26 @@ def _is_effect(name: str) -> bool:
 
 
 def constants_program(program: Program, function: str, n: str, *, first: str = "1") -> str:
-    """A program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
+    """Return a program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
 
-    Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on; the other arguments are
-    the data of the same names. An argument ``metric`` that is no variable is data of the derived program.
+    Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on. The other arguments are
+    the data of the same names. An argument ``metric`` that is not a variable is data of the derived program.
 
     Parameters
     ----------
     program : Program
         The parsed program.
     function : str
-        ``log_lik_lipschitz_i`` or another that gives a constant for each observation.
+        ``log_lik_lipschitz_i`` or another function that returns a constant for each observation.
     n : str
         The number of observations as a Stan expression of data.
     first : str
-        Where the user's loop over observations begins.
+        Start of the user's loop over observations.
 
     Raises
     ------
     InputError
-        When the program has no such function, or an argument is not the name of a data variable.
+        If the program has no such function, or an argument is not the name of a data variable.
     """
     known, metric = _data_names(program), takes_metric(program, function)
     arguments = _by_name(
@@ -361,17 +361,17 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
 
 
 def takes_metric(program: Program, function: str) -> bool:
-    """Whether a function of the program has an argument ``metric``, and the data have no such variable."""
+    """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
     arguments = {argument.name for one in program.functions if one.name == function for argument in one.arguments}
     return _METRIC_ARGUMENT in arguments - _data_names(program)
 
 
 def range_program(program: Program) -> str:
-    """A program with the parameters twice whose only generated quantity is ``real stansub_range``.
+    """Return a program with the parameters twice whose only generated quantity is ``real stansub_range``.
 
-    It is the user's ``log_lik_range(...)``, whose arguments are data and parameters by their names; with ``_new``
-    behind its name a parameter is meant at the proposal. The unconstrained parameters are those of the program at the
-    current state, then the same at the proposal.
+    It is the user's ``log_lik_range(...)``, whose arguments are names of data and parameters. A parameter name with
+    suffix ``_new`` refers to the proposal. The unconstrained parameters are those of the program at the current state,
+    then at the proposal.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def range_program(program: Program) -> str:
     Raises
     ------
     InputError
-        When the program has no such function, or an argument is neither data nor a parameter.
+        If the program has no such function, or an argument is neither data nor a parameter.
     """
     parameters = {variable.name for variable in program.parameters.declarations}
     at_proposal = {name: f"{name}_new" for name in parameters}
@@ -406,7 +406,7 @@ def _data_names(program: Program) -> set[str]:
 
 
 def _by_name(program: Program, function: str, skip: int, known: set[str], what: str) -> list[str]:
-    """Arguments of a function of the user after the first ``skip``, which must be names of known variables."""
+    """Return arguments of a user's function after the first ``skip``, which must be names of known variables."""
     candidates = [candidate for candidate in program.functions if candidate.name == function]
     if not candidates:
         raise InputError(f"the program has no function {function}")
@@ -419,7 +419,7 @@ def _by_name(program: Program, function: str, skip: int, known: set[str], what: 
 
 
 def renamed(text: str, new_names: Mapping[str, str]) -> str:
-    """A text with some names replaced."""
+    """Return a text with some names replaced."""
     pieces, at = [], 0
     for token in tokenize(text):
         pieces += [text[at : token.span.start], new_names.get(token.text, token.text)]

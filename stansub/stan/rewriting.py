@@ -1,7 +1,7 @@
-"""What a pass over programs is, names for what passes add, and the check by stanc.
+"""The interface of passes over programs, names for what passes add, and the check by stanc.
 
-A pass writes a program with the same parameters, log density and generated quantities that can be cut where the one
-before cannot. `stansub.stan.passes` has them all.
+A pass writes a program with the same parameters, log density and generated quantities that can be cut although the
+original cannot. `stansub.stan.passes` lists them.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class Refused:
     Attributes
     ----------
     reason : str
-        What about a statement, for people.
+        Description of the problem with a statement.
     span : Span
-        The statement, in the program that the pass was given.
+        The statement, in the program passed.
     """
 
     reason: str
     span: Span
 
     def remark(self, program: Program) -> Remark:
-        """Return the same with the text of the statement."""
+        """Return the reason with the text of the statement."""
         return Remark(program.text(self.span), self.reason)
 
 
 class Added(NamedTuple):
-    """What a pass adds to a program.
+    """Additions of a pass to a program.
 
     Attributes
     ----------
     lines : sequence of str
         More transformed data.
     replacements : sequence of (Span, str)
-        Parts of transformed parameters and model, and what stands in their place.
+        Parts of transformed parameters and model, with their replacements.
     """
 
     lines: Sequence[str]
@@ -54,14 +54,14 @@ class Added(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A pass, as a function of programs.
+    """A pass: a function from programs to programs.
 
     Attributes
     ----------
     name : str
-        What it writes, for people.
+        Description of what it writes.
     find : callable
-        What it adds to a program whose likelihood is not given as a function. `Refused` if it is meant for the program
+        Its additions to a program whose likelihood is not given as a function. `Refused` if it is meant for the program
         but cannot write it, None if there is nothing to write.
     """
 
@@ -70,23 +70,23 @@ class Pass(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> Callable[[Callable[[Program], Added | Refused | None]], Pass]:
-        """Return a decorator that makes a pass of a function."""
+        """Return a decorator that turns a function into a pass."""
         return lambda find: cls(name, find)
 
     def __call__(self, program: Program) -> Program | Refused | None:
-        """Return a program with the same parameters, log density and generated quantities, refused, or None."""
+        """Return a program with the same parameters, log density and generated quantities, `Refused`, or None."""
         found = self.find(program) if is_candidate(program) else None
         return checked(extended(program, *found), self.name) if isinstance(found, Added) else found
 
 
 @dataclass
 class Symbols:
-    """Names for what is added to a program: none is taken.
+    """Unused names for additions to a program.
 
     Attributes
     ----------
     taken : set of str
-        Names that stand in the program, or were given out.
+        Names in the program, or given out before.
     """
 
     taken: set[str] = field(default_factory=set)
@@ -97,7 +97,7 @@ class Symbols:
         return cls(symbols(program))
 
     def fresh(self, stem: str, first: int = 1) -> str:
-        """Return ``stem`` with a number behind it, ``first`` or the next that is free."""
+        """Return ``stem`` with a number as suffix: ``first``, or the next that is free."""
         while (name := f"{stem}_{first}") in self.taken:
             first += 1
         self.taken.add(name)
@@ -105,12 +105,12 @@ class Symbols:
 
 
 def is_candidate(program: Program) -> bool:
-    """Return whether passes look at a program: its likelihood is not given as a function."""
+    """Return whether passes apply to a program: its likelihood is not given as a function."""
     return recognise(program).kind == "sum"
 
 
 def checked(code: str, name: str) -> Program | None:
-    """Return the program of some code, with a name for messages; None if stanc does not take it."""
+    """Return the program of some code, with a name for messages; None if stanc rejects it."""
     try:
         return parse(stanc.canonical_code(code, name))
     except InputError:

@@ -1,4 +1,4 @@
-"""The likelihood of one observation, as a family of its own: arguments, and a program for each variant of the data."""
+"""The likelihood of one observation as its own family: arguments, and a program for each variant of the data."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
 
-# Arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
+# Maxima: arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
 MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 28, 512
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
-# Functions in whose place a program may take the logarithm of 1 less a number near 1.
+# Functions for which a program may use the logarithm of 1 less a number near 1.
 _LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp")]
 
 
@@ -39,23 +39,23 @@ class Argument(NamedTuple):
 
 
 def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
-    """Return what Stan's own log likelihoods of a family lose, as a function of these."""
+    """Return the rounding errors of Stan's log likelihoods of a family, as a function of these."""
     tails = isinstance(family, ProgramFamily) and np.isin(_LOSING, family.code.codes[:, 0]).any()
     return _tail_rounding if tails else np.zeros_like
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:
-    """What Stan loses of logs of small probabilities, which it takes of 1 less one near 1; at most a tenth."""
+    """Return Stan's error in logs of small probabilities, computed from 1 less one near 1; at most a tenth."""
     return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.1))
 
 
 def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]:
-    """Return the program of an observation and the arguments of n, from the log likelihood of one; to be proved.
+    """Return the program of an observation and the arguments of n, from the log likelihood of one; not yet proved.
 
     Raises
     ------
     NoPredictorsError
-        When it has too many of anything.
+        If a limit is exceeded.
     """
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
@@ -82,7 +82,7 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
 
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Which masks hold, for each kind of observations, and the kind of each observation."""
+    """Return which masks hold for each kind of observations, and the kind of each observation."""
     masks: list[NDArray[Any]] = []
     seen: set[int] = set()
     waiting = [term]
@@ -105,7 +105,7 @@ def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64
 
 
 class _Share(NamedTuple):
-    """An argument, and its factor in something affine: one for all observations, or one for each."""
+    """An argument and its factor in an affine expression: one for all observations, or one for each."""
 
     argument: int
     factor: FloatArray
@@ -113,7 +113,7 @@ class _Share(NamedTuple):
 
 @dataclass
 class _Arguments:
-    """The arguments of all variants: of what is affine, those that the rest is made of."""
+    """The arguments of all variants: affine expressions from which the others are composed."""
 
     n: int
     slopes: list[Slopes] = field(default_factory=list)
@@ -122,7 +122,7 @@ class _Arguments:
 
     @classmethod
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
-        """Return those of some expressions; what is of fewer parameters, and of all observations, comes first."""
+        """Return the arguments of some expressions; those of fewer parameters, and of all observations, come first."""
         found = cls(n)
         leaves = {_key(_slopes(one)): one for one in _leaves(terms)}
 
@@ -135,7 +135,7 @@ class _Arguments:
         return found
 
     def add(self, one: Expression) -> None:
-        """Note something affine: as a sum of multiples of the arguments so far, or as another one."""
+        """Record an affine expression: as a sum of multiples of the arguments so far, or as another argument."""
         slopes = _slopes(one)
         shares = self._shares(slopes)
         if shares is None:
@@ -143,14 +143,14 @@ class _Arguments:
                 raise NoPredictorsError(f"an observation has more than {MOST_ARGUMENTS} arguments")
             shares = [_Share(len(self.slopes), np.ones(1))]
             self.slopes.append(slopes)
-            # Where an observation's branch is another, data may give no number, as the logarithm of 0.
+            # Where an observation takes another branch, data may be undefined, such as the logarithm of 0.
             self.offsets.append(np.nan_to_num(np.asarray(one.values, np.float64), posinf=0.0, neginf=0.0))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
                 raise NoPredictorsError("the rows of its arguments take too much memory")
         self._known[_key(slopes)] = shares
 
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
-        """Return the shares of arguments in something affine, and what is added to these."""
+        """Return the shares of arguments in an affine expression, and the constant."""
         assert one.values is not None
         shares = self._known[_key(_slopes(one))]
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
@@ -178,19 +178,19 @@ def _slopes(one: Expression) -> Slopes:
 
 
 def _key(slopes: Slopes) -> bytes:
-    """What tells slopes from others."""
+    """Return a key that identifies slopes."""
     if isinstance(slopes, sp.csr_array):
         return b"".join(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
     return bytes(slopes.tobytes())
 
 
 def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:
-    """Integers where rounding is all that factors differ from these by."""
+    """Return factors with those that are integers up to rounding replaced by them."""
     return np.asarray(np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors))
 
 
 def _dots(a: Slopes, b: Slopes) -> FloatArray:
-    """The products of rows, one of which may be that of all observations."""
+    """Return the dot products of rows; a single row is common to all observations."""
     if isinstance(a, sp.csr_array):
         n = max(a.shape[0], b.shape[0])
         return np.asarray(spread(a, n).multiply(spread(b, n)).sum(axis=1)).ravel()
@@ -198,7 +198,7 @@ def _dots(a: Slopes, b: Slopes) -> FloatArray:
 
 
 def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
-    """Whether slopes are a sum of others times factors, of all observations or one for each."""
+    """Return whether slopes are a sum of others times factors, common to all observations or one for each."""
     rest, n = slopes, max(slopes.shape[0], *(max(len(factor), z.shape[0]) for factor, z in parts))
     rest = spread(slopes, n)
     for factor, z in parts:
@@ -207,7 +207,7 @@ def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
 
 
 def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:
-    """Yield what is affine in some expressions."""
+    """Yield the affine parts of some expressions."""
     seen: set[int] = set()
     waiting = list(terms)
     while waiting:
@@ -220,7 +220,7 @@ def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:
 
 
 def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:
-    """Return an expression without what is selected by masks, which are the same for all of some observations."""
+    """Return an expression without selections, whose masks are equal for all of some observations."""
     if not isinstance(one, Expression) or not one.parts:
         return one
     if id(one) not in done:
@@ -236,7 +236,7 @@ def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> 
 
 @dataclass
 class _Variant:
-    """A program for some observations: its instructions, its constants, and the data that it takes."""
+    """A program for some observations: its instructions, constants and data."""
 
     rows: NDArray[np.bool_]
     arguments: _Arguments
@@ -256,11 +256,11 @@ class _Variant:
         return found
 
     def place(self, one: Number) -> int:
-        """Return the instruction that gives a number, which is added if it is new."""
+        """Return the instruction that computes a number, which is added if new."""
         if (value := known(one)) is not None:
             return self._number(np.atleast_1d(np.asarray(value, np.float64)))
         if ("id", id(one)) not in self._seen:
-            self._kept.append(one)  # no other has its id
+            self._kept.append(one)  # no other value has its id
             self._seen["id", id(one)] = self._new(one)
         return self._seen["id", id(one)]
 

@@ -1,8 +1,8 @@
 """Numbers of one observation as expressions of its data and of what is affine in the unconstrained parameters.
 
-All observations are worked on at once: data are arrays with an entry for each, an affine expression has a row of
-coefficients for each or one for all. What is known is computed; the rest is written down, as the operations that
-`stansub._loop.Program` runs, in the form that cancels least: logarithms of products are sums, 1 - inv_logit(x) is
+All observations are processed at once: data are arrays with an entry for each, and an affine expression has a row of
+coefficients for each or one for all. Known values are computed. The rest is recorded as the operations of
+`stansub._loop.Program`, in the form with the least cancellation: logarithms of products are sums, 1 - inv_logit(x) is
 inv_logit(-x).
 """
 
@@ -22,11 +22,11 @@ from stansub.types import FloatArray
 
 
 class NotFollowedError(InputError):
-    """The text of a likelihood cannot be followed; it says where."""
+    """The text of a likelihood cannot be followed; the message says where."""
 
 
 Number = Any  # a number, or an expression
-Slopes: TypeAlias = Any  # an array, or a csr_array where that of all observations would be too large
+Slopes: TypeAlias = Any  # an array, or a csr_array if that of all observations would be too large
 Mask = NDArray[np.bool_]
 
 
@@ -34,7 +34,7 @@ def _log1m_exp(x: FloatArray) -> FloatArray:
     return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
-# scipy imports its functions when they are called, so that the command line starts at once.
+# scipy's functions are imported when called, so that the command line starts fast.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
     "log": np.log,
@@ -63,11 +63,11 @@ class Expression:
     kind : str
         ``data``, ``affine``, ``select`` (the first of two where a mask holds), or an operation.
     parts : tuple
-        Of an operation: expressions and numbers.
+        Operands of an operation: expressions and numbers.
     values : ndarray, shape (n,), or None
-        Of data; the mask of a selection; the constant of what is affine, which may have one entry.
+        Values of data, the mask of a selection, or the constant of an affine expression, which may have one entry.
     slopes : ndarray or csr_array, shape (n, dim) or (1, dim), or None
-        Of what is affine.
+        Slopes of an affine expression.
     """
 
     kind: str
@@ -110,7 +110,7 @@ class Expression:
         return combine("product", other, apply("inv", self))
 
     def _combined(self, kind: str, other: Number) -> Number:
-        """With a number; what else there is, such as sums over observations, knows how it is combined."""
+        """Return the combination with a number; other types, such as sums over observations, define their own."""
         return (
             combine(kind, self, other) if isinstance(other, Expression | float | int | np.generic) else NotImplemented
         )
@@ -125,12 +125,12 @@ def data(values: NDArray[Any]) -> Expression:
 
 
 def affine(slopes: Slopes, values: FloatArray) -> Expression:
-    """Return what is affine in the unconstrained parameters."""
+    """Return an expression that is affine in the unconstrained parameters."""
     return Expression("affine", values=values, slopes=slopes)
 
 
 def known(x: Number) -> Any:
-    """Return what is known: a number, or an array with an entry for each observation; None for anything else."""
+    """Return a known value: a number, or an array with an entry for each observation; None for anything else."""
     if not isinstance(x, Expression):
         return x
     return x.values if x.kind == "data" else None
@@ -142,12 +142,12 @@ def wrapped(x: Any) -> Number:
 
 
 def is_kind(x: Number, kind: str) -> bool:
-    """Whether it is an expression of a kind."""
+    """Return whether a value is an expression of this kind."""
     return isinstance(x, Expression) and x.kind == kind
 
 
 def is_positive(x: Number) -> bool:
-    """Whether it is positive for certain."""
+    """Return whether a value is certainly positive."""
     if (value := known(x)) is not None:
         return bool(np.all(value > 0))
     if x.kind in ("exp", "inv_logit", "log1p_exp"):
@@ -156,7 +156,7 @@ def is_positive(x: Number) -> bool:
 
 
 def select(mask: Mask, first: Number, other: Number) -> Number:
-    """Return the first of two where a mask holds, the other elsewhere."""
+    """Return the first of two values where a mask holds, the second elsewhere."""
     if first is other or mask.all():
         return first
     if not mask.any():
@@ -194,7 +194,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
 def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
     if y is not None:
         a, b, x = b, a, y
-    if x is not None:  # the first is known alone
+    if x is not None:  # only the first is known
         if _is_all(x, 0):
             return 0.0
         if _is_all(x, 1):
@@ -294,9 +294,10 @@ _RULES: dict[str, Callable[[Expression], Number | None]] = {
 
 
 def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
-    """Return that one of several which each observation names, from 0.
+    """Return the one of several values that each observation's index selects, from 0.
 
-    Where these are the same function of different data and affine expressions, it is that function of what is picked.
+    If they are the same function of different data and affine expressions, the result is that function of what is
+    selected.
     """
     first = choices[0]
     if all(one is first for one in choices):
@@ -323,7 +324,7 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
 
 
 def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of what each observation names, where all stand one below the other: its own, or the only one."""
+    """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
     own = np.array([length > 1 for length in lengths])[places]
     return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)
 
@@ -333,18 +334,18 @@ def _is_all(x: Any, value: float) -> bool:
 
 
 def is_affine(x: Number) -> bool:
-    """Whether it is affine in the unconstrained parameters, or known."""
+    """Return whether a value is affine in the unconstrained parameters, or known."""
     return not isinstance(x, Expression) or x.kind in ("affine", "data")
 
 
 def none_like(slopes: Slopes) -> Slopes:
-    """Return slopes of what depends on nothing, shape (1, dim)."""
+    """Return slopes of 0, shape (1, dim)."""
     shape = (1, slopes.shape[1])
     return sp.csr_array(shape) if isinstance(slopes, sp.csr_array) else np.zeros(shape)
 
 
 def stacked(rows: Sequence[Slopes]) -> Slopes:
-    """Return slopes one below the other."""
+    """Return slopes stacked vertically."""
     return sp.csr_array(sp.vstack(rows, format="csr")) if isinstance(rows[0], sp.csr_array) else np.concatenate(rows)
 
 
@@ -354,7 +355,7 @@ def dense(slopes: Slopes) -> FloatArray:
 
 
 def _sum(a: Number, b: Number, sign: float) -> Slopes:
-    """Slopes of a sum or a difference."""
+    """Return the slopes of a sum or a difference."""
     slopes: list[Slopes] = [one.slopes for one in (a, b) if is_kind(one, "affine")]
     if len(slopes) == 1:
         return slopes[0] if is_kind(a, "affine") else scaled(slopes[0], sign)
@@ -364,7 +365,7 @@ def _sum(a: Number, b: Number, sign: float) -> Slopes:
 
 
 def spread(slopes: Slopes, n: int) -> Slopes:
-    """Return slopes with a row for each of n observations, where an array of one row would not do."""
+    """Return slopes with a row for each of n observations, if an array of one row does not suffice."""
     if slopes.shape[0] == n or not isinstance(slopes, sp.csr_array):
         return slopes
     return sp.csr_array(slopes[np.zeros(n, np.int64)])

@@ -1,8 +1,8 @@
-"""Values assigned to a list of observations, written observation by observation: missing values that are parameters.
+"""Rewriting of assignments to a list of observations, such as missing values that are parameters, by observation.
 
-``x[gone] = guess;`` reads a list of places in all of the data, so that the data cannot be cut. In the program that is
-written here ``transformed data`` hold the inverse of the list, which is the place in it of each observation and is cut
-with the other data; what follows is a loop over observations. The log density is that of the user's program.
+``x[gone] = guess;`` reads a list of places in all of the data, so the data cannot be cut. In the program written here,
+``transformed data`` hold the inverse of the list, which gives each observation's place in the list and is cut with the
+other data. The assignment becomes a loop over observations. The log density is that of the user's program.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from stansub.stan.syntax import (
     unlooped,
 )
 
-# The variable of loops over lists that the program writes as slices, and those of loops over observations.
+# Loop variables of slices written as loops over lists, and of loops over observations.
 _ENTRY, _ROW = Name("stansub_entry"), "stansub_row"
-# How inverses of lists are called, with a number behind it.
+# Stem of the names of inverses, to which a number is added.
 _PLACE = "stansub_place_"
-# What such slices are assigned, where it has no name.
+# Name of the values assigned to such slices, if they have none.
 _VALUES = Name("stansub_values")
-# Variables of one dimension whose values may be computed before they are put in their places.
+# Variables of one dimension whose values may be computed before the assignment.
 _VECTORS = frozenset({"vector", "row_vector"})
 _ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", "real": "rep_array(0.0, {})"}
 
 
 @Pass.named("values at listed places observation by observation")
 def observation_by_observation(program: Program) -> Added | None:
-    """Fill variables with a value for each observation one by one, where the program does by lists of places."""
+    """Assign values by observation to variables that the program assigns by lists of places."""
     writer = _Writer(program)
     for statement, _ in unlooped(program.evaluated):
         writer.write(statement)
@@ -63,13 +63,13 @@ class _Filling:
     variable : Declaration
     indices : tuple of Expression
     lists : dict of int to Expression
-        Which of the indices are ``list[entry]``, and of what list.
+        Which of the indices are ``list[entry]``, with their lists.
     operator : str
     value : Expression
     entry : Name
     lower, upper : Expression
     first : Declaration, optional
-        What is declared for it.
+        Its declaration.
     """
 
     variable: Declaration
@@ -84,12 +84,12 @@ class _Filling:
 
     @property
     def reads(self) -> set[str]:
-        """Variables that the values are computed from."""
+        """Return variables from which the values are computed."""
         computed = self.value if self.first is None else self.first
         return names(computed) - {self.entry.name, _VALUES.name}
 
     def inverse(self, name: str) -> list[str]:
-        """What declares and fills the inverse of the lists."""
+        """Return the code that declares and fills the inverse of the lists."""
         dims = ", ".join(self.variable.sizes[axis] for axis in self.lists)
         places = ", ".join(str(self.indices[axis]) for axis in self.lists)
         return [
@@ -98,10 +98,10 @@ class _Filling:
         ]
 
     def loop(self, name: str, variable: str) -> str:
-        """The loop over observations by an inverse, which assigns to a variable."""
+        """Return the loop over observations by an inverse, which assigns to a variable."""
         rows = {axis: Name(f"{_ROW}_{axis}") for axis in self.lists}
         entry = Subscript(Name(name), tuple(rows.values()))
-        # In the values, too, an entry of the list is the observation.
+        # In the values, too, an entry of the list becomes the observation.
         here: dict[Node, Node] = {self.entry: entry}
         here |= {Subscript(self.lists[axis], (self.entry,)): row for axis, row in rows.items()}
         indices = tuple(rows.get(axis, index) for axis, index in enumerate(self.indices))
@@ -113,15 +113,15 @@ class _Filling:
 
 @dataclass
 class _Writer:
-    """Statements that are written anew, and what is to be declared for them.
+    """Rewritten statements, and the declarations that they need.
 
     Attributes
     ----------
     program : Program
     found : list of (Span, str)
-        Statements, and the same by observations.
+        Statements, with their form by observations.
     lines : list of str
-        More of the transformed data.
+        Additional transformed data.
     """
 
     program: Program
@@ -138,24 +138,24 @@ class _Writer:
         self.listing = {one.name: one.all_dims[0] for one in data if one.base == "int" and len(one.all_dims) == 1}
         self.counts = counting(program)
         changing = [one for one in declarations(program) if one.name in changing_names(program)]
-        # A name may be that of variables of several scopes.
+        # Variables of several scopes may share a name.
         count = Counter(one.name for one in changing)
         self.variables = {one.name: one for one in changing if count[one.name] == 1}
 
     def write(self, statement: Statement) -> None:
-        """Write a statement that assigns to listed places anew."""
+        """Rewrite a statement that assigns to listed places."""
         if fillings := self._fillings(statement):
             self.found.append((statement.span, "\n".join(map(self._written, fillings))))
 
     def _written(self, filling: _Filling) -> str:
-        """The same by observations."""
+        """Return the statement by observations."""
         self._number += 1
         inverse, variable = f"{_PLACE}{self._number}", filling.variable
         self.lines += filling.inverse(inverse)
         zeros = _ZEROS.get(variable.base)
         if filling.operator != "=" or not filling.reads <= self.data or len(variable.all_dims) > 1 or zeros is None:
             return filling.loop(inverse, variable.name)
-        # Values that are data are put in their places there.
+        # Values that are data are assigned in transformed data.
         values = f"stansub_value_{self._number}"
         declared = f"{variable.type.plain} {values}"
         self.lines += [f"{declared} = {zeros.format(variable.all_dims[0])};", filling.loop(inverse, values)]
@@ -163,7 +163,7 @@ class _Writer:
         return replace(filling, first=None, value=value).loop(inverse, variable.name)
 
     def _fillings(self, statement: Statement) -> list[_Filling]:
-        """What a statement does, where it does nothing but assign to listed places."""
+        """Return the assignments of a statement, if it does nothing but assign to listed places."""
         if isinstance(statement, Assign):
             return self._slice(statement)
         if not isinstance(statement, For) or not names(statement.lower, statement.upper) <= self.data:
@@ -172,7 +172,7 @@ class _Writer:
         return found if len(found) == len(statement.body) else []
 
     def _slice(self, statement: Assign) -> list[_Filling]:
-        """``x[list] = values;``, also with more indices that are integers: as a loop over the list."""
+        """Return ``x[list] = values;``, also with more integer indices, as a loop over the list."""
         base, indices = flat(statement.place)
         if not indices or not self._is_list(indices[0]):
             return []
@@ -195,7 +195,7 @@ class _Writer:
         ]
 
     def _entry(self, loop: For, statement: Assign) -> Iterator[_Filling]:
-        """``x[list[k]] = values[k];`` in a loop over k, also with more indices that are such or integers."""
+        """Yield ``x[list[k]] = values[k];`` in a loop over k, also with more indices that are such or integers."""
         base, indices = flat(statement.place)
         variable = self.variables.get(base.name) if isinstance(base, Name) else None
         if variable is None or not self._is_of_observations(variable) or len(indices) > len(variable.all_dims):
@@ -210,11 +210,11 @@ class _Writer:
             yield _Filling(variable, indices, lists, statement.operator, statement.expression, entry, *bounds)
 
     def _is_of_observations(self, variable: Declaration) -> bool:
-        """Whether a variable has a value for each observation."""
+        """Return whether a variable has a value for each observation."""
         return any(map(self.counts, variable.all_dims[:1])) and names(*variable.all_dims) <= self.data
 
     def _is_list(self, index: Expression) -> bool:
-        """Whether an index is a list of integers of the data, or a slice of one."""
+        """Return whether an index is a list of integers of the data, or a slice of one."""
         match index:
             case Name(name):
                 return name in self.listing

@@ -1,4 +1,4 @@
-"""A program with more data than one of its models should hold: in shares of the rows, one after the other."""
+"""A program with more data than one of its models should hold, evaluated in consecutive shares of the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stansub.stan.syntax import Program, names
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
 
-# Bytes of data from which a program gets them in shares, and bytes of a share; points whose log density is remembered.
+# Bytes of data above which a program gets them in shares, bytes of a share, and points with a cached log density.
 _LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 4 * 10**6, 16
 
 
@@ -29,24 +29,24 @@ def writes_rows(program: Program, data: Data, size: str) -> bool:
 
 
 def _of_first(name: str) -> Any:
-    """What one of the programs has, where it is the same in all: see `Model`."""
+    """Return an attribute of one of the programs, if it is the same in all: see `Model`."""
     return property(lambda shares: getattr(shares.few[0], name))
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The whole log density of a sum over rows: those of shares of them, less the global part that all but one repeat.
+    """The whole log density of a sum over rows: those of shares, less the repeated global parts.
 
-    That it is such a sum is proved with the cut into blocks, which are much smaller. What does not depend on the
-    observations is asked of the program with one of them.
+    The cut into blocks, which are much smaller, proves that it is such a sum. The program with one observation returns
+    what does not depend on the observations.
 
     Attributes
     ----------
     slicer : Slicer
     n : int
-        Observations.
+        Number of observations.
     few : tuple of Model
-        With the first observation, the last, and both.
+        Models with the first observation, the last, and both.
     """
 
     slicer: Slicer
@@ -56,7 +56,7 @@ class Shares:
 
     @classmethod
     def of(cls, library: Library, program: Program, data: Data, size: str, *, seed: int) -> Shares | None:
-        """Return the program in shares; None where the data are few, or what is written depends on all of them."""
+        """Return the program in shares; None if the data are few, or what is written depends on all of them."""
         if size not in data.values or not library.takes_arrays or data.nbytes < _LEAST:
             return None
         try:
@@ -74,7 +74,7 @@ class Shares:
         return cls(slicer, n, (ends.model(0, 1), ends.model(1, 2), ends.model(0, 2)))
 
     def of_library(self, library: Library) -> Shares:
-        """Return the same of another program that writes the same."""
+        """Return the shares of another program that writes the same."""
         return self._of(replace(self.slicer, library=library))
 
     dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
@@ -83,15 +83,15 @@ class Shares:
     )
 
     def log_density(self, theta: FloatArray) -> float:
-        """Log density at ``theta``, or nan where the program raises an error or rejects."""
+        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
         return self.log_density_or_message(theta)[0]
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
-        """Log density and, where the program raised an error, nan and its message."""
+        """Return the log density; if the program raises an error, nan and its message."""
         return self.log_densities([theta])[0]
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        """Log densities at some points, and messages where the program raised errors, in one pass over the data."""
+        """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
         given = {_key(theta): theta for theta in points}
         new = {key: theta for key, theta in given.items() if key not in self._latest}
         rows = max(1, _SHARE // max(1, self.slicer.row_bytes))

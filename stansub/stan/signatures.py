@@ -1,4 +1,4 @@
-"""Signatures of the functions of Stan's library, as stanc lists them."""
+"""Signatures of the functions of Stan's library, as listed by stanc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stansub.stan.syntax import UnsizedType, parse_types
 
 
 class Signature(NamedTuple):
-    """What a function takes and returns."""
+    """Argument and return types of a function."""
 
     arguments: tuple[UnsizedType, ...]
     returned: UnsizedType
@@ -20,13 +20,13 @@ class Signature(NamedTuple):
 
 @cache
 def of_library(name: str) -> tuple[Signature, ...]:
-    """Return the signatures of a function; none for one that is not known."""
+    """Return the signatures of a function; empty if it is unknown."""
     return tuple(map(_read, _lines(find_home().stanc).get(name, ())))
 
 
 @cache
 def _lines(stanc: Path) -> dict[str, list[str]]:
-    """What stanc lists, by name, without functions that take functions."""
+    """Return stanc's list, by name, without functions that take functions."""
     done = subprocess.run([stanc, "--dump-stan-math-signatures"], capture_output=True, encoding="utf-8", check=False)
     found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():

@@ -1,4 +1,4 @@
-"""A program's variables by what sizes them: which integer may count the observations, and what depends on it."""
+"""A program's variables by their sizes: which integer may count the observations, and what depends on it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from stansub.stan.syntax import (
     walk,
 )
 
-# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
+# Real functions of a container, except those that add up over parts of the data, which are correct as they are.
 SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
-# Densities of several values at once begin so.
+# Prefixes of densities of several values at once.
 JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 
 @dataclass(frozen=True)
 class SizeUse:
-    """A data variable that has a size variable as a dimension, and where: array dimensions first, then inner ones."""
+    """A data variable with a size variable as a dimension, and which: array dimensions first, then inner ones."""
 
     declaration: Declaration
     axes: tuple[int, ...]
@@ -55,7 +55,7 @@ class SizeCandidate:
 
 @lru_cache(maxsize=64)
 def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
-    """Integers of the data block that are a dimension of data variables, in the order of declaration."""
+    """Return integers of the data block that are a dimension of data variables, in the order of declaration."""
     candidates = []
     for size in program.data.declarations:
         if size.base != "int" or size.all_dims:
@@ -74,9 +74,9 @@ def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
 
 
 def main_size(program: Program) -> str:
-    """The size variable of what is observed; with most data variables, if there are several.
+    """Return the size variable of the observed data; the one with most data variables, if there are several.
 
-    Of those with as many, it is one that sizes no parameters, and the first.
+    Among equals, the first that sizes no parameters.
     """
     of_parameters = _sizes_of_parameters(program)
     candidates = sorted(size_candidates(program), key=lambda one: (-len(one.uses), one.name in of_parameters))
@@ -85,10 +85,10 @@ def main_size(program: Program) -> str:
 
 @lru_cache(maxsize=64)
 def outcome_sizes(program: Program) -> tuple[str, ...]:
-    """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
+    """Return integers that size outcomes of densities (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
 
-    Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
-    first, then those of most data variables.
+    Groups are excluded, because densities are of their parameters and not of their data. Integers that size no
+    parameters come first, then those of most data variables.
     """
     statements = program.evaluated
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
@@ -108,7 +108,7 @@ def _sizes_of_parameters(program: Program) -> set[str]:
 
 
 def counting(program: Program) -> Callable[[Expression], bool]:
-    """Return whether a size may be that of observations: not that of parameters, unless most data have it."""
+    """Return a test whether a size may be that of observations: not of parameters, unless most data have it."""
     main, of_parameters = main_size(program), _sizes_of_parameters(program)
 
     def counts(size: Expression) -> bool:
@@ -119,10 +119,10 @@ def counting(program: Program) -> Callable[[Expression], bool]:
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:
-    """Statements of the model block that add to the target and read data with ``size`` as a dimension.
+    """Return statements of the model block that add to the target and read data with ``size`` as a dimension.
 
-    They read them themselves or through variables computed from them, or stand in a loop over them or a branch that
-    they decide.
+    They read the data themselves or through computed variables, or are in a loop over the data or a branch that the
+    data decide.
 
     Parameters
     ----------
@@ -144,23 +144,23 @@ def observations_in(program: Program, size: str) -> list[Statement]:
 
 
 def declarations(program: Program) -> list[Declaration]:
-    """All variables but those of generated quantities."""
+    """Return all variables except generated quantities."""
     blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters)
     outer = [declaration for block in blocks for declaration in block.declarations]
     return outer + [statement for statement in walk(program.model.statements) if isinstance(statement, Declaration)]
 
 
 def sized_by(program: Program, sizes: set[str]) -> set[str]:
-    """Variables with one of ``sizes`` in a dimension."""
+    """Return variables with one of ``sizes`` in a dimension."""
     return {declaration.name for declaration in declarations(program) if names(*declaration.all_dims) & sizes}
 
 
 def data_declarations(program: Program) -> list[Declaration]:
-    """Variables of data and transformed data."""
+    """Return variables of data and transformed data."""
     return [*program.data.declarations, *program.transformed_data.declarations]
 
 
 def changing_names(program: Program) -> set[str]:
-    """Everything that may change between evaluations."""
+    """Return all names whose values may change between evaluations."""
     data = {declaration.name for declaration in data_declarations(program)}
     return {declaration.name for declaration in declarations(program)} - data

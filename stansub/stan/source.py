@@ -1,4 +1,4 @@
-"""A Stan program as it is read: what the user wrote, and the tree of its canonical form."""
+"""A Stan program as read: the user's text, and the syntax tree of its canonical form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stansub.stan.old_arrays import converted
 
 
 class OldSyntaxError(InputError):
-    """A program in the array syntax of before 2021; ``code`` is the same in today's, which stanc accepts."""
+    """A program in the array syntax of before 2021; ``code`` is the same program in today's syntax."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class Source(NamedTuple):
     name : str
         Stem of its file.
     text : str
-        What the user wrote.
+        The user's text.
     program : Program
         The canonical form, parsed.
     """
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
     @property
     def analysis(self) -> Analysis:
-        """What its text shows."""
+        """Return the analysis of its text."""
         return Analysis.of(self.program)
 
 
@@ -48,7 +48,7 @@ def read(stan_file: str | Path) -> Source:
     Raises
     ------
     InputError
-        When the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` when it would be one
+        If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
         with its arrays in today's syntax.
     """
     path = Path(stan_file)
@@ -65,7 +65,7 @@ def read(stan_file: str | Path) -> Source:
 
 
 def _explained(error: InputError, path: Path, text: str) -> InputError:
-    """The error of stanc or, if only the syntax of arrays is old, what to do about that."""
+    """Return stanc's error or, if only the array syntax is old, an error with the remedy."""
     code = converted(text)
     if code == text:
         return error

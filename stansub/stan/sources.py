@@ -1,4 +1,4 @@
-"""What data are made of: files, tables and values that are merged, and the columns that variables are read from."""
+"""Sources of data: files, tables and values that are merged, and the columns that variables are read from."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _SETTING = re.compile(r"(?P<name>[A-Za-z]\w*)\s*=(?P<value>.*)", re.DOTALL)
 
 
 class ArrowStream(Protocol):
-    """A table with the Arrow C stream interface, as pandas, polars and pyarrow have it."""
+    """Table with the Arrow C stream interface, such as those of pandas, polars and pyarrow."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule of the stream."""
 
 
 class StructuredArray(Protocol):
-    """A numpy array whose elements have fields."""
+    """Numpy array whose elements have fields."""
 
     @property
     def dtype(self) -> Any:
-        """Names and types of the fields."""
+        """Return names and types of the fields."""
 
 
 @dataclass(frozen=True)
 class DataSources:
-    """Data of a program from several places, merged.
+    """Data of a program, merged from several sources.
 
     Parameters
     ----------
@@ -60,19 +60,19 @@ class DataSources:
 
     @classmethod
     def of(cls, data: DataLike) -> DataSources:
-        """Return data in any form as sources."""
+        """Return any accepted form of data as sources."""
         if isinstance(data, DataSources):
             return data
         return cls(data if isinstance(data, list | tuple) else (data,))
 
     @classmethod
     def from_words(cls, words: Sequence[str], columns: Sequence[str] = ()) -> DataSources:
-        """Return sources from words of a command line: files and ``NAME=VALUE``, and ``NAME=COLUMNS`` for columns.
+        """Return sources from command-line words: files and ``NAME=VALUE``, and ``NAME=COLUMNS`` for columns.
 
         Raises
         ------
         InputError
-            When a word cannot be read.
+            If a word cannot be read.
         """
         chosen: dict[str, tuple[str, ...]] = {}
         for text in columns:
@@ -84,17 +84,17 @@ class DataSources:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files among the parts."""
+        """Return the files among the parts."""
         return tuple(Path(part) for part in self.parts if isinstance(part, str | Path))
 
     @property
     def name(self) -> str:
-        """Names of the files, for messages."""
+        """Return names of the files, for messages."""
         return " and ".join(dict.fromkeys(file.name for file in self.files)) or "data"
 
     @property
     def recorded(self) -> str:
-        """Where the data come from, as text that `restored` reads; empty unless files and single numbers are all."""
+        """Return the sources as text for `restored`; empty unless they are only files and single numbers."""
         files = [str(file.resolve()) for file in self.files]
         if not files or len(files) + len(self._settings) < len(self.parts):
             return ""
@@ -105,7 +105,7 @@ class DataSources:
 
     @classmethod
     def restored(cls, text: str) -> DataSources | None:
-        """Return the sources that `recorded` has written; None for an empty text."""
+        """Return sources from the text of `recorded`; None for an empty text."""
         if not text:
             return None
         try:
@@ -115,12 +115,12 @@ class DataSources:
             return cls((text,))
 
     def missing(self) -> str:
-        """Return the first file that is not there; nothing if all are."""
+        """Return the first missing file; empty if none is missing."""
         return next((str(file) for file in self.files if not file.exists()), "")
 
     @property
     def _settings(self) -> list[Mapping[str, Any]]:
-        """The mappings of single numbers."""
+        """Return the mappings of single numbers."""
         mappings = [part for part in self.parts if isinstance(part, Mapping)]
         return [one for one in mappings if all(isinstance(value, numbers.Real) for value in one.values())]
 
@@ -135,7 +135,7 @@ def _is_part(part: object) -> bool:
 
 
 def _word(word: str) -> str | dict[str, Any]:
-    """A file, or a value by name."""
+    """Return a file, or a value by name."""
     setting = _SETTING.fullmatch(word)
     if setting is None or Path(word).exists():
         return word
@@ -148,7 +148,7 @@ def _word(word: str) -> str | dict[str, Any]:
 
 
 def _columns(text: str) -> tuple[str, tuple[str, ...]]:
-    """``x=[a,b,c]``, ``x=x_*`` or ``y=late``."""
+    """Return a variable and its columns, from ``x=[a,b,c]``, ``x=x_*`` or ``y=late``."""
     setting = _SETTING.fullmatch(text.strip())
     value = setting["value"].strip() if setting is not None else ""
     listed = value.startswith("[") and value.endswith("]")
@@ -161,7 +161,7 @@ def _columns(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _listed(value: str) -> Iterator[str]:
-    """The names in brackets; in quotation marks, as JSON has them, they may hold commas."""
+    """Yield the names in brackets; names in quotation marks, as in JSON, may contain commas."""
     try:
         yield from map(str, json.loads(value))
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
 """Sparse rows of a likelihood in its own arguments, followed through its text.
 
-The text says which elements of which variables each observation reads, and with what factors. Columns that all
-observations have are kept dense; of a variable of which each observation reads one element, only that is kept. Tall
-data are followed a part of the rows at a time, because what is made on the way takes several times the memory.
+The text shows which elements of which variables each observation reads, with what factors. Columns that all
+observations have are kept dense; if each observation reads one element of a variable, only that is kept. Tall data are
+processed in parts of the rows, because intermediate results need several times the memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stansub.target.rows import compact
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
-# Variables of so many elements are dense; observations that are followed at once, at least, and parts at most.
+# Maximum elements of dense variables; minimum observations per part, and maximum number of parts.
 _FEW, _ROWS, _PARTS = 8, 1 << 16, 32
 
 Cut = Callable[[slice], Mapping[str, Any]]
@@ -36,7 +36,7 @@ Cut = Callable[[slice], Mapping[str, Any]]
 def sparse_predictors(
     own: OwnArguments, values: Mapping[str, Any], n: int, *, of_family: bool = True, cut: Cut | None = None
 ) -> SparsePredictors:
-    """Return the rows of a likelihood with n observations, of a known family or else a program; to be proved.
+    """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ def sparse_predictors(
         Data of all observations.
     n : int
     of_family : bool
-        Whether only a known family will do.
+        Whether only a known family is acceptable.
     cut : callable, optional
-        Data of some rows, for following one part after the other.
+        Data of some rows, to process one part after the other.
 
     Raises
     ------
     NoPredictorsError
-        When its text cannot be followed, it is no known family, if ``of_family``, or has too many arguments.
+        If its text cannot be followed, it is no known family and ``of_family`` is set, or it has too many arguments.
     """
     if cut is not None and is_cut(own, n):
         try:
@@ -69,12 +69,12 @@ def sparse_predictors(
 
 
 def is_cut(own: OwnArguments, n: int) -> bool:
-    """Whether parts are followed: transformed data may be computed from all rows, which a part does not know."""
+    """Return whether parts can be followed: transformed data may be computed from all rows, which a part lacks."""
     return n > _ROWS and not own.likelihood.transformed_data.statements
 
 
 def cutting(values: Data, size: str) -> Cut | None:
-    """Return how data are cut along a size; None where they cannot be."""
+    """Return the function that cuts data along a size; None if they cannot be cut."""
     try:
         axes = values.axes((size,))
     except InputError:
@@ -92,12 +92,12 @@ def _followed(own: OwnArguments, values: Mapping[str, Any], n: int, *, sparse: b
 
 
 def _variables(followed: Followed) -> list[NDArray[np.int64]]:
-    """Places of the elements of each variable of phi."""
+    """Return indices of the elements of each variable of phi."""
     return [places for shape in followed.shapes for places in _vectors(shape)]
 
 
 def _by_parts(own: OwnArguments, n: int, cut: Cut) -> SparsePredictors:
-    """Of a known family."""
+    """Return the predictors of a known family."""
     ends = np.linspace(0, n, min(-(-n // _ROWS), _PARTS) + 1).astype(int).tolist()
     specs: list[Spec] = []
     parts: list[list[_Part]] = []
@@ -119,16 +119,16 @@ def _by_parts(own: OwnArguments, n: int, cut: Cut) -> SparsePredictors:
 
 
 class _Part(NamedTuple):
-    """The rows of an argument for some observations.
+    """Rows of an argument for some observations.
 
     Attributes
     ----------
     n : int
-        Observations.
+        Number of observations.
     dense : dict
-        By variable: which elements are read, and with what factors, shape (n or 1, number of these).
+        By variable: the elements read and their factors, shape (n or 1, number of elements).
     gathered : csr_array, shape (n, m)
-        What is read of variables of which each observation reads one element.
+        Factors of variables of which each observation reads one element.
     sparse : frozenset of int
         These variables.
     offset : ndarray, shape (n,) or (1,)
@@ -142,7 +142,7 @@ class _Part(NamedTuple):
 
     @property
     def is_changing(self) -> bool:
-        """Whether anything is read."""
+        """Return whether any variable is read."""
         return bool(self.dense or self.sparse)
 
 
@@ -168,12 +168,12 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
 
 
 def _joined(parts: list[_Part], n: int) -> SparseRows:
-    """All observations; the parts are used up.
+    """Return the rows of all observations; consumes the parts.
 
     Raises
     ------
     NoPredictorsError
-        When a variable is dense in one part and not in another.
+        If a variable is dense in one part and not in another.
     """
     dense = {k for part in parts for k in part.dense}
     if dense & {k for part in parts for k in part.sparse}:
@@ -194,7 +194,7 @@ def _joined(parts: list[_Part], n: int) -> SparseRows:
 
 
 def _stacked(parts: Sequence[sp.csr_array]) -> sp.csr_array:
-    """Rows below each other, with indices of 32 bits."""
+    """Return rows stacked vertically, with indices of 32 bits."""
     found = sp.csr_array(sp.vstack(parts, format="csr"))
     if found.nnz > np.iinfo(np.int32).max:
         return found
@@ -207,12 +207,12 @@ def _offsets(parts: Sequence[_Part]) -> FloatArray:
 
 
 def _shortest(values: FloatArray) -> FloatArray:
-    """One entry, or row, where all are the same."""
+    """Return one entry, or row, if all are equal."""
     return values[:1].copy() if len(values) and (values == values[0]).all() else values
 
 
 def _vectors(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Places of a variable's elements; of a matrix or array by its shortest index."""
+    """Yield indices of a variable's elements; for a matrix or array, along its shortest index."""
     if places.ndim < 2:
         yield places.ravel()
         return

@@ -1,4 +1,4 @@
-"""Arrays for columns: in memory or, if they take too much of it, in temporary files that are gone with the process."""
+"""Arrays for columns: in memory or, if too large, in temporary files that end with the process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from stansub import memory
 from stansub.errors import InputError
 
-# The part of the free memory that columns may take.
+# Share of the free memory that columns may use.
 _SHARE = 4
 
-# From a shape and a type to an array that is to be filled.
+# From a shape and a type to an array to fill.
 Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 
 def arrays_of(n_bytes: int) -> Empty:
-    """Return what makes arrays of so many bytes altogether: their values are the same wherever they are."""
+    """Return the maker of arrays of ``n_bytes`` in total; their values do not depend on where they are stored."""
     return _in_memory if n_bytes <= memory.room().size // _SHARE else _in_file
 
 
@@ -32,12 +32,12 @@ def _in_memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array in a file, of which the system keeps in memory what it has room for.
+    """Return an array in a file, cached in memory by the system as space allows.
 
     Raises
     ------
     InputError
-        When the disk has no room for it.
+        If the disk has no space for it.
     """
     size = math.prod(shape) * dtype.itemsize
     try:

@@ -21,12 +21,12 @@ _RULE = re.compile(r"^\s*-{20,}\s*$")
 
 
 def read(stan_file: Path) -> str:
-    """The text of a Stan program.
+    """Return the text of a Stan program.
 
     Raises
     ------
     InputError
-        When the file cannot be read or is not text.
+        If the file cannot be read or is not text.
     """
     try:
         code = stan_file.read_text(encoding="utf-8-sig")
@@ -42,7 +42,7 @@ def read(stan_file: Path) -> str:
 
 
 def canonical(stan_file: Path) -> str:
-    """A Stan program in stanc's normal form: includes resolved, no comments, braces everywhere, one statement a line.
+    """Return a Stan program in stanc's normal form: includes resolved, no comments, braces, one statement a line.
 
     Parameters
     ----------
@@ -52,46 +52,46 @@ def canonical(stan_file: Path) -> str:
     Raises
     ------
     InputError
-        When the file cannot be read or stanc rejects the program; the message has file, line and reason.
+        If the file cannot be read or stanc rejects the program; the message has file, line and reason.
     RunError
-        When there is no stanc or it does not run.
+        If there is no stanc or it does not run.
     """
-    # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
+    # stanc runs in the program's folder because a folder's name may contain a comma, which separates include paths.
     return canonical_code(read(stan_file), str(stan_file), folder=stan_file.absolute().parent)
 
 
 def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
-    """The same for a program's text.
+    """Return a program's text in stanc's normal form (see `canonical`).
 
     Parameters
     ----------
     code : str
         The program.
     name : str
-        What messages call it.
+        Name in messages.
     folder : Path, optional
-        Where ``#include`` looks.
+        Folder in which ``#include`` is resolved.
 
     Raises
     ------
     InputError
-        When stanc rejects the program.
+        If stanc rejects the program.
     RunError
-        When there is no stanc or it does not run.
+        If there is no stanc or it does not run.
     """
     arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={printable(name)}"]
     return _run(code, arguments, name=name, folder=folder)
 
 
 def formatted(code: str, *, name: str) -> str:
-    """Stan code as stanc lays it out, comments kept.
+    """Return Stan code in stanc's layout, with comments.
 
     Raises
     ------
     InputError
-        When stanc rejects the code.
+        If stanc rejects the code.
     RunError
-        When there is no stanc or it does not run.
+        If there is no stanc or it does not run.
     """
     arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={printable(name)}"]
     return _run(code, arguments, name=name)
@@ -116,14 +116,14 @@ def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None 
 
 
 def explain(stderr: str, name: str) -> str:
-    """The first error in stanc's output as one line: file, line, column, reason.
+    """Return the first error in stanc's output in one line: file, line, column, reason.
 
     Parameters
     ----------
     stderr : str
-        What stanc wrote.
+        Output of stanc.
     name : str
-        What to call the program where the output does not say.
+        Name of the program if the output has none.
     """
     lines = stderr.strip().splitlines()
     for start, line in enumerate(lines):

@@ -1,7 +1,7 @@
-"""Likelihoods that are no sum over observations, by name: what in a program shows that it is one of them.
+"""Named likelihoods that are not sums over observations, with the code that identifies each.
 
-Everything here is read off the text. A structure is only named where the text leaves little doubt, since naming a wrong
-one is worse than silence; where there are data, the numerical proof decides.
+Everything here comes from the text. A structure is named only if the text leaves little doubt, because a wrong name is
+worse than none. If there are data, the numerical proof decides.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _SUFFIXES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
 
 
 class Structure(NamedTuple):
-    """A kind of likelihood that is no sum over observations.
+    """A kind of likelihood that is not a sum over observations.
 
     Attributes
     ----------
     name : str
     why : str
-        Why it is no such sum, in half a sentence.
+        Why it is not such a sum, in half a sentence.
     find : callable
-        The statement that shows it, as text, or nothing.
+        Returns the statement that shows it, as text, or nothing.
     """
 
     name: str
@@ -72,26 +72,26 @@ class Structure(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A structure that was found, and the statement that shows it."""
+    """A structure that was found, with the statement that shows it."""
 
     structure: Structure
     evidence: str
 
     @property
     def remark(self) -> Remark:
-        """What to tell a user about the statement."""
+        """Return the remark about the statement for the user."""
         return Remark(self.evidence, f"makes it {self.structure.name}: {self.structure.why}")
 
 
 def named(program: Program, size: str = "") -> Named | None:
-    """The structure that a program has, if it is one of those known that are no sum.
+    """Return the structure of a program, if it is a known one that is not a sum.
 
     Parameters
     ----------
     program : Program
         The parsed canonical text.
     size : str
-        The integer that counts the observations; where it is not given and several may, all must show one.
+        The integer that counts the observations; if it is not given and several may, all must show one.
     """
     found = [_named(program, one) for one in ([size] if size else outcome_sizes(program) or [main_size(program)])]
     return found[0] if found and all(found) else None
@@ -107,7 +107,7 @@ def _named(program: Program, size: str) -> Named | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """A program and what in it has a value for each observation.
+    """A program and its variables with a value for each observation.
 
     Attributes
     ----------
@@ -121,28 +121,28 @@ class Reading:
 
     @cached_property
     def observed(self) -> set[str]:
-        """Data with a value for each observation."""
+        """Return data with a value for each observation."""
         return {one.name for one in data_declarations(self.program) if self._sized(one)}
 
     @cached_property
     def latent(self) -> dict[str, Declaration]:
-        """Parameters with a value for each observation."""
+        """Return parameters with a value for each observation."""
         return {one.name: one for one in self.program.parameters.declarations if self._sized(one)}
 
     @cached_property
     def computed(self) -> dict[str, Declaration]:
-        """What is computed from parameters and has a value for each observation."""
+        """Return variables computed from parameters with a value for each observation."""
         changing = changing_names(self.program) - set(self.latent)
         return {one.name: one for one in declarations(self.program) if one.name in changing and self._sized(one)}
 
     @property
     def over(self) -> set[str]:
-        """Names whose length, or value, is the number of observations."""
+        """Return names whose length, or value, is the number of observations."""
         return {self.size} | self.observed | set(self.latent) | set(self.computed)
 
     @cached_property
     def scopes(self) -> list[Scope]:
-        """The program, and the bodies of functions that are called once for all observations."""
+        """Return the program, and the bodies of functions that are called once for all observations."""
         found = [Scope(self.program.evaluated, self.over)]
         seen: set[str] = set()
         for scope in found:
@@ -158,7 +158,7 @@ class Reading:
 
     @cached_property
     def recursions(self) -> list[tuple[Scope, Recursion]]:
-        """Values computed from those before them and from parameters, in loops over all observations."""
+        """Return values computed from previous ones and from parameters, in loops over all observations."""
         parameters = {one.name for one in self.program.parameters.declarations}
         return [
             (scope, one)
@@ -170,7 +170,7 @@ class Reading:
         ]
 
     def text(self, statement: Statement) -> str:
-        """The text of a statement."""
+        """Return the text of a statement."""
         return self.program.text(statement.span)
 
     def _sized(self, one: Declaration) -> bool:
@@ -187,7 +187,7 @@ class Scope:
     over : set of str
         Names whose length, or value, is the number of observations.
     caller : str
-        The program's statement that calls the function that this is the body of, if it is one.
+        The program's statement that calls the function with this body, if any.
     """
 
     statements: Sequence[Statement]
@@ -196,7 +196,7 @@ class Scope:
 
     @cached_property
     def lengths(self) -> set[str]:
-        """Names that say in a loop's bounds that it is over all observations."""
+        """Return names that mark, in a loop's bounds, a loop over all observations."""
         found = set(self.over)
         for one in walk(self.statements):
             if isinstance(one, Declaration) and one.base == "int" and names(*one.computes) & found:
@@ -205,7 +205,7 @@ class Scope:
 
     @property
     def outside(self) -> Iterator[Statement]:
-        """Statements outside loops, and the loops."""
+        """Yield statements outside loops, and the loops."""
         return (
             one
             for one, around in placed(self.statements)
@@ -214,11 +214,11 @@ class Scope:
 
     @property
     def loops(self) -> Iterator[For]:
-        """Loops that are in no other."""
+        """Yield loops that are in no other."""
         return (one for one in self.outside if isinstance(one, For))
 
     def calls(self) -> Iterator[tuple[Statement, Call]]:
-        """Calls outside loops that are passed something of all observations."""
+        """Yield calls outside loops with an argument of all observations."""
         for statement in self.outside:
             if statement.bodies:
                 continue
@@ -228,7 +228,7 @@ class Scope:
 
 
 def _calls_of(statement: Statement) -> list[Call]:
-    """Calls in a statement; ``y ~ f(x)`` counts as one of ``f_lpdf`` and ``f_lpmf``."""
+    """Return the calls in a statement; ``y ~ f(x)`` counts as a call of ``f_lpdf`` and ``f_lpmf``."""
     found = calls(statement)
     if isinstance(statement, Tilde):
         first = statement.distribution
@@ -238,7 +238,7 @@ def _calls_of(statement: Statement) -> list[Call]:
 
 
 class _Density(NamedTuple):
-    """The name of a density that a statement adds, what it is of, and its arguments."""
+    """Name, outcome and arguments of a density that a statement adds."""
 
     name: str
     left: Expression
@@ -246,7 +246,7 @@ class _Density(NamedTuple):
 
 
 def _density(statement: Statement) -> _Density | None:
-    """The first density that a statement adds; None for other statements."""
+    """Return the first density that a statement adds; None for other statements."""
     if isinstance(statement, Tilde):
         return _Density(statement.distribution.name, statement.left, statement.distribution.arguments)
     for call in calls(statement.expression)[:1] if isinstance(statement, Target) else []:
@@ -256,13 +256,13 @@ def _density(statement: Statement) -> _Density | None:
 
 
 def _calling(reading: Reading, is_one: Callable[[Call], bool]) -> str:
-    """The statement with such a call outside loops that is passed something of all observations."""
+    """Return the statement with such a call outside loops with an argument of all observations."""
     found = ((scope, one) for scope in reading.scopes for one, call in scope.calls() if is_one(call))
     return next((scope.caller or reading.text(one) for scope, one in found), "")
 
 
 def _recurring(reading: Reading, is_one: Callable[[Scope, Recursion], bool]) -> str:
-    """The statement that computes such values from those before them."""
+    """Return the statement that computes such values from previous ones."""
     found = ((scope, one) for scope, one in reading.recursions if is_one(scope, one))
     return next((scope.caller or reading.text(one.statement) for scope, one in found), "")
 
@@ -280,7 +280,7 @@ def _one_covariance(reading: Reading) -> str:
 
 
 def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
-    """A statement that takes all observations together in a density of which the name begins so."""
+    """Return a statement that has all observations in one density whose name starts with one of these."""
     for statement in walk(reading.program.evaluated):
         density = _density(statement)
         if density and density.name.startswith(names_of) and _is_one_vector(reading, density.left):
@@ -289,7 +289,7 @@ def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
 
 
 def _is_one_vector(reading: Reading, left: Expression) -> bool:
-    """Whether it is one vector of all observations."""
+    """Return whether it is one vector of all observations."""
     return any(
         Name(one.name) == left and one.base in ("vector", "row_vector") and not one.array_dims
         for one in declarations(reading.program)
@@ -323,7 +323,7 @@ def _arma(reading: Reading) -> str:
 
 
 def _places(reading: Reading) -> tuple[set[str], set[str]]:
-    """Names in what densities of observations are of or centre on, and those in their scales alone."""
+    """Return names in the outcomes or locations of densities of observations, and names in their scales alone."""
     centres: set[str] = set()
     scales: set[str] = set()
     for statement in walk(reading.program.evaluated):
@@ -334,7 +334,7 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
 
 
 def _reached(reading: Reading, variable: str, *, sources: bool = False) -> set[str]:
-    """A variable, and what is computed from it; or what it is computed from."""
+    """Return a variable, and what is computed from it, or what it is computed from."""
     steps = [
         (writes(one), names(*one.computes))
         for one in walk(reading.program.evaluated)
@@ -380,7 +380,7 @@ def _spatial(reading: Reading) -> str:
 
 
 def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expression]]:
-    """By parameter, the data by which its values are picked: ``phi[from]`` and ``phi[to]``."""
+    """Return, by parameter, the data that index it: ``phi[from]`` and ``phi[to]``."""
     found: dict[str, set[Expression]] = {}
     known = {one.name for one in data_declarations(reading.program) if one.array_dims} - reading.observed
     for read in find(Subscript, [statement]):
@@ -405,7 +405,7 @@ def _risk_sets(reading: Reading) -> str:
 
 
 def _risk_set(reading: Reading, loop: For) -> str:
-    """A sum over all that are at risk later, or were before, in a loop over observations."""
+    """Return a sum over all that are at risk later, or were before, in a loop over observations."""
     i, n, first = Name(loop.variable), Name(reading.size), Literal("1")
     ends = (Slice(i, n), Slice(i, None), Slice(first, i), Slice(None, i))
     for statement in walk(loop.body):
@@ -423,7 +423,7 @@ def _risk_set(reading: Reading, loop: For) -> str:
 
 
 def _change_point(reading: Reading) -> str:
-    """The log sum over all observations of what a loop adds densities to."""
+    """Return the log sum over all observations of a variable to which a loop adds densities."""
     weighed = {
         name
         for loop in walk(reading.program.evaluated)
@@ -439,7 +439,7 @@ def _change_point(reading: Reading) -> str:
 
 
 def _summary(reading: Reading) -> str:
-    """A density of a summary, where no other statement reads the observations."""
+    """Return a density of a summary, if no other statement reads the observations."""
     found = observations_in(reading.program, reading.size)
     summarised = (
         any(call.name in SUMMARIES and names(call) & reading.observed for call in calls(density.left))

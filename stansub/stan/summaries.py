@@ -1,4 +1,4 @@
-"""Summaries of data within the model, as ``x - mean(x)``: computed once, of all the data."""
+"""Summaries of data within the model, such as ``x - mean(x)``, computed once from all the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stansub.stan.syntax import Call, Expression, Node, Program, Span, names, pa
 
 @Pass.named("summaries of data in transformed data")
 def with_summaries(program: Program) -> Added | Refused | None:
-    """Compute summaries of data in ``transformed data``, where the model does.
+    """Compute summaries of data in ``transformed data`` instead of the model.
 
     Refused if nothing else is left of the observations.
     """
@@ -31,12 +31,12 @@ def with_summaries(program: Program) -> Added | Refused | None:
     written = parse(extended(program, *added))
     if observations_in(written, main_size(written)):
         return added
-    # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
+    # A likelihood of nothing but sums of the data is already a sum of these over parts.
     return Refused(f"reads `{next(iter(found))}`, and nothing else of the observations", _adding(program, replacements))
 
 
 def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterator[Call]:
-    """Summaries of nothing but data, none inside another."""
+    """Yield summaries of nothing but data, none inside another."""
     if isinstance(node, Call) and node.name in SUMMARIES:
         used = names(node)
         if used <= set(known) and any(known[name] for name in used):
@@ -47,6 +47,6 @@ def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterato
 
 
 def _adding(program: Program, replacements: Sequence[tuple[Span, str]]) -> Span:
-    """The statement that the first replacement stands in."""
+    """Return the statement that contains the first replacement."""
     first = replacements[0][0]
     return [one.span for one in walk(program.evaluated) if one.span.contains(first)][-1]

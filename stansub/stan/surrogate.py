@@ -1,4 +1,4 @@
-"""Surrogates of a posterior: the program with an approximation in place of its likelihood, which touches no data."""
+"""Surrogate posteriors: the program with an approximation of its likelihood, which needs no data."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
-# Relative rounding by which surrogate and likelihood together may differ from the user's log density, and so for the
-# gradient.
+# Relative rounding by which surrogate and likelihood together may differ from the user's log density; and the same for
+# the gradient.
 _SAME, _SLOPE = 1e-9, 1e-6
 
 
@@ -48,7 +48,7 @@ class Surrogate:
     Attributes
     ----------
     model : Model
-        Log density: all but the likelihood, and the approximation. Its generated quantity is phi.
+        Log density: everything but the likelihood, and the approximation. Its generated quantity is phi.
     approximation : Approximation
     """
 
@@ -69,7 +69,7 @@ class Surrogate:
         )
 
     def phi(self, theta: FloatArray) -> FloatArray:
-        """The likelihood's arguments, shape (m,)."""
+        """Return the likelihood's arguments, shape (m,)."""
         first = self.model.param_num()
         out = np.empty(first + len(self.approximation.point))
         return self.model.param_constrain(theta, include_gq=True, rng=self.model.rng(0), out=out)[first:]
@@ -77,14 +77,14 @@ class Surrogate:
 
 @dataclass(frozen=True)
 class Split:
-    """A posterior in two, proved: what costs no data, and the likelihood in its own arguments.
+    """A posterior split in two, proved: the part without data, and the likelihood in its own arguments.
 
     Attributes
     ----------
     library : Library
-        Of the program with a surrogate.
+        Library of the program with a surrogate.
     values : Data
-        What that needs of the user's data.
+        The data that this program needs.
     predictors : SparsePredictors
     """
 
@@ -93,12 +93,12 @@ class Split:
     predictors: SparsePredictors
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
-        """With an approximation of the likelihood in its place."""
+        """Return the surrogate with an approximation of the likelihood."""
         values = self.values.values | as_data(approximation)
         return Surrogate(replace(self.values, values=values).model(self.library), approximation)
 
     def nothing(self) -> Surrogate:
-        """With nothing in its place: the prior."""
+        """Return the surrogate without the likelihood: the prior."""
         m = self.predictors.dim
         return self.surrogate(Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty())))
 
@@ -116,33 +116,33 @@ def split(
     predictors: SparsePredictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Split:
-    """Split a posterior in two; it takes a compilation.
+    """Split a posterior in two; takes a compilation.
 
     Parameters
     ----------
     program : Program
     size : str
-        What counts the observations.
+        The integer that counts the observations.
     values : Data
-        The user's.
+        The user's data.
     n : int
         Number of observations.
     whole : Whole
         The user's log density.
     points : sequence of ndarray, shape (dim,)
-        Where the two together are compared with it.
+        Points at which the two parts together are compared with it.
     gradient : callable
-        Of that.
+        Gradient of the user's log density.
     name : str
-        Of the program, for messages.
+        Name of the program, for messages.
     predictors : SparsePredictors, optional
-        Of the likelihood, where its text has been followed.
+        Predictors of the likelihood, if its text could be followed.
     progress : callable, optional
 
     Raises
     ------
     NoPredictorsError
-        When the likelihood is of no recognised family of predictors that are affine in its own arguments.
+        If the likelihood is of no known family of predictors that are affine in its own arguments.
     """
     own = Analysis.of(program).halves(size)
     if predictors is None:
@@ -168,7 +168,7 @@ def split(
 def _proved(
     found: Split, whole: Whole, points: Sequence[FloatArray], gradient: Callable[[FloatArray], FloatArray]
 ) -> Split:
-    """With the likelihood's constant; NoPredictorsError unless the two together are the user's log density."""
+    """Return the split with the likelihood's constant; NoPredictorsError unless it gives the user's log density."""
     prior, constants, scales = found.nothing(), [], []
     for theta in points:
         phi = prior.phi(theta)

@@ -1,4 +1,4 @@
-"""Tables of columns: opened without reading them, then read batch by batch into arrays that are there already."""
+"""Tables of columns: opened without reading them, then read batch by batch into existing arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _INT32 = np.iinfo(np.int32)
 _MAX_INT = _INT32.max
-# Rows that are decoded at a time, rows of these that are converted at a time, and batches that are read ahead.
+# Rows decoded at a time, rows of these converted at a time, and batches read ahead.
 _BATCH, _PIECE, _AHEAD = 65_536, 8192, 2
 
 
@@ -30,14 +30,14 @@ class Table:
     Attributes
     ----------
     name : str
-        What messages call it.
+        Name in messages.
     types : mapping
         Arrow types by column.
     n_rows : int
     batches : callable
         From names of columns to batches of these, in order.
     files : tuple of Watched
-        Files that batches are read from.
+        Files from which batches are read.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column, and where its values go.
+    """A column and the array that receives its values.
 
     Attributes
     ----------
     column : str
     out : ndarray of int64 or float64, shape (n_rows,)
     lower, upper : int or None
-        Bounds of integers, as far as they are known.
+        Bounds of integers, if known.
     """
 
     column: str
@@ -75,7 +75,7 @@ def open_file(path: Path, kind: str) -> Table:
     Raises
     ------
     InputError
-        When the file is not of that kind.
+        If the file is not of that kind.
     """
     from pyarrow import dataset
 
@@ -105,7 +105,7 @@ def open_file(path: Path, kind: str) -> Table:
 
 
 def _of_one_file(file: Watched, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield batches in this thread, from the file as it is mapped into memory: several times faster than a scanner."""
+    """Yield batches in this thread, from the memory-mapped file: several times faster than a scanner."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -120,7 +120,7 @@ def _of_one_file(file: Watched, kind: str, columns: list[str]) -> Iterator[pa.Re
 
 
 def of_stream(stream: Any, name: str) -> Table:
-    """Return a table in memory: anything with the Arrow C stream interface, or a structured numpy array."""
+    """Return a table in memory from an object with the Arrow C stream interface, or a structured numpy array."""
     import pyarrow as pa
 
     try:
@@ -137,14 +137,14 @@ def of_stream(stream: Any, name: str) -> Table:
 
 
 def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]:
-    """Fill arrays with columns, in one pass, and return the names of the levels of columns of text.
+    """Fill arrays with columns in one pass; return the names of the levels of text columns.
 
     Raises
     ------
     InputError
-        When a value is missing, or is not what the array holds; the message names column and row.
+        If a value is missing, or does not fit the array; the message names column and row.
     RunError
-        When the table's file changes meanwhile.
+        If the table's file changes meanwhile.
     """
     with unchanged(table.files):
         return _read(table, wanted)
@@ -157,7 +157,7 @@ def _read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None
     for batch in table.batches(columns):
         if first + batch.num_rows > table.n_rows:
             break
-        # Columns go side by side into the rows of a matrix, few enough of which stay in a cache.
+        # Columns are written side by side into rows of a matrix, few enough at a time to stay in a cache.
         for start in range(0, batch.num_rows, _PIECE):
             piece = batch.slice(start, _PIECE)
             for filler in fillers:
@@ -169,7 +169,7 @@ def _read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None
 
 
 class _Numbers:
-    """Numbers and truth values."""
+    """Reader of numbers and truth values."""
 
     def __init__(self, table: Table, wanted: Wanted) -> None:
         self.wanted, self._table = wanted, table
@@ -213,7 +213,7 @@ class _Numbers:
 
 
 class _Text:
-    """Texts as numbers from 1: of columns of categories in their order there, of other text in the alphabet's."""
+    """Reader of texts as numbers from 1: categories in their order, other texts alphabetically."""
 
     def __init__(self, table: Table, wanted: Wanted) -> None:
         self.wanted, self._table = wanted, table
@@ -232,7 +232,7 @@ class _Text:
         self.wanted.out[first : first + len(array)] = np.array(numbers, dtype=np.int64)[indices]
 
     def finish(self) -> tuple[str, ...]:
-        """Put the levels in order, and return their names."""
+        """Sort the levels and return their names."""
         names = list(self._codes)
         if self._sorted:
             order = sorted(range(len(names)), key=names.__getitem__)
@@ -251,7 +251,7 @@ class _Text:
 
 
 def _filler(table: Table, wanted: Wanted) -> _Numbers | _Text:
-    """What reads a column of this type into such an array."""
+    """Return the reader of a column of this type into such an array."""
     import pyarrow as pa
 
     is_a = pa.types
@@ -289,7 +289,7 @@ def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raise InputError where a file is damaged."""
+    """Raise InputError if a file is damaged."""
     import pyarrow as pa
 
     try:

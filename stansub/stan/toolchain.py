@@ -1,4 +1,4 @@
-"""From Stan code to a shared library, compiled once and kept."""
+"""Compilation of Stan code to a shared library, cached."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _RELEVANT = re.compile(
     r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
 )
 _WAIT_SECONDS = 0.2
-# Headers are precompiled when so many programs have been compiled, more than a first run needs, since that takes as
-# long as three programs save by it; and where so many bytes of the disk are free.
+# Number of compiled programs after which headers are precompiled (more than in a first run, because it takes the time
+# that three programs save), and free bytes of the disk that it needs.
 _PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
-# Characters of the name of a program that progress shows.
+# Maximum characters of a program's name in the progress display.
 _LONGEST_NAME = 16
 
 
@@ -47,11 +47,11 @@ def compile_library(
     progress: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Path:
-    """The shared library with BridgeStan's C API for a Stan program, compiled unless the cache has it.
+    """Return the shared library with BridgeStan's C API for a Stan program, compiled unless cached.
 
-    Libraries are named by a hash of all that they depend on, the processor included since they are compiled for it.
-    One that is damaged is compiled again. Several processes may ask for the same library at once: one compiles, the
-    others wait for it. Whatever ends the wait, an interrupt for one, ends the compiler too and leaves nothing behind.
+    Libraries are named by a hash of everything they depend on, including the processor for which they are compiled. A
+    damaged library is compiled again. If several processes request the same library at once, one compiles and the
+    others wait. Whatever ends the wait, such as an interrupt, also ends the compiler and leaves no files behind.
 
     Parameters
     ----------
@@ -61,17 +61,17 @@ def compile_library(
         A readable name of the user's program for messages and the file; the C++ class becomes ``<name>_model`` unless
         `stanc_args` has a ``--name``.
     suffix : str
-        Added to the name of a program that stansub derives from the user's.
+        Suffix of the name of a program that stansub derives from the user's.
     goal : str
-        What such a program is for, to follow "also" in ``progress``.
+        Purpose of such a program, to follow "also" in ``progress``.
     user_header : Path, optional
         C++ definitions of functions that the program only declares (needs ``--allow-undefined``).
     stanc_args : sequence of str
         Further options of stanc.
     progress : callable, optional
-        Called with a line of text when there is something slow to do; the time limit of a `Progress` ends that.
+        Called with a line of text before slow work; the time limit of a `Progress` ends it.
     stop : Event, optional
-        Set by another thread when the library is no longer wanted.
+        Set by another thread if the library is no longer needed.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def compile_library(
     Raises
     ------
     RunError
-        When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
+        If there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
     log, title, name = as_progress(progress), _title(name, goal), name + suffix
 
@@ -120,7 +120,7 @@ def _title(name: str, goal: str) -> str:
 
 
 def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callable[[], None]) -> Path:
-    """Make the library in a folder that has its program: with few headers, or with all if that fails."""
+    """Compile the library in a folder that has its program: with few headers, or with all if that fails."""
     variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
     if wanted.header is not None:
         (build / "user_header.hpp").write_bytes(wanted.header)
@@ -140,7 +140,7 @@ def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callabl
 
 
 class _Wanted(NamedTuple):
-    """A library and what it depends on.
+    """A library with its dependencies.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class _Wanted(NamedTuple):
     stem, flags, header
         Of its file, for stanc, and of C++ definitions.
     foundation, key : str
-        Hashes of what all libraries depend on, and of all that this one does.
+        Hashes of what all libraries depend on, and of everything this library depends on.
     """
 
     home: Home
@@ -162,7 +162,7 @@ class _Wanted(NamedTuple):
 
     @classmethod
     def of(cls, code: str, name: str, user_header: Path | None, stanc_args: Sequence[str]) -> _Wanted:
-        """From the arguments of `compile_library`."""
+        """Return the library for the arguments of `compile_library`."""
         home, stem = find_home(), stem_of(name)
         flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
         if not any(flag.startswith("--name") for flag in flags):
@@ -174,15 +174,15 @@ class _Wanted(NamedTuple):
 
     @property
     def library(self) -> Path:
-        """Its place in the cache."""
+        """Return its path in the cache."""
         return self.cache / "libraries" / f"{self.stem}-{self.key}.so"
 
 
 @contextmanager
 def in_background() -> Iterator[Callable[..., Future[Path]]]:
-    """`compile_library` in threads: a function with its arguments that returns at once.
+    """Yield a function that runs `compile_library` in a thread and returns at once.
 
-    Where the block ends by an exception, an interrupt for one, what is being compiled for it is stopped.
+    If the block ends with an exception, such as an interrupt, its compilations are stopped.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -194,7 +194,7 @@ def in_background() -> Iterator[Callable[..., Future[Path]]]:
 
 
 def stem_of(name: str) -> str:
-    """Return a name that serves as a file name, in make, in a shell and in C++, whatever the program is called."""
+    """Return a name that is valid as a file name, in make, in a shell and in C++."""
     stem = re.sub(r"\W", "_", name, flags=re.ASCII)[:60]
     return stem if stem[:1].isalpha() else f"program_{stem}"
 
@@ -218,7 +218,7 @@ def _locked(path: Path, on_wait: Callable[[], None], check: Callable[[], None]) 
 
 
 def remove_abandoned(cache: Path) -> None:
-    """Remove the build folders of processes that were killed: those that nobody holds the lock of."""
+    """Remove the build folders of killed processes: those whose lock nobody holds."""
     for folder in (cache / "build").iterdir():
         lock = FileLock(cache / "locks" / f"{folder.name}.lock")
         with suppress(Timeout), lock.acquire(timeout=0):
@@ -227,8 +227,8 @@ def remove_abandoned(cache: Path) -> None:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """An empty folder, removed afterwards."""
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+    """Create an empty folder, removed afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
     make_folder(folder)
     try:
         yield folder
@@ -239,13 +239,13 @@ def _scratch(folder: Path) -> Iterator[Path]:
 def _headers(
     wanted: _Wanted, build: Path, variables: Sequence[str], log: Progress, check: Callable[[], None]
 ) -> list[str]:
-    """The headers that a program includes in place of all of Stan's; none with BridgeStan's own Makefile."""
+    """Return the headers that a program includes instead of all of Stan's; empty with BridgeStan's own Makefile."""
     if wanted.home.origin != "made":
         return []
     translated = build / f"{wanted.stem}.hpp"
     done = _make_target(wanted, translated, variables, check)
     if done.returncode != 0 or not translated.is_file():
-        return []  # what is wrong is said when the library is made
+        return []  # compiling the library reports the error
     headers = Headers.of(wanted.home.path / "include")
     kept = wanted.cache / "headers" / wanted.foundation / "stan.hpp"
     make_folder(kept.parent)
@@ -264,10 +264,10 @@ def _headers(
 
 
 def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check: Callable[[], None]) -> None:
-    """Precompile what all programs include first, unless it is or too few need it.
+    """Precompile what all programs include first, unless that is done or too few programs need it.
 
-    Who compiles another program meanwhile waits: without it both would take longer. Precompiled headers of clang would
-    have to be made again whenever the headers were touched.
+    Other compilations wait meanwhile, because both would otherwise take longer. clang's precompiled headers would have
+    to be made again whenever the headers were touched.
     """
     precompiled = header.with_name(f"{header.name}.gch")
     if is_ours(precompiled) or is_clang():
@@ -288,7 +288,7 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
 
 
 def _made_precompiled(wanted: _Wanted, build: Path, header: Path, check: Callable[[], None]) -> bool:
-    """Precompile a header and remove those of other compilers and versions; returns whether that worked."""
+    """Precompile a header and remove those of other compilers and versions; return whether that worked."""
     made = build / "headers" / f"{header.name}.gch"
     make_folder(made.parent)
     shutil.copy(header, made.with_suffix(""))
@@ -307,9 +307,8 @@ def _remove_precompiled(wanted: _Wanted) -> None:
 
 
 def _run_make(wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]) -> None:
-    # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
-    # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
-    # libraries in place at the same time.
+    # The object of the C API serves all models, but must be compiled with the model's flags; a home's own object may
+    # have others. A lock is held meanwhile, because a downloaded home compiles its libraries in place.
     shared = wanted.cache / "api" / f"{wanted.foundation}.o"
     locks = wanted.cache / "locks"
     with nullcontext() if is_intact(shared) else _locked(locks / wanted.foundation, lambda: None, check):
@@ -331,7 +330,7 @@ def _make_target(
 
 
 def _reason(output: str) -> str:
-    """The few lines that say what went wrong, of what stanc, the compiler, the linker or make wrote."""
+    """Return the lines that say what went wrong, from the output of stanc, the compiler, the linker or make."""
     own = "\n".join(line for line in output.splitlines() if not line.startswith("make:"))
     if STANC_ERROR.match(own):
         return explain(own, "the program")

@@ -1,6 +1,6 @@
 """Values of transformed data on all the data, from a small program that copies them.
 
-It has no parameters, and is made with the seed of the user's program, so that random numbers come out the same.
+The program has no parameters, and uses the seed of the user's program, so that random numbers are the same.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _COPIED = frozenset({"int", "real", "vector", "row_vector", "matrix"})
 
 
 def is_copied(declaration: Declaration) -> bool:
-    """Whether values of its type can be had; not tuples and complex numbers."""
+    """Return whether values of this type can be copied; not tuples and complex numbers."""
     return declaration.type.plain.base in _COPIED
 
 
 def exporting(program: Program, variables: Sequence[Declaration]) -> str:
-    """A program that hands out some transformed data: sizes in its transformed parameters, then values.
+    """Return a program that returns some transformed data: sizes in its transformed parameters, then values.
 
     Parameters
     ----------
     program : Program
         The parsed program.
     variables : sequence of Declaration
-        Of its transformed data.
+        Variables of its transformed data.
     """
     sizes = ", ".join(f"1.0 * ({dim})" for one in variables for dim in one.all_dims)
     count = sum(len(one.all_dims) for one in variables)
@@ -46,18 +46,18 @@ def exporting(program: Program, variables: Sequence[Declaration]) -> str:
 
 
 def values(library: Library, variables: Sequence[Declaration], data: Data, *, seed: int) -> dict[str, Any]:
-    """Values of the variables that a compiled `exporting` program hands out, as `Data` has them.
+    """Return values of the variables that a compiled `exporting` program returns, in the form of `Data`.
 
     Raises
     ------
     InputError
-        When the program rejects the data.
+        If the program rejects the data.
     """
     model, nothing = data.model(library, seed=seed), np.empty(0)
     try:
         sizes = iter(model.param_constrain(nothing, include_tp=True).astype(np.int64).tolist())
         shapes = [tuple(next(sizes) for _ in one.all_dims) for one in variables]
-        # The library would make a name for each value to count them.
+        # To count the values, the library would create a name for each.
         out = np.empty(sum(map(math.prod, shapes)))
         model.param_constrain(nothing, include_gq=True, rng=library.rng(seed), out=out)
     except RunError as error:

@@ -1,7 +1,7 @@
-"""Calls in another process, where a crash is an answer and does not end ours.
+"""Calls in another process, which may crash without ending this one.
 
-One process serves all calls of this one and ends with it. It starts with the first call, or before: importing what a
-call needs takes a few tenths of a second.
+One process serves all calls of this one and ends with it. It starts with the first call, or earlier: importing what a
+call needs takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CrashError(StansubError):
 
 
 class _Helper:
-    """The other process, which has imported a module."""
+    """The other process, with an imported module."""
 
     def __init__(self, module: str) -> None:
         self._channel, theirs = Pipe()
@@ -51,7 +51,7 @@ class _Helper:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # an interrupt is for us: we end it
+                    start_new_session=True,  # an interrupt is meant for this process, which ends the other
                 )
             except OSError as error:
                 raise RunError(f"cannot start {sys.executable}: {error.strerror}") from error
@@ -59,12 +59,12 @@ class _Helper:
         self.owner = os.getpid()
 
     def ask(self, request: bytes, check: Callable[[], None]) -> tuple[bool, Any]:
-        """Send a call; whether it returned, and what it returned or raised.
+        """Send a call; return whether it succeeded, and its result or exception.
 
         Raises
         ------
         CrashError
-            When the process ends instead.
+            If the process ends instead.
         """
         try:
             if not self._is_ready:
@@ -88,7 +88,7 @@ class _Helper:
             raise
 
     def end(self) -> int:
-        """End the process; its exit code, which is its own if it has ended already."""
+        """End the process; return its exit code, its own if it has ended already."""
         self._channel.close()
         if not self._is_ready:
             self._process.kill()
@@ -111,7 +111,7 @@ _lock = threading.Lock()
 
 
 def start(module: str) -> None:
-    """Start the process, unless there is one, and have it import a module beside what we do."""
+    """Start the process, if there is none, and import a module there in parallel."""
     with _lock:
         _helper(module)
 
@@ -122,23 +122,23 @@ def attempt(function: Callable[..., T], /, *arguments: Any, check: Callable[[], 
     Parameters
     ----------
     function : callable
-        A module's own function.
+        A module-level function.
     *arguments
         Values that can be pickled.
     check : callable, optional
-        Called several times a second; what it raises ends the call.
+        Called several times a second; an exception ends the call.
 
     Returns
     -------
     object
-        What the function returns, which can be pickled.
+        The function's result, which must support pickling.
 
     Raises
     ------
     CrashError
-        When the process ends. What the function raises is raised here, too.
+        If the process ends. Exceptions of the function are raised here too.
     RunError
-        When the process cannot be started.
+        If the process cannot be started.
     """
     request = pickle.dumps((function, arguments), protocol=pickle.HIGHEST_PROTOCOL)
     with _lock:
@@ -167,13 +167,13 @@ def _end() -> None:
 
 
 def serve(channel_number: int, module: str) -> None:
-    """Serve calls in the other process until it can no longer be called.
+    """Serve calls in the other process until nobody can call it any more.
 
     Parameters
     ----------
     channel_number : int
         The file descriptor of the channel.
-    module : str
+    Module to import first.
         What to import first.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,7 @@
 """Types of expressions, and whether they depend on parameters.
 
-Variables have the type of their declaration; operators and calls have that of the signature of Stan's library
-(`stansub.stan.signatures`) or of the user's functions which their arguments fit with the fewest promotions.
+Variables have the type of their declaration. Operators and calls have that of the signature, of Stan's library
+(`stansub.stan.signatures`) or of the user's functions, that their arguments fit with the fewest promotions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _PROMOTIONS = {("int", "real"): 1, ("int", "complex"): 2, ("real", "complex"): 1
 
 
 class Typed(NamedTuple):
-    """The type of an expression, and whether it is data: whether no parameter is in it."""
+    """The type of an expression, and whether it is data, that is, contains no parameter."""
 
     type: UnsizedType
     is_data: bool
@@ -71,13 +71,13 @@ class Typed(NamedTuple):
 
 @dataclass
 class Types:
-    """Types of the expressions of a program, by where they stand.
+    """Types of the expressions of a program, by position.
 
     Attributes
     ----------
     program : Program
     signatures : callable
-        From the name of a function of the library to its signatures.
+        From the name of a library function to its signatures.
     """
 
     program: Program
@@ -85,7 +85,7 @@ class Types:
     _found: dict[Node, Typed] = field(default_factory=dict, init=False)
 
     def of(self, expression: Expression, scope: Scope) -> Typed:
-        """Return the type of an expression in a scope; ``unknown`` where a function is not known."""
+        """Return the type of an expression in a scope; ``unknown`` if a function is not known."""
         match expression:
             case Name(name):
                 return scope.get(name, Typed(UNKNOWN, True))
@@ -133,7 +133,7 @@ class Types:
     def _statements(
         self, statements: Sequence[Statement], scope: Scope, *, is_data: bool
     ) -> Iterator[tuple[Expression, Typed]]:
-        """Expressions of statements, whose variables are added to the scope."""
+        """Yield expressions of statements, and add their variables to the scope."""
         for statement in statements:
             for node in _expressions(statement):
                 yield from self._expression(node, scope)
@@ -192,12 +192,12 @@ Scope = dict[str, Typed]
 
 
 def is_integer(kind: UnsizedType) -> bool:
-    """Whether values of a type are integers, which depend on no parameter as far as derivatives go."""
+    """Return whether values of a type are integers, whose derivatives are 0."""
     return kind.base == "int"
 
 
 def element_of(kind: UnsizedType) -> UnsizedType:
-    """Return the type of what a loop over a container takes: its elements, down to numbers of a matrix."""
+    """Return the type of a loop's elements over a container; numbers for a matrix."""
     if kind.depth:
         return UnsizedType(kind.base, kind.depth - 1, kind.elements)
     return COMPLEX if kind.base.startswith("complex") else REAL
@@ -210,7 +210,7 @@ def indexed(kind: UnsizedType, kept: Sequence[bool]) -> UnsizedType:
     ----------
     kind : UnsizedType
     kept : sequence of bool
-        For each index whether it takes several elements.
+        For each index, whether it takes several elements.
     """
     of_array, inner = kept[: kind.depth], list(kept[kind.depth :])
     depth = kind.depth - len(of_array) + sum(of_array)
@@ -225,7 +225,7 @@ def indexed(kind: UnsizedType, kept: Sequence[bool]) -> UnsizedType:
 
 
 def best(signatures: Sequence[Signature], given: Sequence[UnsizedType]) -> UnsizedType | None:
-    """Return what the signature returns that takes some arguments with the fewest promotions; None without one."""
+    """Return the result type of the signature that takes the arguments with fewest promotions; None without one."""
     fitting: list[tuple[int, int, UnsizedType]] = []
     for one in signatures:
         if len(one.arguments) == len(given):
@@ -236,7 +236,7 @@ def best(signatures: Sequence[Signature], given: Sequence[UnsizedType]) -> Unsiz
 
 
 def _cost(given: UnsizedType, wanted: UnsizedType) -> int | None:
-    """How many promotions lead from one type to another; None where none do."""
+    """Return how many promotions lead from one type to another; None if it is impossible."""
     if given.depth != wanted.depth or len(given.elements) != len(wanted.elements):
         return None
     if given.base == wanted.base:
@@ -246,7 +246,7 @@ def _cost(given: UnsizedType, wanted: UnsizedType) -> int | None:
 
 
 def _common(types: Sequence[UnsizedType]) -> UnsizedType:
-    """The type to which all of some can be promoted; unknown without one."""
+    """Return the type to which all types can be promoted; unknown without one."""
     for kind in types:
         if all(_cost(one, kind) is not None for one in types):
             return kind
@@ -282,7 +282,7 @@ def _arguments(function: Function) -> Scope:
 
 
 def _expressions(statement: Statement) -> Iterator[Expression]:
-    """The outermost expressions of a statement, without the name of a distribution."""
+    """Yield the outermost expressions of a statement, without the name of a distribution."""
     if isinstance(statement, Tilde):
         yield statement.left
         yield from statement.distribution.arguments
@@ -308,7 +308,7 @@ def _outermost(node: Node) -> Iterator[Expression]:
             yield from _outermost(part)
 
 
-# Functions that take functions and whatever these take.
+# Functions that take functions and their arguments.
 _VARIADIC = {
     "reduce_sum": REAL,
     "reduce_sum_static": REAL,

@@ -1,4 +1,4 @@
-"""Whether a program qualifies: from its text alone, or proved with data."""
+"""Verdict whether a program qualifies: from its text alone, or proved with data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from stansub.stan.structures import Named
 
 
 class Verdict(NamedTuple):
-    """Whether a program qualifies.
+    """Verdict whether a program qualifies.
 
     Attributes
     ----------
     word : str
         "qualifies", "may qualify" or "will not qualify".
     because : str
-        Why, in half a sentence.
+        Reason, in half a sentence.
     code : int
         The exit code of `stansub check`.
     """
@@ -44,26 +44,26 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found out about a program.
+    """Result of examining a program.
 
     Attributes
     ----------
     form : Form
-        What was recognised in its text.
+        The likelihood recognised in its text.
     structure : Named or None
-        What it is, where that is no sum over observations.
+        Its kind, if it is not a sum over observations.
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
     refusals : tuple of Remark
         Why passes do not write a program that can be cut.
     values : Data or None
-        The data, where there were some.
+        The data, if given.
     posterior : Posterior or None
-        Where there were data and it qualifies.
+        Set if there were data and the program qualifies.
     reason : str
         How the numerical check failed, if it did.
     written : Reformulated, NotSeparableError or None
-        A form that qualifies, or why none is known, where it was looked for.
+        A form that qualifies, or why none is known, if one was searched for.
     """
 
     form: Form
@@ -76,7 +76,7 @@ class Examined:
     written: Reformulated | NotSeparableError | None = None
 
     def verdict(self, source: str) -> Verdict:
-        """The verdict in words, with line numbers of the user's file."""
+        """Return the verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
             return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
         if self.structure is not None:
@@ -108,7 +108,7 @@ def examine(
     block_size: Callable[[int, bool], int] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Examined:
-    """Find out whether a program qualifies; with data the numerical proof decides, whatever the text shows.
+    """Examine whether a program qualifies; with data, the numerical proof decides, whatever the text shows.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def examine(
     Raises
     ------
     InputError
-        When the data do not fit the program.
+        If the data do not fit the program.
     """
     analysis, size = source.analysis, observations or ""
     form, structure = analysis.form, analysis.structure(size)
     text = Examined(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
     if data is None:
         return text
-    # Errors in the data come before the minute that a compilation takes.
+    # Errors in the data are raised before compiling, which takes a minute.
     values = data_module.read(data, source.program.data.declarations)
     model = compile_model(source, progress=progress)
     try:

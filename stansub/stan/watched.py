@@ -1,4 +1,4 @@
-"""Files that must not change while they are read, in whole or in place."""
+"""Files that must not change while they are read, completely or in place."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stansub.errors import RunError
 
 @dataclass(frozen=True)
 class Watched:
-    """A file, or a folder of files, as it was when it was opened.
+    """A file, or a folder of files, with its state when it was opened.
 
     Attributes
     ----------
     path : Path
     state : tuple
-        Name, identity, size and time of last change of each file.
+        Name, identity, size and modification time of each file.
     mapping : MappedFile or None
         The file in memory, if it is read in place.
     """
@@ -44,22 +44,22 @@ class Watched:
         Raises
         ------
         OSError
-            When it cannot be mapped.
+            If it cannot be mapped.
         """
         return replace(self, mapping=MappedFile(os.fspath(self.path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the mapping out: another process has copies of its values."""
+        """Omit the mapping when pickling: another process has copies of the values."""
         return Watched, (self.path, self.state)
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """Bytes of a mapped file, not copied and read-only; read them within `unchanged`."""
+        """Return bytes of a mapped file, not copied and read-only; read them within `unchanged`."""
         assert self.mapping is not None
         return self.mapping.bytes
 
     def check(self) -> None:
-        """Raise RunError if the file is no longer what it was."""
+        """Raise RunError if the file has changed."""
         if _state(self.path) != self.state:
             raise RunError(f"{self.path} changed while it was read: run again with a file that nothing writes to")
         if self.mapping is not None and self.mapping.is_lost:
@@ -68,14 +68,14 @@ class Watched:
 
 @contextmanager
 def unchanged(files: Sequence[Watched]) -> Iterator[None]:
-    """Check files when the block ends or fails: a change explains whatever went wrong.
+    """Check files when the block ends or fails: a change explains any failure.
 
-    Within the block, what a mapped file has lost reads as zeros. Elsewhere the process ends with a line that says so.
+    Within the block, lost parts of a mapped file read as zeros. Outside it, the process ends with a message.
 
     Raises
     ------
     RunError
-        When a file is no longer what it was.
+        If a file has changed.
     """
     with ExitStack() as stack:
         for file in files:

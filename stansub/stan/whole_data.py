@@ -1,4 +1,4 @@
-"""A posterior whose observations are not cut into blocks: for moves that look at none of them by themselves."""
+"""A posterior that is not cut into blocks, for moves that use no single observations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Uncut:
-    """All observations as one block, whose value is the whole log density; nothing is left for the global part.
+    """All observations as one block, whose value is the whole log density; the global part is 0.
 
     Attributes
     ----------
@@ -34,16 +34,16 @@ class Uncut:
 
     @property
     def blocks(self) -> Blocks:
-        """One."""
+        """Return a single block."""
         return Blocks(self.n_observations, self.n_observations)
 
     @property
     def dim(self) -> int:
-        """Number of unconstrained parameters."""
+        """Return the number of unconstrained parameters."""
         return self.model.dim
 
     def evaluator(self) -> FunctionEvaluator:
-        """A new evaluator of the block."""
+        """Return a new evaluator of the block."""
         return FunctionEvaluator(self.dim, 1, lambda theta: 0.0, self._values, self._gradient)
 
     def _values(self, theta: FloatArray, which: NDArray[np.int32]) -> FloatArray:
@@ -58,17 +58,17 @@ class Uncut:
             return None
 
     def in_passing(self) -> Uncut:
-        """Itself."""
+        """Return itself."""
         return self
 
     def in_bulk(self) -> Uncut:
-        """Itself: it is one block."""
+        """Return itself: it is one block."""
         return self
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Uncut:
-        """Itself: there are no smaller blocks."""
+        """Return itself: there are no smaller blocks."""
         return self
 
     def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
-        """Raise an error: a posterior that is not cut knows no single observation."""
+        """Raise an error: an uncut posterior has no single observations."""
         raise RunError("this posterior is not cut into blocks of observations")

@@ -1,13 +1,13 @@
-"""What stands for a log likelihood in a surrogate: an expansion of second order, and corrections that cost no data.
+"""Approximation of a log likelihood in a surrogate: a second-order expansion and corrections that need no data.
 
-What the expansion leaves out, R, is of third order, and its variance grows with the number of groups. Two corrections
-take most of it away and cost a gradient of the surrogate next to nothing:
+The remainder R of the expansion is of third order, and its variance grows with the number of groups. Two corrections
+remove most of it and cost little compared with a gradient of the surrogate:
 
-- A slope. Of all linear functions the one nearest to R under a normal distribution has the mean of R's gradient as its
-  slope (Stein's lemma). It is averaged over draws of a surrogate before.
-- A profile of each coefficient that a part of the observations reads. Along it alone R is a function of one number,
-  which is the sum over those observations; a polynomial is fitted to it, of an argument that is bounded, so that the
-  surrogate stays a distribution.
+- A slope. Among linear functions, the one nearest to R under a normal distribution has the mean of R's gradient as its
+  slope (Stein's lemma). It is averaged over draws of an earlier surrogate.
+- A profile of each coefficient that a part of the observations reads. Along this coefficient, R is a function of one
+  number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
+  stays a distribution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stansub.target.groupings import Recentred, columns
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
-# In sds of a coefficient: beyond about so many a profile is constant; and where polynomials are fitted, with weights.
+# In sds of a coefficient: the size beyond which a profile is nearly constant; and fitting points with their weights.
 LIMIT = 6.0
 _NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
 _WEIGHTS = np.exp(-(_NODES**2) / 4)
@@ -31,20 +31,20 @@ _WEIGHTS = np.exp(-(_NODES**2) / 4)
 
 @dataclass(frozen=True)
 class Profiles:
-    """A sum of functions of one coefficient each, s^3 (a + b s + c s^2).
+    """Sum of functions of one coefficient each, s^3 (a + b s + c s^2).
 
-    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted ones of the changes d.
+    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted means of the changes d.
 
     Attributes
     ----------
     places : ndarray of int32, shape (k,)
-        Of the coefficients.
+        Indices of the coefficients.
     means : ndarray of int32, shape (k,)
-        From which of the means each is counted.
+        Index of the mean from which each is counted.
     weights : ndarray
-        Of the means, one after the other; the last mean has none and is 0.
+        Weights of the means, concatenated; the last mean has none and is 0.
     columns, starts : ndarray of int32
-        Where weights stand, and where those of each mean begin.
+        Columns of the weights, and the start of each mean's weights.
     sizes : ndarray, shape (k,)
     coefficients : ndarray, shape (3, k)
     """
@@ -59,18 +59,18 @@ class Profiles:
 
     @classmethod
     def none(cls) -> Profiles:
-        """Of no coefficients."""
+        """Return profiles of no coefficients."""
         none, nowhere = np.empty(0), np.empty(0, np.int32)
         return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)))
 
     def value(self, change: FloatArray) -> float:
-        """Their sum."""
+        """Return the sum."""
         s, _ = self._bounded(change)
         a, b, c = self.coefficients
         return float(np.sum(s * s * s * (a + s * (b + s * c))))
 
     def gradient(self, change: FloatArray) -> FloatArray:
-        """Of that, shape (m,)."""
+        """Return the gradient of the sum, shape (m,)."""
         s, root = self._bounded(change)
         a, b, c = self.coefficients
         slopes = s * s * (3 * a + s * (4 * b + 5 * s * c)) * (root * root * root) / self.sizes
@@ -81,7 +81,7 @@ class Profiles:
 
     @cached_property
     def _mean_of(self) -> NDArray[np.int64]:
-        """To which mean each weight belongs."""
+        """Return the index of the mean to which each weight belongs."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def _bounded(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -95,7 +95,7 @@ class Profiles:
 
 @dataclass(frozen=True)
 class Approximation:
-    """An expansion of a log likelihood, and corrections.
+    """Expansion of a log likelihood, with corrections.
 
     Attributes
     ----------
@@ -110,32 +110,32 @@ class Approximation:
 
     @classmethod
     def plain(cls, quadratic: Quadratic) -> Approximation:
-        """With no corrections."""
+        """Return the approximation without corrections."""
         return cls(quadratic, np.zeros(len(quadratic.point)), Profiles.none())
 
     @cached_property
     def point(self) -> FloatArray:
-        """Of the expansion."""
+        """Return the expansion point."""
         return self.quadratic.point
 
     def correction(self, phi: FloatArray) -> float:
-        """What it has beside the expansion."""
+        """Return the corrections' value."""
         change = phi - self.point
         return float(self.slope @ change) + self.profiles.value(change)
 
     def __call__(self, phi: FloatArray) -> float:
-        """Its value."""
+        """Return the value."""
         return self.quadratic(phi) + self.correction(phi)
 
     def gradient(self, phi: FloatArray) -> FloatArray:
-        """Of that, shape (m,)."""
+        """Return the gradient, shape (m,)."""
         change = phi - self.point
         expanded = self.quadratic.gradient - self.quadratic.precision @ change
         return np.asarray(expanded + self.slope + self.profiles.gradient(change))
 
 
 def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
-    """About the mean of draws, with corrections that leave out least for such draws.
+    """Return the expansion about the mean of draws, with the corrections that leave the smallest remainders there.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> A
 
 
 def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, sds: FloatArray) -> Profiles:
-    """Polynomials by weighted least squares."""
+    """Return polynomials fitted by weighted least squares."""
     values = np.zeros((len(_NODES), predictors.dim))
     read = np.zeros(predictors.dim, bool)
     family, centre = predictors.family, predictors.at(quadratic.point)

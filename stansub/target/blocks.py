@@ -1,7 +1,7 @@
 """Blocks of adjacent observations: the units that a decision draws.
 
-Simple random sampling of blocks without replacement, with block sums as the population, keeps every test's meaning;
-blocks of one observation are the sampling of Korattikara et al. (2014) and Bardenet et al. (2014) exactly.
+Simple random sampling of blocks without replacement, with block sums as the population, keeps the meaning of every
+test. Blocks of one observation give exactly the sampling of Korattikara et al. (2014) and Bardenet et al. (2014).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-# Adjacent observations are read several times faster than scattered ones, and an instance of the program costs about a
-# microsecond a call, which this many observations make up for.
+# Adjacent observations are read several times faster than scattered ones. An instance of the program costs about a
+# microsecond a call, which this many observations amortise.
 PLAIN_BLOCK_SIZE = 256
-# With control variates a decision needs a number of blocks that hardly depends on their size: they are as small as a
-# call to the program allows. Bounds on remainders use 7 % of 100,000 observations with blocks of 1, 25 % with 32 and
-# 36 % with 64, but observations evaluated one by one cost so much that blocks of 32 take least time there too.
+# With control variates, the number of blocks that a decision needs hardly depends on their size, so they are as small
+# as a call to the program allows. Bounds on remainders use 7 % of 100,000 observations with blocks of 1, 25 % with 32
+# and 36 % with 64, but evaluating single observations costs so much that blocks of 32 are fastest there too.
 VARIATES_BLOCK_SIZE = 32
-# Tests need units to draw from: at least this many blocks where the data allow it.
+# Tests need units to draw from: at least this many blocks if the data allow it.
 _MIN_BLOCKS = 100
-# Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
+# Maximum number of instances that memory and construction time allow (some kilobytes and 10 microseconds each).
 _MAX_INSTANCES = 50_000
-# Blocks that are enough where decisions look at none: a share of the data for the search for modes, and the proof. More
-# than so many times as many are worth a cut of their own.
+# Blocks that suffice if decisions use none: a share of the data for the search for modes, and the proof. More than this
+# multiple of them justifies its own cut.
 _ENOUGH, _WORTH = 1000, 10
 
 
 def fitting_size(wanted: int, n: int, *, instances: bool, n_blocks: int = _MIN_BLOCKS) -> int:
-    """Observations a block: as many as wanted, or as leave at least so many blocks of ``n`` observations.
+    """Return the block size: ``wanted``, or less to leave at least ``n_blocks`` blocks of ``n`` observations.
 
     ``instances`` says whether each block costs an instance of the program.
     """
@@ -40,22 +40,22 @@ def fitting_size(wanted: int, n: int, *, instances: bool, n_blocks: int = _MIN_B
 
 
 def coarse_size(size: int, n: int) -> int:
-    """Observations a block where decisions look at none: as many as wanted, more where that makes very many blocks."""
+    """Return the block size if decisions use no blocks: ``wanted``, or more if there would be very many blocks."""
     return n // _ENOUGH if n // size > _WORTH * _ENOUGH else size
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Cut of ``0 .. n_observations - 1`` into runs of at most ``size`` observations, as few and as even as can be.
+    """Cut of ``0 .. n_observations - 1`` into runs of at most ``size`` observations, few and nearly equal.
 
-    A block much smaller than the others would be an outlier among them, which a few drawn blocks do not show.
+    A block much smaller than the others would be an outlier that a few drawn blocks do not show.
 
     Attributes
     ----------
     n_observations : int
     size : int
     sums : tuple of int
-        Numbers of observations that no block may straddle, one after the other; all of them when not given.
+        Numbers of observations, in sequence, across whose ends no block may extend; by default all observations.
     """
 
     n_observations: int
@@ -64,7 +64,7 @@ class Blocks:
 
     @classmethod
     def over(cls, sums: Sequence[int], size: int) -> Blocks:
-        """Blocks of the terms of several sums."""
+        """Return blocks of the terms of several sums."""
         return cls(sum(sums), size, tuple(sums) if len(sums) > 1 else ())
 
     @property
@@ -79,17 +79,17 @@ class Blocks:
 
     @property
     def starts(self) -> NDArray[np.int32]:
-        """First observation of each block, counted from 0."""
+        """Return the first observation of each block, counted from 0."""
         return self._edges[:-1]
 
     @property
     def stops(self) -> NDArray[np.int32]:
-        """One past the last observation of each block."""
+        """Return one past the last observation of each block."""
         return self._edges[1:]
 
     @property
     def sizes(self) -> NDArray[np.int32]:
-        """Number of observations in each block."""
+        """Return the number of observations in each block."""
         sizes: NDArray[np.int32] = np.diff(self._edges)
         return sizes
 

@@ -1,7 +1,7 @@
-"""Log likelihoods of categories, ordered or not, and how large their derivatives get on boxes.
+"""Log likelihoods of ordered and unordered categories, with bounds on their derivatives on boxes.
 
-Each derivative is a sum of products of functions of one variable whose extremes on an interval are known, and is
-bounded by interval arithmetic: exact on a point, and the closer the smaller the box (docs/reference/families.md).
+Each derivative is a sum of products of functions of one variable with known extremes on an interval. Interval
+arithmetic bounds it: exactly at a point, and more tightly on smaller boxes (docs/reference/families.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class _Categories(Separate):
-    """Categories from 0, and as many arguments as there are categories."""
+    """Base of families with categories from 0 and as many arguments as categories."""
 
     category: NDArray[np.int64]
     n_arguments: int
@@ -36,22 +36,22 @@ class _Categories(Separate):
 
     @property
     def data(self) -> FloatArray:
-        """Shape (1, n)."""
+        """Return the categories, shape (1, n)."""
         return np.asarray(self.category[np.newaxis], np.float64)
 
     def part(self, rows: Rows) -> Self:
-        """Of some observations."""
+        """Return the family of some observations."""
         return replace(self, category=self.category[rows])
 
 
 @dataclass(frozen=True)
 class Categorical(_Categories):
-    """Categories by the logs of their probabilities, up to a constant: arguments eta_1, ..., eta_K.
+    """Categories from the logs of their probabilities, up to a constant: arguments eta_1, ..., eta_K.
 
     Attributes
     ----------
     category : ndarray of int, shape (n,)
-        From 0.
+        Categories from 0.
     n_arguments : int
         K.
     """
@@ -60,22 +60,22 @@ class Categorical(_Categories):
     density = _loop.Density.categorical
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """eta_y - log sum e^eta_k."""
+        """Return eta_y - log sum e^eta_k."""
         own = np.take_along_axis(eta, self.category[np.newaxis], 0)[0]
         return np.asarray(own - np.logaddexp.reduce(eta, 0))
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (K, n)."""
+        """Return gradients, shape (K, n)."""
         own = np.arange(self.n_arguments)[:, np.newaxis] == self.category
         return np.asarray(own - np.exp(eta - np.logaddexp.reduce(eta, 0)))
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (K, K, n)."""
+        """Return Hessians, shape (K, K, n)."""
         p = np.exp(eta - np.logaddexp.reduce(eta, 0))
         return np.asarray(p[:, np.newaxis] * p - np.eye(self.n_arguments)[..., np.newaxis] * p)
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """With the probability of each category at its worst, and no more than on the whole space."""
+        """Return bounds with the worst probability of each category, at most those on the whole space."""
         low, high = box(centre, lengths, radius)
         logit_low = low - _all_but(np.logaddexp, high, -np.inf)
         logit_high = high - _all_but(np.logaddexp, low, -np.inf)
@@ -95,7 +95,7 @@ class Categorical(_Categories):
 
 
 def _all_but(ufunc: np.ufunc, values: FloatArray, start: float) -> FloatArray:
-    """For each row, the other rows together."""
+    """Return, for each row, the other rows combined."""
     edge = np.full_like(values[:1], start)
     before = ufunc.accumulate(np.concatenate([edge, values[:-1]]), axis=0)
     after = ufunc.accumulate(np.concatenate([edge, values[:0:-1]]), axis=0)[::-1]
@@ -112,7 +112,7 @@ class Ordered(_Categories):
     Attributes
     ----------
     category : ndarray of int, shape (n,)
-        From 0.
+        Categories from 0.
     n_arguments : int
         K.
     """
@@ -121,17 +121,17 @@ class Ordered(_Categories):
     density = _loop.Density.ordered
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Shape (n,)."""
+        """Return log likelihoods, shape (n,)."""
         parts = [side.derivative(0).low for side in self._sides(eta, eta)]
         return np.asarray(sum(parts) + self._gap(0, eta))
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (K, n)."""
+        """Return gradients, shape (K, n)."""
         found = sum(side.derivative(1).low * self._slopes(eta, side) for side in self._sides(eta, eta))
         return np.asarray(found + self._is_gap * self._gap(1, eta))
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (K, K, n)."""
+        """Return Hessians, shape (K, K, n)."""
         diagonal = self._is_gap * self._gap(2, eta)
         found = np.zeros((self.n_arguments, *eta.shape))
         for side in self._sides(eta, eta):
@@ -143,7 +143,7 @@ class Ordered(_Categories):
         return found
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """With each derivative of the three parts at its worst; those of A and B together in what they share."""
+        """Return bounds with the worst value of each part's derivatives; A and B share common terms."""
         low, high = box(centre, lengths, radius)
         above, below = self._sides(low, high)
         alone = [above.derivative(k) for k in range(1, order + 1)]
@@ -160,11 +160,11 @@ class Ordered(_Categories):
 
     @property
     def _is_gap(self) -> NDArray[np.bool_]:
-        """Which argument is the gap between an observation's two cutpoints, shape (K, n)."""
+        """Return which argument is the gap between an observation's two cutpoints, shape (K, n)."""
         return np.asarray((np.arange(self.n_arguments)[:, np.newaxis] == self.category + 1) & self._inner)
 
     def _own_gap(self, values: FloatArray) -> FloatArray:
-        """That argument's value; any other's where there are no two cutpoints."""
+        """Return that argument's value; that of any other if there are not two cutpoints."""
         row = np.minimum(self.category + 1, self.n_arguments - 1)
         return np.asarray(np.take_along_axis(values, row[np.newaxis], 0)[0])
 
@@ -172,7 +172,7 @@ class Ordered(_Categories):
         return np.where(self._inner, _gap(order, self._own_gap(eta)), 0.0)
 
     def _sides(self, low: FloatArray, high: FloatArray) -> tuple[_Side, _Side]:
-        """A and B."""
+        """Return A and B."""
         bottom, top = (_with_sums(np.exp(np.clip(end[2:], -LOG_MAX, LOG_MAX))) for end in (low, high))
         sides = []
         for sign, below, there in ((-1, 0, self.category < self.n_arguments - 1), (1, 1, self.category > 0)):
@@ -182,13 +182,13 @@ class Ordered(_Categories):
         return sides[0], sides[1]
 
     def _slopes(self, eta: FloatArray, side: _Side) -> FloatArray:
-        """Of A or B in the arguments, shape (K, n)."""
+        """Return derivatives of A or B in the arguments, shape (K, n)."""
         gaps = np.exp(np.clip(eta[2:], -LOG_MAX, LOG_MAX))
         gaps = gaps * (np.arange(len(gaps))[:, np.newaxis] < side.n_gaps)
         return np.concatenate([np.full_like(eta[:1], -1.0), np.ones_like(eta[:1]), gaps])
 
     def _moves(self, order: int, high: FloatArray, lengths: FloatArray, side: _Side) -> list[FloatArray]:
-        """Sums of |slope| l, and of |derivative of order k| l^k for k = 2, ..., in A or B."""
+        """Return sums of |slope| l, and of |derivative of order k| l^k for k = 2, ..., in A or B."""
         gaps = np.exp(np.clip(high[2:], -LOG_MAX, LOG_MAX))
         found = [_taken(_with_sums(gaps * lengths[2:] ** k), side.n_gaps) for k in range(1, order + 1)]
         return [lengths[0] + lengths[1] + found[0], *found[1:]]
@@ -196,7 +196,7 @@ class Ordered(_Categories):
 
 @dataclass(frozen=True)
 class _Side:
-    """A or B on a box: -log(1 + e^(sign at)), with so many gaps between cutpoints in it; 0 where it is not there."""
+    """A or B on a box, with its number of gaps between cutpoints: -log(1 + e^(sign at)); 0 if absent."""
 
     at: Interval
     sign: int
@@ -214,7 +214,7 @@ class _Side:
 
 
 def _with_sums(rows: FloatArray) -> FloatArray:
-    """Sums of the first 0, 1, ... rows."""
+    """Return sums of the first 0, 1, ... rows."""
     return np.concatenate([np.zeros((1, rows.shape[1])), np.cumsum(rows, 0)])
 
 
@@ -223,22 +223,22 @@ def _taken(rows: FloatArray, which: NDArray[np.int64]) -> FloatArray:
 
 
 def _chained(f: Sequence[Interval], moves: Sequence[FloatArray]) -> FloatArray:
-    """Sums of absolute derivatives, times lengths, of F(A) where A is a sum of functions of one argument each.
+    """Return sums of absolute derivatives, times lengths, of F(A), where A is a sum of functions of one argument each.
 
-    By Faa di Bruno's formula, from those of F and from the sums over arguments of the absolute derivatives of A times
-    powers of lengths.
+    The sums follow by Faa di Bruno's formula from those of F and from the sums over arguments of the absolute
+    derivatives of A times powers of lengths.
     """
     if len(f) == 2:
         return np.asarray(f[1].largest * moves[0] ** 2 + f[0].largest * moves[1])
     return np.asarray(f[2].largest * moves[0] ** 3 + 3 * f[1].largest * moves[0] * moves[1] + f[0].largest * moves[2])
 
 
-# Where the second and the third derivative of log(1 - exp(-e^d)) are largest in absolute value or change direction.
+# Points at which the second and third derivatives of log(1 - exp(-e^d)) have their largest absolute value or turn.
 _GAP = {2: (0.62082965456557214456,), 3: (-0.19894156695829578431, 1.426690653586295307)}
 
 
 def _gap(order: int, log_gap: FloatArray) -> FloatArray:
-    """log(1 - exp(-g)) at g = e^d, or a derivative in d.
+    """Return log(1 - exp(-g)) at g = e^d, or a derivative in d.
 
     With q = g / (e^g - 1) and e = 1 - g - q these are q, q e and q (e^2 - g - q e).
     """

@@ -1,4 +1,4 @@
-"""Sparse Cholesky factors of precisions, and of matrices that ought to be precisions and are not quite."""
+"""Sparse Cholesky factors of precisions, and of matrices that are nearly precisions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stansub.types import FloatArray
 
 
 class Factor(NamedTuple):
-    """A sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
+    """Sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
 
     Attributes
     ----------
     starts, rows : ndarray of int32
     values : ndarray
     order : ndarray of int32
-        Which parameter stands at each place.
+        Parameter at each place.
     """
 
     starts: NDArray[np.int32]
@@ -32,7 +32,7 @@ class Factor(NamedTuple):
 
     @property
     def lower(self) -> sp.csc_array:
-        """L."""
+        """Return L."""
         return sp.csc_array((self.values, self.rows, self.starts), shape=(len(self.order), len(self.order)))
 
     def matrix(self) -> FloatArray:
@@ -50,16 +50,16 @@ class Factor(NamedTuple):
 
 
 def cholesky(precision: sp.csc_array) -> Factor:
-    """Return the factor of a symmetric matrix; where it is not positive definite, of one with a larger diagonal.
+    """Return the factor of a symmetric matrix, with an increased diagonal if it is not positive definite.
 
-    An average of Hessians over a few draws may have directions of negative curvature. How much the diagonal grows,
-    and where, follows from the elements of L, which stay as small as those of a precision with the same diagonal
-    (Gill, Murray and Wright 1981, Practical Optimization, section 4.4.2.2).
+    An average of Hessians over a few draws may have directions of negative curvature. The elements of L determine the
+    increase: they stay as small as those of a precision with the same diagonal (Gill, Murray and Wright 1981, Practical
+    Optimization, section 4.4.2.2).
     """
     diagonal = np.abs(precision.diagonal())
     scale = np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10)))
     by_scale = sp.diags_array(1 / scale)
-    # The diagonal is stored, even where it is 0.
+    # The diagonal is stored even if it is 0.
     scaled = sp.csc_array(by_scale @ precision @ by_scale + sp.diags_array(np.finfo(float).tiny * np.ones(len(scale))))
     order = _order(scaled)
     triangle = sp.csc_array(sp.tril(scaled[order][:, order]))
@@ -72,13 +72,13 @@ def cholesky(precision: sp.csc_array) -> Factor:
 
 
 def _order(matrix: sp.csc_array) -> NDArray[np.int32]:
-    """An order in which a matrix of this pattern has few fill-ins."""
+    """Return an order in which a matrix of this pattern has little fill-in."""
     return _order_of(matrix.indptr.astype(np.int32).tobytes(), matrix.indices.astype(np.int32).tobytes())
 
 
 @functools.lru_cache(maxsize=4)
 def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
-    """The same by the pattern alone: tuning factorises many matrices of one pattern, and the order takes longest."""
+    """Return the order for a pattern; cached, because tuning factorises many matrices of one pattern."""
     indptr, indices = np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32)
     pattern = sp.csc_array((np.ones(len(indices)), indices, indptr))
     dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))

@@ -1,8 +1,8 @@
-"""Observations in classes of about the same constant: what random picks in proportion to constants need, in four bytes.
+"""Classes of observations with similar constants, for random picks in proportion to constants in four bytes each.
 
-A class takes the largest constant that its members may have, at most 2^(1/8) times their own. Bounds stay bounds, since
-constants are only rounded up; decisions are exact with any constants that are bounds, and look at a twentieth more
-observations. A pick is a class, in proportion to its constant times its members, and then any of its members.
+A class has the largest constant that its members may have, at most 2^(1/8) times their own. Constants are only rounded
+up, so bounds stay bounds; decisions are exact with any bounds, and pick a twentieth more observations. A pick selects a
+class in proportion to its constant times its members, and then any of its members.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from stansub.types import FloatArray
 
-# Classes for a factor of two, and the key of constants that are 0, which are never picked.
+# Classes per factor of two, and the key of constants of 0, which are never picked.
 _STEPS, _NONE = 8, np.iinfo(np.int16).min
 
 
 class Classes(NamedTuple):
-    """Observations with constants above 0, class by class.
+    """Observations with positive constants, by class.
 
     Attributes
     ----------
     constants : ndarray, shape (k,)
-        Of each class; no less than those of its members.
+        Constant of each class, at least those of its members.
     starts : ndarray of int64, shape (k + 1,)
-        Where the members of each class begin.
+        Start of each class among the members.
     members : ndarray of int32
-        Numbers of observations.
+        Indices of observations.
     """
 
     constants: FloatArray
@@ -38,12 +38,12 @@ class Classes(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The sum of the constants of all members."""
+        """Return the sum of the constants of all members."""
         return float(self.constants @ np.diff(self.starts))
 
     @classmethod
     def of(cls, parts: Sequence[NDArray[np.int16]]) -> Classes:
-        """Return classes from the keys (see `keys`) of parts of the observations, one after the other."""
+        """Return classes from the keys (see `keys`) of consecutive parts of the observations."""
         counts = np.zeros(1 << 16, np.int64)
         for part in parts:
             counts += _counted(part)
@@ -58,7 +58,7 @@ class Classes(NamedTuple):
             order = np.argsort(own, kind="stable")
             order = order[own[order] > 0]
             sorted_keys = own[order]
-            # Within a class the members of a part follow each other.
+            # Within a class, the members of a part are adjacent.
             begins = np.searchsorted(sorted_keys, sorted_keys, side="left")
             members[place[sorted_keys] + np.arange(len(order)) - begins] = first + order
             place += np.bincount(sorted_keys, minlength=1 << 16)
@@ -67,10 +67,10 @@ class Classes(NamedTuple):
 
 
 def keys(constants: FloatArray) -> NDArray[np.int16]:
-    """Return the classes of some observations by their constants, which are finite and not negative."""
+    """Return the classes of observations from their constants, which must be finite and not negative."""
     positive = constants > 0
     found = np.ceil(_STEPS * np.log2(constants, out=np.zeros_like(constants), where=positive))
-    found += constants > _constant(found)  # rounding may have gone down
+    found += constants > _constant(found)  # rounding may have decreased it
     found[~positive] = _NONE
     return np.asarray(found, np.int16)
 
@@ -80,7 +80,7 @@ def _constant(key: NDArray[np.floating] | NDArray[np.int64]) -> FloatArray:
 
 
 def _index(key: NDArray[np.int16]) -> NDArray[np.int64]:
-    """From 0, which is that of constants that are 0."""
+    """Return indices from 0, the index of constants of 0."""
     return key.astype(np.int64) + (1 << 15)
 
 

@@ -1,7 +1,7 @@
-"""Inner coordinates: in place of effects z that a scale multiplies stands u = S z, which lies on no curved ridge.
+"""Inner coordinates: u = S z replaces effects z that a scale multiplies, which avoids a curved ridge.
 
-A kernel for a density p moves in coordinates x(theta), for the density p(theta(x)) |d theta / d x|; that changes which
-moves it makes and nothing of what they leave as it is. Formulas: ``cpp/coordinates.hpp``.
+A kernel for a density p moves in coordinates x(theta) with the density p(theta(x)) |d theta / d x|. The coordinates
+change its moves but not its stationary distribution. Formulas: ``cpp/coordinates.hpp``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Blocks of effects z in whose place stands u = S z, S lower triangular and a function of other parameters.
+    """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
 
     Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is affine.
 
@@ -26,12 +26,12 @@ class Coordinates:
     dim : int
         Number of parameters.
     sizes : ndarray of int32
-        Of the blocks.
+        Sizes of the blocks.
     places : ndarray of int32
-        Where the effects stand, block by block.
+        Indices of the effects, block by block.
     starts, columns : ndarray of int32
     coefficients, constants : ndarray
-        The functions f, block by block and by rows of lower triangles, as compressed rows.
+        The functions f, block by block and by rows of lower triangles, in compressed row format.
     """
 
     dim: int
@@ -44,17 +44,17 @@ class Coordinates:
 
     @classmethod
     def plain(cls, dim: int) -> Coordinates:
-        """Return the parameters themselves."""
+        """Return coordinates that are the parameters themselves."""
         none = np.empty(0, np.int32)
         return cls(dim, none, none, np.zeros(1, np.int32), none, np.empty(0), np.empty(0))
 
     @property
     def is_plain(self) -> bool:
-        """Whether they are the parameters themselves."""
+        """Return whether they are the parameters themselves."""
         return not len(self.sizes)
 
     def compiled(self) -> _loop.Coordinates:
-        """Return them for the sampler, for one thread."""
+        """Return the coordinates for the sampler, for one thread."""
         parts = self.sizes, self.places, self.starts, self.columns, self.coefficients, self.constants
         return _loop.Coordinates(*parts, self.dim)
 

@@ -1,7 +1,7 @@
-"""Log likelihoods of a mean and a dispersion (negative binomial, gamma), and how large their derivatives get on boxes.
+"""Log likelihoods of a mean and a dispersion (negative binomial, gamma), with bounds on their derivatives on boxes.
 
-Each derivative is a sum of products of functions of one variable whose extremes on an interval are known, and is
-bounded by interval arithmetic: exact on a point, and the closer the smaller the box (docs/reference/families.md).
+Each derivative is a sum of products of functions of one variable with known extremes on an interval. Interval
+arithmetic bounds it: exactly at a point, and more tightly on smaller boxes (docs/reference/families.md).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from stansub.target.intervals import (
 )
 from stansub.types import FloatArray
 
-# Beyond so many times the count, differences of polygamma functions at phi and phi + y are taken from their limits.
+# Multiple of the count beyond which differences of polygamma functions at phi and phi + y are taken from their limits.
 _LARGE = 1e4
 
 
 @dataclass(frozen=True)
 class NegativeBinomial2(Columns):
-    """Counts by the logs of their mean and of their dispersion phi, both unknown.
+    """Counts from the logs of their mean and of their dispersion phi, both unknown.
 
     Attributes
     ----------
@@ -45,29 +45,29 @@ class NegativeBinomial2(Columns):
     density = _loop.Density.neg_binomial_2
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
+        """Return G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
         phi, x = np.exp(np.clip(eta[1], -LOG_MAX, LOG_MAX)), eta[0] - eta[1]
         rising = scipy.special.gammaln(self.counts + phi) - scipy.special.gammaln(phi)
         return np.asarray(rising + self.counts * x - (self.counts + phi) * softplus((0,), x)[0])
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, n)."""
+        """Return gradients, shape (2, n)."""
         phi, x = np.exp(np.clip(eta[1], -LOG_MAX, LOG_MAX)), eta[0] - eta[1]
         slope = self.counts - (self.counts + phi) * scipy.special.expit(x)
         rising = _rising_slope(self.counts, phi)
         return np.array([slope, rising - phi * softplus((0,), x)[0] - slope])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, 2, n)."""
+        """Return Hessians, shape (2, 2, n)."""
         return symmetric(*(part.low for part in self._derivatives(2, eta, np.zeros_like(eta), 0.0)))
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """With phi and the functions of x at their worst."""
+        """Return bounds with the worst phi and functions of x."""
         found = self._derivatives(order, centre, lengths, radius)
         return binomial_sum([part.largest for part in found], *lengths)
 
     def _derivatives(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> list[Interval]:
-        """From all in eta to all in log phi."""
+        """Return derivatives from all in eta to all in log phi."""
         eta, log_phi = boxes(centre, lengths, radius)
         x, phi, y = eta + -log_phi, exponential(log_phi), self.counts
         rising = _rising(order, y, centre[1], lengths[1] * radius)
@@ -106,7 +106,7 @@ def _dispersion_3(x: FloatArray) -> FloatArray:
 
 
 def _rising_slope(counts: FloatArray, phi: FloatArray) -> FloatArray:
-    """The first derivative in log phi of log Gamma(y + phi) - log Gamma(phi)."""
+    """Return the first derivative in log phi of log Gamma(y + phi) - log Gamma(phi)."""
     large = phi > _LARGE * np.maximum(counts, 1)
     at = np.where(large, 1.0, phi)
     sums = counts * (counts - 1) / 2, counts * (counts - 1) * (2 * counts - 1) / 6
@@ -115,9 +115,9 @@ def _rising_slope(counts: FloatArray, phi: FloatArray) -> FloatArray:
 
 
 def _rising(order: int, counts: FloatArray, log_phi: FloatArray, reach: FloatArray) -> Interval:
-    """The range of the derivative of order 2 or 3 in log phi of log Gamma(y + phi) - log Gamma(phi).
+    """Return the range of the derivative of order 2 or 3 in log phi of log Gamma(y + phi) - log Gamma(phi).
 
-    With s_2 and s_3 those of log(1 + e^x) they are sums of s_2 and s_3 at log phi - log j over 0 < j < y. As s_2
+    With s_2 and s_3 those of log(1 + e^x), they are sums of s_2 and s_3 at log phi - log j over 0 < j < y. Since s_2
     changes by a factor of at most e^t over a distance t, and |s_3'| <= s_2, so do the sums.
     """
     second, third, error = _rising_at(counts, np.clip(log_phi, -LOG_MAX, LOG_MAX))
@@ -130,7 +130,7 @@ def _rising(order: int, counts: FloatArray, log_phi: FloatArray, reach: FloatArr
 
 
 def _rising_at(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Those derivatives, and the relative error of what is taken from the limit of large phi."""
+    """Return those derivatives, and the relative error of those from the limit of large phi."""
     if (log_phi == log_phi.flat[0]).all() and len(counts) > 1:
         few, where = np.unique(counts, return_inverse=True)
         second, third, error = _polygammas(few, np.full(len(few), log_phi.flat[0]))
@@ -153,7 +153,7 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
 
 @dataclass(frozen=True)
 class Gamma(Columns):
-    """Gamma variables by the logs of their shape alpha and of their rate beta.
+    """Gamma variables from the logs of their shape alpha and of their rate beta.
 
     Attributes
     ----------
@@ -170,23 +170,23 @@ class Gamma(Columns):
         return shape, rate * self.y, eta[1] + np.log(self.y)
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """alpha log(beta y) - log Gamma(alpha) - beta y."""
+        """Return alpha log(beta y) - log Gamma(alpha) - beta y."""
         shape, scaled, log_scaled = self._at(eta)
         return np.asarray(shape * log_scaled - scipy.special.gammaln(shape) - scaled)
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, n)."""
+        """Return gradients, shape (2, n)."""
         shape, scaled, log_scaled = self._at(eta)
         return np.array([shape * (log_scaled - scipy.special.digamma(shape)), shape - scaled])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, 2, n)."""
+        """Return Hessians, shape (2, 2, n)."""
         shape, scaled, log_scaled = self._at(eta)
         first = shape * (log_scaled - scipy.special.digamma(shape)) - shape**2 * scipy.special.polygamma(1, shape)
         return symmetric(first, shape, -scaled)
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """With each part of the derivatives in log alpha at its worst."""
+        """Return bounds with the worst value of each part of the derivatives in log alpha."""
         log_shape, log_rate = boxes(centre, lengths, radius)
         with np.errstate(divide="ignore"):
             log_y = np.log(self.y)
@@ -198,7 +198,7 @@ class Gamma(Columns):
 
 
 def _shape_times(log_shape: Interval, log_scaled: Interval) -> Interval:
-    """e^a (v - a): linear in v; in a it rises up to v - 1 and falls from there."""
+    """Return the range of e^a (v - a), which is linear in v and in a rises up to v - 1 and then falls."""
 
     def at(v: FloatArray) -> Interval:
         return extremes(lambda a: np.exp(np.clip(a, -LOG_MAX, LOG_MAX)) * (v - a), log_shape, (v - 1,))
@@ -207,7 +207,7 @@ def _shape_times(log_shape: Interval, log_scaled: Interval) -> Interval:
 
 
 def _stirling(order: int, shape: Interval) -> Interval:
-    """The derivative in a = log alpha of -log Gamma(alpha), without its part -alpha a, of order 2 or 3.
+    """Return the derivative of order 2 or 3 in a = log alpha of -log Gamma(alpha), without its part -alpha a.
 
     alpha (log alpha - psi) falls, alpha^2 psi' and -alpha^3 psi'' rise.
     """
@@ -218,10 +218,11 @@ def _stirling(order: int, shape: Interval) -> Interval:
 
 
 def _at_most_once(shape: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The three functions, at one point where all are the same."""
+    """Return the three functions, at one point if all points are equal."""
     if len(shape) > 1 and (shape == shape[0]).all():
         return tuple(np.full(len(shape), value[0]) for value in _at_most_once(shape[:1]))  # type: ignore[return-value]
-    # The difference of log alpha and psi is lost to rounding where alpha is large: the first terms of its expansion.
+    # Rounding loses the difference of log alpha and psi if alpha is large, so the first terms of its expansion are
+    # used.
     large = shape > 1e5
     at = np.where(large, 1.0, shape)
     first = np.where(large, 0.5 + 1 / (12 * shape), at * (np.log(at) - scipy.special.digamma(at)))

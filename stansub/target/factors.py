@@ -1,6 +1,6 @@
-"""What a target is: a global log density plus factors, the log likelihoods of blocks of observations.
+"""The target interface: a global log density plus factors, the log likelihoods of blocks of observations.
 
-Nothing here knows of Stan. `stansub.stan.posterior.Posterior` is such a target.
+The interface is independent of Stan. `stansub.stan.posterior.Posterior` implements it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target"]
 
 
 class Population(Protocol):
-    """Factors that can be evaluated: those that a decision draws from."""
+    """Factors from which a decision draws."""
 
     @property
     def kind(self) -> str:
-        """How they are evaluated, as option, output and checkpoints name it."""
+        """Return how the factors are evaluated, as named by option, output and checkpoints."""
         ...
 
     @property
@@ -32,20 +32,20 @@ class Population(Protocol):
     def dim(self) -> int: ...
 
     def evaluator(self) -> Evaluator:
-        """A new evaluator, for one thread at a time."""
+        """Return a new evaluator, for one thread at a time."""
         ...
 
     def in_passing(self) -> Population:
-        """The same to evaluate each block once or twice, in less memory where that is known."""
+        """Return the population for evaluating each block once or twice, in less memory if possible."""
         ...
 
     def in_bulk(self) -> Population:
-        """The same for evaluations of all of them: of larger blocks where each costs a call, or itself."""
+        """Return the population for evaluating all blocks, with larger blocks if each costs a call."""
         ...
 
 
 class Density(Protocol):
-    """The whole log density, and the names and values that its parameters have for the user."""
+    """The whole log density, with the names and values of its parameters for the user."""
 
     @property
     def dim(self) -> int: ...
@@ -63,18 +63,20 @@ class Target(Protocol):
     """A posterior, whole and cut into factors."""
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
-        """How observations depend on the parameters by linear predictors; NoPredictorsError where they do not."""
+        """Return the linear predictors of the observations; raise NoPredictorsError if there are none."""
         ...
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
-        """In what costs no data and the likelihood in its own arguments; NoPredictorsError where it cannot be split."""
+        """Return the split into prior and likelihood in its own arguments; raise NoPredictorsError if there is none."""
         ...
 
     def remainder_bounds(
         self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
     ) -> RemainderBounds:
-        """Bounds on what control variates of an order leave, in the metric of a covariance; NoPredictorsError where
-        there are none."""
+        """Return bounds on the remainders of control variates of an order, in the metric of a covariance.
+
+        Raise NoPredictorsError if there are none.
+        """
         ...
 
     @property
@@ -91,13 +93,13 @@ class Target(Protocol):
 
 
 class CutTarget(Target, Protocol):
-    """A target whose factors may be larger than what decisions should look at."""
+    """A target whose factors may be larger than decisions need."""
 
     def for_decisions(self, progress: Callable[[str], None] | None = None) -> CutTarget:
-        """The same with smaller factors: itself, where they are small enough."""
+        """Return the target with smaller factors; itself if they are small enough."""
         ...
 
     @property
     def decision_size(self) -> int | None:
-        """Observations in such a factor; None where they are small enough."""
+        """Return the observations per smaller factor; None if the factors are small enough."""
         ...

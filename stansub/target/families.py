@@ -1,6 +1,6 @@
-"""Log likelihoods of one observation as functions of its linear predictor, and how large their derivatives get.
+"""Log likelihoods of one observation as functions of its linear predictor, with bounds on their derivatives.
 
-What bounds a remainder is the supremum of a derivative on an interval of predictors. With p the inverse logit,
+The supremum of a derivative on an interval of predictors bounds a remainder. With p the inverse logit,
 
     s_2(x) = p (1 - p),    s_3(x) = p (1 - p) |1 - 2 p|,    s_4(x) = p (1 - p) |1 - 6 p (1 - p)|
 
@@ -23,11 +23,11 @@ from stansub import _loop
 from stansub.target.rows import Rows, compact
 from stansub.types import FloatArray
 
-# Where s_3 is largest.
+# Maximum of s_3.
 PEAK = math.log(2 + math.sqrt(3))
-# Where s_4 is largest beside 0: the logit of (1 + sqrt(2/3)) / 2.
+# Maximum of s_4 besides 0: the logit of (1 + sqrt(2/3)) / 2.
 _SECOND_PEAK = 2 * math.atanh(math.sqrt(2 / 3))
-# Above it e^x is taken for e to this power, which is no bound but a number beyond all use.
+# Above it, e^x is replaced by e to this power, which is no bound but too large to be of use.
 _LOG_MAX = 700.0
 # With u = r / (sigma sqrt nu) the log density of Student's t is -(nu + 1) / 2 log(1 + u^2). The third derivative of
 # log(1 + u^2), 4 u (u^2 - 3) / (1 + u^2)^3, is largest in absolute value where 1 - 6 u^2 + u^4 = 0, at u = sqrt 2 - 1;
@@ -36,9 +36,9 @@ _STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * ma
 
 
 def softplus(orders: Sequence[int], x: FloatArray) -> list[FloatArray]:
-    """log(1 + e^x) and its derivatives, those of some orders up to the third, from one exponential."""
+    """Return log(1 + e^x) and its derivatives of some orders up to the third, from one exponential."""
     small = np.exp(-np.abs(x))
-    far = 1 / (1 + small) if any(orders) else small  # the larger one of p and 1 - p, which derivatives take
+    far = 1 / (1 + small) if any(orders) else small  # the larger one of p and 1 - p, used by the derivatives
 
     def of(order: int) -> FloatArray:
         if order == 0:
@@ -52,7 +52,7 @@ def softplus(orders: Sequence[int], x: FloatArray) -> list[FloatArray]:
 
 
 def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-    """The largest s_2, s_3 or s_4 on intervals."""
+    """Return the largest s_2, s_3 or s_4 on intervals."""
     near = np.maximum(np.maximum(low, -high), 0.0)
     if order == 2:
         return _slope(near)[0]
@@ -60,20 +60,20 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
     if order == 3:
         slope, small, both = _slope(np.minimum(np.maximum(near, PEAK), far))
         return np.asarray(slope * (1 - small) / both)
-    # Beyond 0 it is largest at the second peak, or as near to that as the interval comes.
+    # Beyond 0 it is largest at the second peak, or at the nearest point of the interval.
     slopes = [_slope(at)[0] for at in (near, np.minimum(np.maximum(near, _SECOND_PEAK), far))]
     return np.asarray(np.maximum(*(slope * np.abs(1 - 6 * slope) for slope in slopes)))
 
 
 def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """s_2 at numbers that are not negative, with e^-x and 1 + e^-x."""
+    """Return s_2 at nonnegative numbers, with e^-x and 1 + e^-x."""
     small = np.exp(-x)
     both = 1 + small
     return np.asarray(small / (both * both)), small, both
 
 
 class Separate(ABC):
-    """A family that works its derivatives out one by one."""
+    """Base of families that compute their derivatives one by one."""
 
     @abstractmethod
     def log_lik(self, eta: FloatArray) -> FloatArray: ...
@@ -85,37 +85,37 @@ class Separate(ABC):
     def hessian(self, eta: FloatArray) -> FloatArray: ...
 
     def compacted(self) -> Self:
-        """Return the same, in less memory where that is known; only its parts can then be evaluated."""
+        """Return the family in less memory if possible; only its parts can then be evaluated."""
         return self
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
+        """Return log likelihoods (order 0), gradients and Hessians of some orders."""
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
 
 
 class Columns(Separate):
-    """A family whose fields are what its density takes of each observation."""
+    """Base of families whose fields are the data of each observation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     highest = 2
 
     @property
     def data(self) -> FloatArray:
-        """Shape (p, n)."""
+        """Return the data, shape (p, n)."""
         return np.array([getattr(self, one.name) for one in fields(self)])
 
     def part(self, rows: Rows) -> Self:
-        """Of some observations."""
+        """Return the family of some observations."""
         columns = {one.name: np.asarray(getattr(self, one.name)[rows], np.float64) for one in fields(self)}
         return replace(self, **columns)
 
     def compacted(self) -> Self:
-        """Return the same, in less memory."""
+        """Return the family in less memory."""
         return replace(self, **{one.name: compact(getattr(self, one.name)) for one in fields(self)})
 
 
 class OneArgument(Columns):
-    """A family with one argument."""
+    """Base of families with one argument."""
 
     n_arguments = 1
     bounded = True
@@ -123,13 +123,13 @@ class OneArgument(Columns):
 
     @abstractmethod
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Log likelihoods up to constants (order 0) and their first to third derivatives, at `eta` of shape (n,).
+        """Return log likelihoods up to constants (order 0) or their first to third derivatives, at `eta` of shape (n,).
 
-        Those of some orders, shape (n,) each; they share what costs most.
+        The results of the given orders, shape (n,) each, share the costly terms.
         """
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """What `log_lik`, `gradient`, `hessian` and `third` say, by their orders."""
+        """Return `log_lik`, `gradient`, `hessian` and `third` for the given orders."""
         return [self._shaped(order, each) for order, each in zip(orders, self.several(orders, eta[0]), strict=True)]
 
     @staticmethod
@@ -137,57 +137,57 @@ class OneArgument(Columns):
         return each[(np.newaxis,) * (order if order < 3 else 0)]
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
-        """The same, of one order."""
+        """Return the result of `several` for one order."""
         return self.several((order,), eta)[0]
 
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The largest absolute value of a derivative of order 2 to 4 of each log likelihood on an interval each."""
+        """Return the largest absolute derivative of order 2 to 4 of each log likelihood on its interval."""
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Shape (n,)."""
+        """Return log likelihoods, shape (n,)."""
         return self.each(0, eta[0])
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (1, n)."""
+        """Return gradients, shape (1, n)."""
         return self.each(1, eta[0])[np.newaxis]
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (1, 1, n)."""
+        """Return Hessians, shape (1, 1, n)."""
         return self.each(2, eta[0])[np.newaxis, np.newaxis]
 
     def third(self, eta: FloatArray) -> FloatArray:
-        """Shape (n,)."""
+        """Return third derivatives, shape (n,)."""
         return self.each(3, eta[0])
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """The derivative's supremum on the interval, times the length's power; exact."""
+        """Return the derivative's exact supremum on the interval, times the length's power."""
         low, high = box(centre, lengths, radius)
         return np.asarray(self.derivative(order, low[0], high[0]) * power(lengths[0], order))
 
 
 def power(x: FloatArray, n: int) -> FloatArray | float:
-    """By multiplication, which takes a tenth of the time."""
+    """Return x^n by multiplication, which takes a tenth of the time."""
     return math.prod([x] * n)
 
 
 def _less_line(
     orders: Sequence[int], slope: FloatArray, x: FloatArray, found: Sequence[FloatArray]
 ) -> list[FloatArray]:
-    """Derivatives of `slope` x - f(x), from those of f."""
+    """Return derivatives of `slope` x - f(x), from those of f."""
     lines = (lambda f: slope * x - f, lambda f: slope - f, np.negative, np.negative)
     return [np.asarray(lines[order](each)) for order, each in zip(orders, found, strict=True)]
 
 
 def box(centre: FloatArray, lengths: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper ends; a length of 0 is a short one where the radius is infinite."""
+    """Return lower and upper ends; if the radius is infinite, a length of 0 counts as a short one."""
     reach = np.maximum(lengths, np.finfo(float).tiny) * radius
     return centre - reach, centre + reach
 
 
 @dataclass(frozen=True)
 class Binomial(OneArgument):
-    """Successes among trials, by the logit; with one trial Bernoulli's.
+    """Successes among trials, from the logit; with one trial, Bernoulli's.
 
     Attributes
     ----------
@@ -199,19 +199,19 @@ class Binomial(OneArgument):
     density = _loop.Density.binomial
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """y eta - n log(1 + e^eta)."""
+        """Return y eta - n log(1 + e^eta) or derivatives."""
         return _less_line(orders, self.successes, eta, [self.trials * each for each in softplus(orders, eta)])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """`trials` times that of log(1 + e^eta)."""
+        """Return `trials` times the derivative of log(1 + e^eta)."""
         return np.asarray(self.trials * softplus_derivative(order, low, high))
 
 
 @dataclass(frozen=True)
 class Poisson(OneArgument):
-    """Counts by the log of their rate: every derivative from the second on is -t e^eta, t the exposure.
+    """Counts from the log of their rate: every derivative from the second on is -t e^eta, with t the exposure.
 
-    Gamma variables t of a known shape y, by the log of their rate, have the same log likelihood.
+    Gamma variables t of a known shape y, from the log of their rate, have the same log likelihood.
 
     Attributes
     ----------
@@ -225,18 +225,18 @@ class Poisson(OneArgument):
     density = _loop.Density.poisson
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """y eta - t e^eta."""
+        """Return y eta - t e^eta or derivatives."""
         mean = self.exposure * np.exp(np.minimum(eta, _LOG_MAX))
         return _less_line(orders, self.counts, eta, [mean] * len(orders))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """At the upper end."""
+        """Return the derivative at the upper end."""
         return np.asarray(self.exposure * np.exp(np.minimum(high, _LOG_MAX)))
 
 
 @dataclass(frozen=True)
 class NegativeBinomial(OneArgument):
-    """Counts by the log of their mean, with a known dispersion phi.
+    """Counts from the log of their mean, with a known dispersion phi.
 
     Attributes
     ----------
@@ -248,13 +248,13 @@ class NegativeBinomial(OneArgument):
     density = _loop.Density.neg_binomial
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """y eta - (y + phi) log(1 + e^(eta - log phi))."""
+        """Return y eta - (y + phi) log(1 + e^(eta - log phi)) or derivatives."""
         number = self.counts + self.dispersion
         found = softplus(orders, eta - np.log(self.dispersion))
         return _less_line(orders, self.counts, eta, [number * each for each in found])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """(y + phi) times that of log(1 + e^x) at x = eta - log phi."""
+        """Return (y + phi) times the derivative of log(1 + e^x) at x = eta - log phi."""
         shift = np.log(self.dispersion)
         return np.asarray((self.counts + self.dispersion) * softplus_derivative(order, low - shift, high - shift))
 
@@ -273,13 +273,13 @@ class Normal(OneArgument):
     density = _loop.Density.normal
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """-x^2 / 2 at x = (y - eta) / sigma."""
+        """Return -x^2 / 2 at x = (y - eta) / sigma, or derivatives."""
         x = (self.y - eta) / self.scale
         found = (lambda: -0.5 * x**2, lambda: x / self.scale, lambda: -1 / self.scale**2, lambda: np.zeros_like(x))
         return [np.asarray(found[order]()) for order in orders]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """1 / sigma^2, or 0."""
+        """Return 1 / sigma^2, or 0."""
         return np.zeros_like(self.scale) if order > 2 else np.asarray(1 / self.scale**2)
 
 
@@ -298,7 +298,7 @@ class StudentT(OneArgument):
     density = _loop.Density.student_t
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """-(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu)."""
+        """Return -(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu), or derivatives."""
         unit = self.scale * np.sqrt(self.degrees)
         u = (self.y - eta) / unit
         v = 1 + u**2
@@ -311,7 +311,7 @@ class StudentT(OneArgument):
         return [np.asarray(-0.5 * (self.degrees + 1) * found[order]() / (-unit) ** order) for order in orders]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """On the whole line (see `_STUDENT`)."""
+        """Return the supremum on the whole line (see `_STUDENT`)."""
         unit = self.scale * np.sqrt(self.degrees)
         return np.asarray((self.degrees + 1) / 2 * _STUDENT[order] / unit**order)
 
@@ -330,12 +330,12 @@ class Logistic(OneArgument):
     density = _loop.Density.logistic
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""
+        """Return x - 2 log(1 + e^x) at x = (y - eta) / sigma, or derivatives."""
         x = (self.y - eta) / self.scale
         found = _less_line(orders, np.ones(1), x, [2 * each for each in softplus(orders, x)])
         return [each / (-self.scale) ** order for order, each in zip(orders, found, strict=True)]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Twice that of log(1 + e^x), in units of sigma."""
+        """Return twice the derivative of log(1 + e^x), in units of sigma."""
         at_low, at_high = (self.y - high) / self.scale, (self.y - low) / self.scale
         return np.asarray(2 * softplus_derivative(order, at_low, at_high) / self.scale**order)

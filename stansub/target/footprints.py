@@ -12,9 +12,9 @@ from stansub.progress import Progress
 from stansub.target.factors import Population
 from stansub.types import IntArray
 
-# Points at which gradients are asked for, the half width of the box that they are from, and how often to try.
+# Points at which gradients are evaluated, half width of their box, and number of attempts.
 _POINTS, _RADIUS, _TRIES = 3, 1.0, 60
-# Gradients that are held at a time, in numbers.
+# Maximum number of gradient entries held at a time.
 _CHUNK = 1 << 22
 
 
@@ -31,26 +31,26 @@ class Footprints:
     depends: NDArray[np.bool_]
 
     def touched_by(self, parameters: ArrayLike) -> IntArray:
-        """Factors, as int32, that depend on any of the parameters, given by their places among the unconstrained."""
+        """Return the factors, as int32, that depend on any of the parameters, given by their indices."""
         return np.flatnonzero(self.depends[:, np.asarray(parameters, np.int64)].any(axis=1)).astype(np.int32)
 
 
 def find_footprints(
     population: Population, rng: np.random.Generator, *, n_points: int = _POINTS, progress: Progress | None = None
 ) -> Footprints:
-    """The footprints of all factors.
+    """Return the footprints of all factors.
 
-    A factor is taken not to depend on a parameter where its derivative is exactly 0 at each of several random points,
-    uniform in a box about 0 that shrinks while gradients there are not defined. A derivative that is 0 at one point by
-    chance is not at another; one that is 0 in a whole region, as beyond a truncation, must be 0 at all of the points
-    to be missed.
+    A factor does not depend on a parameter if its derivative is exactly 0 at each of several random points. The points
+    are uniform in a box about 0 that shrinks while gradients there are not defined. A derivative that is 0 at one point
+    by chance is nonzero at another; a dependence is missed only if the derivative is 0 at all of the points, as in a
+    whole region beyond a truncation.
 
     Raises
     ------
     InputError
-        When the gradients of the factors are defined at none of the points tried.
+        If the gradients of the factors are defined at none of the points tried.
     RuntimeError
-        When the population was made without gradients.
+        If the population was made without gradients.
     """
     progress = progress or Progress()
     evaluator, dim, n_factors = population.evaluator(), population.dim, len(population.blocks)

@@ -1,4 +1,4 @@
-"""Posteriors made of numpy functions: for models without a Stan program, for examples and for tests."""
+"""Posteriors of numpy functions, for models without a Stan program, for examples and for tests."""
 
 from __future__ import annotations
 
@@ -22,38 +22,37 @@ Places = NDArray[np.int32]
 
 
 class FunctionFactors:
-    """A posterior as the sum of a global log density and the log likelihoods of observations, each a numpy function.
+    """A posterior as the sum of a global log density and log likelihoods of observations, given as numpy functions.
 
-    It serves wherever a posterior does: as the whole log density, as the population that decisions draw from, and as
-    the target of both. Every function returns None, or numbers that are not finite, where it is not defined.
+    It can replace a posterior, its whole log density or the population of a decision. Every function returns None, or
+    non-finite numbers, outside its domain.
 
     Parameters
     ----------
     names : sequence of str
-        Of the parameters, which are all unconstrained; elements as ``beta.1``.
+        Names of the parameters, which are all unconstrained; elements as ``beta.1``.
     n_observations : int
     log_lik : callable
-        Of theta, shape (dim,), and some observations, int32 of shape (n,), counted from 0: their log likelihoods,
+        From theta, shape (dim,), and numbers of observations from 0, int32 of shape (n,), to their log likelihoods,
         shape (n,).
     log_density : callable, optional
-        Of theta: what does not belong to observations, such as priors. 0 by default.
+        From theta to the global log density, such as priors. 0 by default.
     log_lik_gradient : callable, optional
-        Of the same as ``log_lik``: gradients, shape (n, dim). Whatever looks for modes needs gradients.
+        From the arguments of ``log_lik`` to gradients, shape (n, dim). The search for modes needs gradients.
     log_density_gradient : callable, optional
-        Of theta: gradient, shape (dim,); needed with ``log_density`` and ``log_lik_gradient``.
+        From theta to the gradient, shape (dim,); needed with ``log_density`` and ``log_lik_gradient``.
     predictors : LinearPredictors, optional
-        How observations depend on theta, where it is by linear predictors alone: factorised decisions have their bounds
-        from them.
+        How observations depend on theta, if only through linear predictors; gives the bounds of factorised decisions.
     block_size : int, optional
-        Observations a factor, which are adjacent. By default 1, and `stansub.sample` chooses what suits the test.
+        Adjacent observations per factor. By default 1, and `stansub.sample` chooses the size that suits the test.
     name : str
-        In messages and in the output.
+        Name in messages and in the output.
 
     Raises
     ------
     InputError
-        When there are no parameters or no observations, names do not make sense, or only one of two gradients is
-        given; later, when a function returns something else than it should.
+        If there are no parameters or observations, names are invalid, or only one of two gradients is given; later, if
+        a function returns invalid values.
     """
 
     kind: ClassVar[Literal["functions"]] = "functions"
@@ -95,27 +94,27 @@ class FunctionFactors:
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """Return the number of parameters."""
         return len(self.names)
 
     @property
     def has_gradients(self) -> bool:
-        """Whether there are gradients of the log likelihoods."""
+        """Return whether there are gradients of the log likelihoods."""
         return self._log_lik_gradient is not None
 
     def recut(self, size: int, points: Sequence[FloatArray] = ()) -> FunctionFactors:
-        """The same posterior with so many observations a factor."""
+        """Return the same posterior with ``size`` observations per factor."""
         other = copy(self)
         other.any_block_size = False
         other._cut(self.blocks.n_observations, size)
         return other
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
-        """There is no program to split."""
+        """Raise an error: there is no program to split."""
         raise NoPredictorsError("a posterior of functions has no program to split")
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
-        """Those that were given."""
+        """Return the linear predictors that were given."""
         if self.known_predictors is None:
             raise NoPredictorsError("the functions come without linear predictors")
         return self.known_predictors
@@ -123,7 +122,7 @@ class FunctionFactors:
     def remainder_bounds(
         self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
     ) -> RemainderBounds:
-        """Those of the linear predictors that were given."""
+        """Return the bounds of the linear predictors that were given."""
         return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
 
     def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
@@ -135,42 +134,42 @@ class FunctionFactors:
 
     @property
     def full(self) -> FunctionFactors:
-        """The whole log density."""
+        """Return itself, the whole log density."""
         return self
 
     @property
     def population(self) -> FunctionFactors:
-        """The factors."""
+        """Return itself, the population of factors."""
         return self
 
     def param_unc_names(self) -> list[str]:
-        """Names of the parameters."""
+        """Return names of the parameters."""
         return self.names
 
     def param_names(self) -> list[str]:
-        """The same: nothing is constrained."""
+        """Return names of the parameters; nothing is constrained."""
         return self.names
 
     def param_constrain(self, theta: FloatArray) -> FloatArray:
-        """``theta`` itself."""
+        """Return ``theta`` unchanged."""
         return theta
 
     def log_density(self, theta: FloatArray) -> float:
-        """Global log density plus all log likelihoods; -inf where it is not defined."""
+        """Return the global log density plus all log likelihoods; -inf where undefined."""
         evaluator = self.evaluator()
         total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
         return float(total) if np.isfinite(total) else -np.inf
 
     def in_passing(self) -> FunctionFactors:
-        """Itself."""
+        """Return itself."""
         return self
 
     def in_bulk(self) -> FunctionFactors:
-        """Itself: one call evaluates many blocks."""
+        """Return itself: one call evaluates many blocks."""
         return self
 
     def evaluator(self) -> FunctionEvaluator:
-        """A new evaluator of the factors."""
+        """Return a new evaluator of the factors."""
         gradient = None if self._log_lik_gradient is None else self._gradient
         return FunctionEvaluator(self.dim, len(self.blocks), self._global, self._factors, gradient)
 
@@ -205,7 +204,7 @@ class FunctionFactors:
         return value, np.ascontiguousarray(slope, np.float64)
 
     def _observations(self, which: Places) -> tuple[Places, IntArray]:
-        """The observations of some factors, and where those of each begin among them."""
+        """Return the observations of some factors, and the start of each factor among them."""
         if self.blocks.size == 1:
             return which, np.arange(which.size, dtype=np.int32)
         sizes = self._sizes[which]

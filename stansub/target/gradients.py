@@ -1,4 +1,4 @@
-"""The log density and its derivatives from the blocks of a population, all or some, in several threads."""
+"""The log density and its derivatives from some or all blocks of a population, in several threads."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from stansub.progress import Progress
 from stansub.target.factors import Evaluator, Population
 from stansub.types import FloatArray
 
-# Threads of what is done before chains begin, for which nobody has named a number.
+# Threads for work before chains begin, if no number is given.
 THREADS = min(4, os.cpu_count() or 1)
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Observations a task: enough to outweigh handing it over, few enough for autodiff to stay in little memory. Sums are
-# cut at the same places however many threads there are, so that they round alike.
+# Observations per task: enough to amortise its overhead, few enough for autodiff to need little memory. Sums are cut at
+# the same places for any number of threads, so that they round alike.
 _TASK = 1 << 13
 
-# Share of a standard deviation by which gradients are differenced. The relative error is of the order of this squared
-# times that by which a quadratic is wrong within an sd, and rounding stays far below it.
+# Step of gradient differences as a share of a standard deviation. The relative error is of the order of its square
+# times the error of a quadratic within an sd; rounding is far smaller.
 STEP = 0.01
 
 
 class Team:
-    """Threads that evaluate one population, an evaluator each; a context manager.
+    """Threads that evaluate one population, each with its evaluator; a context manager.
 
     Parameters
     ----------
     population : Population
     threads : int
     progress : Progress, optional
-        Asked before each task if it is time to end; notes how far Hessians are.
+        Checked before each task; records the progress of Hessians.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Team:
 
     @property
     def passes(self) -> float:
-        """Gradient evaluations of all observations so far."""
+        """Return the gradient evaluations so far, in passes over all observations."""
         return self.observations / self.population.blocks.n_observations
 
     def map(
@@ -75,12 +75,12 @@ class Team:
         *,
         watch: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[R]:
-        """``work(evaluator, item)`` for each item, in the order of the items.
+        """Return ``work(evaluator, item)`` for each item, in the order of the items.
 
         Parameters
         ----------
         watch : callable
-            Called in this thread with the numbers of tasks done and of all tasks, as they come to their end.
+            Called in this thread with the numbers of finished tasks and of all tasks.
         """
 
         def one(item: T) -> R:
@@ -92,7 +92,7 @@ class Team:
                 self._evaluators.put(evaluator)
 
         tasks = list(items)
-        # Two (one of which is mostly the global part alone) are done sooner than handed over.
+        # Two tasks (one of which is mostly the global part) are faster here than in threads.
         results = map(one, tasks) if len(tasks) <= 2 else self._pool.map(one, tasks)
         made: list[R] = []
         for result in results:
@@ -101,13 +101,13 @@ class Team:
         return made
 
     def chunks(self, which: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-        """The blocks ``which`` in parts of about equal size, one a task."""
+        """Return the blocks ``which`` in parts of about equal size, one per task."""
         n_tasks = -(-len(which) * self.population.blocks.size // _TASK)
         return np.array_split(which, min(n_tasks, len(which)))
 
 
 class Together:
-    """All blocks evaluated by a team, to those who ask for all of them what an evaluator is: the same values."""
+    """All blocks evaluated by a team, with an evaluator's interface and values."""
 
     def __init__(self, team: Team) -> None:
         self.team = team
@@ -115,22 +115,22 @@ class Together:
         self._parts = np.array_split(np.arange(n_blocks, dtype=np.int32), max(1, min(4 * team.threads, n_blocks)))
 
     def global_log_density(self, theta: FloatArray) -> float:
-        """Log density less the likelihood; -inf where it is not defined."""
+        """Return the log density less the likelihood; -inf where undefined."""
         return self.team.map(lambda evaluator, at: evaluator.global_log_density(at), [theta])[0]
 
     def block_log_lik(self, theta: FloatArray) -> FloatArray:
-        """Log likelihoods of all blocks; -inf where they are not defined."""
+        """Return log likelihoods of all blocks; -inf where undefined."""
         return np.concatenate(self.team.map(lambda evaluator, part: evaluator.block_log_lik(theta, part), self._parts))
 
 
 class Objective:
-    """Log density from ``which`` blocks: global part plus ``weight`` times their log likelihoods.
+    """Log density from the blocks ``which``: global part plus ``weight`` times their log likelihoods.
 
     Parameters
     ----------
     team : Team
     which : ndarray of int32, optional
-        Blocks, without repetition; all by default, which gives the log density itself.
+        Blocks, without repetition; by default all, which gives the log density itself.
     weight : float, optional
         n_blocks / len(which) by default.
     """
@@ -145,18 +145,18 @@ class Objective:
         self._n_obs = int(team.population.blocks.sizes[self.which].sum())
 
     def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Log density and gradient, shape (dim,); -inf and nan where they are not defined."""
+        """Return log density and gradient, shape (dim,); -inf and nan where undefined."""
         values, gradients = self.many(theta[np.newaxis])
         return float(values[0]), gradients[0]
 
     def many(
         self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
     ) -> tuple[FloatArray, FloatArray]:
-        """Log densities, shape (k,), and gradients, shape (k, dim), at ``points``, shape (k, dim).
+        """Return log densities, shape (k,), and gradients, shape (k, dim), at ``points``, shape (k, dim).
 
-        ``watch`` is that of `Team.map`.
+        ``watch`` is passed to `Team.map`.
         """
-        # Every part holds the global part besides its blocks; the first has no blocks.
+        # Every part includes the global part besides its blocks; the first has no blocks.
         subsets = [np.empty(0, np.int32), *self._chunks]
         tasks = [(theta, chunk) for theta in points for chunk in subsets]
 
@@ -174,23 +174,23 @@ class Objective:
         return np.where(defined, value, -np.inf), np.where(defined[:, np.newaxis], gradient, np.nan)
 
     def value(self, theta: FloatArray) -> float:
-        """Log density; -inf where it is not defined."""
+        """Return the log density; -inf where undefined."""
         return self(theta)[0]
 
     @property
     def hessian_passes(self) -> float:
-        """What a Hessian costs, in gradients."""
+        """Return the cost of a Hessian in gradients."""
         return 2 * self.dim
 
     @property
     def curvature(self) -> str:
-        """What Hessians are made from, in words."""
+        """Return how Hessians are computed, in words."""
         return f"{2 * self.dim} gradients of all the data"
 
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
-        """Central differences of gradients, shape (dim, dim), made symmetric; nan where those are not defined.
+        """Return central differences of gradients, shape (dim, dim), symmetrised; nan where gradients are undefined.
 
-        The team's progress notes how many of the 2 dim gradients are done.
+        The team's progress records how many of the 2 dim gradients are done.
 
         Parameters
         ----------
@@ -208,14 +208,14 @@ class Objective:
 
             _, gradients = self.many(points, watch=watch)
             above, below = np.split(gradients, 2)
-            # What floating point made of the steps is what was stepped.
+            # The actual step, after rounding, is the divisor.
             rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
         hessian: FloatArray = (rows + rows.T) / 2
         return hessian
 
 
 def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, steps: FloatArray) -> FloatArray:
-    """Hessian by central differences of such gradients, shape (dim, dim), made symmetric.
+    """Return the Hessian from central differences of gradients, shape (dim, dim), symmetrised.
 
     Parameters
     ----------
@@ -223,23 +223,23 @@ def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray,
     theta, steps : ndarray, shape (dim,)
     """
     up, down = theta + np.diag(steps), theta - np.diag(steps)
-    # What floating point made of the steps is what was stepped.
+    # The actual step, after rounding, is the divisor.
     pairs = zip(up, down, np.diag(up - down), strict=True)
     rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
     return np.asarray((rows + rows.T) / 2)
 
 
 def default_steps(theta: FloatArray) -> FloatArray:
-    """Steps for gradients to be differenced where nothing is known of the scales, shape (dim,)."""
+    """Return difference steps for unknown scales, shape (dim,)."""
     return np.asarray(np.cbrt(np.finfo(float).eps) * np.maximum(1.0, np.abs(theta)))
 
 
 def scaled_steps(theta: FloatArray, hessian: FloatArray) -> FloatArray:
-    """Steps of a hundredth of the conditional standard deviations, where the curvature gives those; shape (dim,)."""
+    """Return steps of a hundredth of the conditional standard deviations, if the curvature gives them; shape (dim,)."""
     curvature = -np.diag(hessian)
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = STEP / np.sqrt(curvature)
-    # Less would be lost in the rounding of the parameters themselves; more would leave the neighbourhood where
-    # the log density is nearly flat.
+    # Smaller steps would be lost in the rounding of the parameters; larger ones would leave the neighbourhood where the
+    # log density is nearly flat.
     scaled = np.clip(scaled, 1e-10 * np.abs(theta), 0.05 * np.maximum(1.0, np.abs(theta)))
     return np.where((curvature > 0) & np.isfinite(scaled), scaled, default_steps(theta))

@@ -1,8 +1,7 @@
-"""Decisions about what an expansion of a likelihood with sparse rows leaves out, from a few of the observations.
+"""Decisions about the remainders of an expansion with sparse rows, from a few of the observations.
 
-The bounds are those of `stansub.target.remainders`, in lengths l_ki of an observation's own: what its argument k moves
-for a standard deviation of the coefficients that it reads. `cpp/grouped.hpp` says how candidates are picked from them
-group by group.
+The bounds are those of `stansub.target.remainders`, in an observation's own lengths l_ki: the change of its argument k
+per standard deviation of the coefficients that it reads. `cpp/grouped.hpp` picks candidates from them group by group.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from stansub.target.remainders import SHARE, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
-# Radii, in these lengths, of the boxes on which derivatives are bounded where they have no bound on the whole line.
+# Radii, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line.
 _RADII = (8.0, 16.0, 32.0)
-# The variance that joint decisions should add to the log ratio, and candidates of a step at most: as a share of the
-# observations for each argument. A candidate, which lies anywhere in memory, takes 0.2 us. An observation in its order
-# takes 0.013 us with one argument (logistic), 0.05 with two (negative binomial), and 0.08 with three (ordered).
+# Target variance that joint decisions add to the log ratio, and maximum candidates per step, as a share of the
+# observations for each number of arguments. A candidate, at a random place in memory, takes 0.2 us. An observation in
+# order takes 0.013 us with one argument (logistic), 0.05 with two (negative binomial), and 0.08 with three (ordered).
 _VARIANCE, _MOST_SHARE = 0.04, 0.1
 
 
 def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
-    """Remainders of the expansion, for decisions.
+    """Return the remainders of the expansion, for decisions.
 
     Parameters
     ----------
@@ -37,12 +36,12 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
     quadratic : Quadratic
         Their expansion.
     sds : ndarray, shape (m,)
-        Of phi, about.
+        Approximate sds of phi.
 
     Raises
     ------
     NoPredictorsError
-        When decisions in C++ do not know the family.
+        If C++ decisions do not support the family.
     """
     family, rows = predictors.family, predictors.rows
     if family.density is None:
@@ -93,7 +92,7 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
 def shared(
     predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray
 ) -> tuple[_loop.GroupedObservations, Recentred]:
-    """What all chains with an expansion share, made for the first of them."""
+    """Return what all chains with an expansion share, created once."""
     latest = predictors.latest
     if not latest or latest[0][0] is not quadratic:
         made = grouped(predictors, quadratic, sds), Recentred(predictors, quadratic.point)
@@ -103,16 +102,16 @@ def shared(
 
 
 class Joint(NamedTuple):
-    """How joint decisions are taken.
+    """Settings of joint decisions.
 
     Attributes
     ----------
     kappa : float
         lambda_i = kappa b_i (see `stansub.acceptance.stopping.Poisson`).
     most : float
-        Candidates that may be expected of a move before its kappa is smaller.
+        Maximum expected candidates of a move; beyond it, kappa decreases.
     candidates : float
-        About how many there are a step.
+        Approximate number of candidates per step.
     """
 
     kappa: float
@@ -123,9 +122,9 @@ class Joint(NamedTuple):
 def choose_joint(
     observations: _loop.GroupedObservations, phis: Sequence[FloatArray], n: int, *, n_arguments: int = 1
 ) -> Joint | None:
-    """Joint decisions that cost less than all observations do; None if none do.
+    """Return settings of joint decisions that cost less than all observations; None if there are none.
 
-    With kappa the log ratio's variance is sum_i r_i^2 / (kappa b_i).
+    With kappa, the variance of the log ratio is sum_i r_i^2 / (kappa b_i).
 
     Parameters
     ----------
@@ -135,7 +134,7 @@ def choose_joint(
     n : int
         Observations.
     n_arguments : int
-        Of the likelihood of one.
+        Arguments of one observation's likelihood.
     """
     decider, most = _loop.SurrogateDecider(observations, 1.0, 1.0), min(_MOST_SHARE * n_arguments, 1.0) * n
     rate, _, squares = np.median([decider.costs(a, b) for a, b in pairwise(phis)], axis=0)
@@ -145,7 +144,7 @@ def choose_joint(
 
 
 def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> list[float]:
-    """By what the terms are for draws: sqrt(p) lengths of the numbers that all have, and an sd of each coefficient."""
+    """Return the lengths of the terms for draws: sqrt(p) for the common numbers, and an sd of each coefficient."""
     sizes = []
     if row.places.size:
         sizes.append(np.sqrt(row.places.size) * float(np.mean(_reach(row, whitening) / lengths)))
@@ -155,13 +154,13 @@ def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: Fl
 
 
 def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:
-    """Of the numbers that all have, how far the argument moves for a step of 1 in the metric; shape (n,) or (1,)."""
+    """Return how far the argument moves per unit step of the common numbers in the metric; shape (n,) or (1,)."""
     solved = scipy.linalg.solve_triangular(whitening, row.dense.T, trans="T", lower=False)
     return np.asarray(np.sqrt(np.einsum("ji,ji->i", solved, solved)))
 
 
 def _whitening(row: SparseRows, quadratic: Quadratic) -> FloatArray:
-    """An upper triangular A with A'A the precision of the coefficients that all observations read, shape (p, p)."""
+    """Return an upper triangular A with A'A the precision of the coefficients that all observations read, (p, p)."""
     own = quadratic.precision[row.places][:, row.places].toarray()
     try:
         return np.ascontiguousarray(np.linalg.cholesky(own).T)
@@ -170,7 +169,7 @@ def _whitening(row: SparseRows, quadratic: Quadratic) -> FloatArray:
 
 
 def _lengths(row: SparseRows, whitening: FloatArray, sds: FloatArray) -> FloatArray:
-    """How far the argument moves for an sd, shape (n,)."""
+    """Return how far the argument moves for an sd, shape (n,)."""
     squares = row.gathered.multiply(row.gathered) @ sds**2
     if row.places.size:
         squares = squares + _reach(row, whitening) ** 2

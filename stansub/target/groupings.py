@@ -15,14 +15,14 @@ _SAME = 1e-12
 
 
 class Column(NamedTuple):
-    """One coefficient of each observation: its place, -1 for none, and its factor."""
+    """One coefficient of each observation: its place (-1 for none) and its factor."""
 
     places: NDArray[np.int32]
     factors: FloatArray
 
 
 def columns(row: SparseRows) -> list[Column]:
-    """Coefficients of an argument in places of an observation's own: one of each observation at a time."""
+    """Return coefficients of an argument in an observation's own places, one per observation at a time."""
     counts, starts = np.diff(row.gathered.indptr), row.gathered.indptr[:-1]
     found = []
     for k in range(int(counts.max(initial=0))):
@@ -35,34 +35,34 @@ def columns(row: SparseRows) -> list[Column]:
 
 
 class Recentred:
-    """Changes of phi, less what cancels in every predictor: a shift of a grouping against what all observations have.
+    """Changes of phi without shifts that cancel in every predictor.
 
-    Where each observation reads one element of a grouping with a factor that is a combination of the numbers that all
-    have, such as 1 beside an intercept, a common shift of its elements can stand in those numbers' coefficients. Bounds
-    term by term would count it twice.
+    If each observation reads one element of a grouping with a factor that is a combination of the common numbers, such
+    as 1 beside an intercept, those numbers' coefficients can absorb a common shift of its elements. Bounds term by term
+    would count the shift twice.
 
     Parameters
     ----------
     predictors : SparsePredictors
     point : ndarray, shape (m,)
-        From which changes are counted.
+        Point from which changes are counted.
 
     Attributes
     ----------
     shifts : list of Shift
-        What is taken out.
+        The shifts that are removed.
     """
 
     def __init__(self, predictors: SparsePredictors, point: FloatArray) -> None:
         self._point = point
         found = [one for row in predictors.rows for one in _shifts(row)]
-        # What one argument's shift takes away another may read.
+        # A shift that one argument removes may be read by another.
         read = [set(row.places.tolist()) | set(row.gathered.indices.tolist()) for row in predictors.rows]
         shared = {place for k, one in enumerate(read) for other in read[:k] for place in one & other}
         self.shifts = [one for one in found if not shared & {*one.places.tolist(), *one.dense.tolist()}]
 
     def __call__(self, phi: FloatArray) -> FloatArray:
-        """With the same predictors."""
+        """Return the change that gives the same predictors."""
         found = phi.copy()
         for one in self.shifts:
             mean = float(one.weights @ (found[one.places] - self._point[one.places]))
@@ -72,7 +72,7 @@ class Recentred:
 
 
 class Shift(NamedTuple):
-    """A grouping's places with weights that add up to 1, and coefficients that a shift of 1 is the same as."""
+    """Places of a grouping with weights that sum to 1, and the coefficients equivalent to a shift of 1."""
 
     places: NDArray[np.int64]
     weights: FloatArray

@@ -1,4 +1,4 @@
-"""Extremes of functions on intervals, and sums of derivatives on boxes: for likelihoods of several arguments."""
+"""Extremes of functions on intervals and sums of derivatives on boxes, for likelihoods of several arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy
 from stansub.target.families import box, power
 from stansub.types import FloatArray
 
-# Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
+# Exponents are limited to this, so that no product of powers below overflows; bounds are useless long before.
 LOG_MAX = 150.0
 
 Function = Callable[[FloatArray], FloatArray]
@@ -20,7 +20,7 @@ Function = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Interval:
-    """The least and the largest value, shape (n,) each."""
+    """Smallest and largest value, shape (n,) each."""
 
     low: FloatArray
     high: FloatArray
@@ -36,17 +36,17 @@ class Interval:
         return Interval(np.minimum.reduce(corners), np.maximum.reduce(corners))
 
     def times(self, factor: FloatArray) -> Interval:
-        """Scaled by numbers that are not negative."""
+        """Return the interval scaled by nonnegative numbers."""
         return Interval(self.low * factor, self.high * factor)
 
     @property
     def largest(self) -> FloatArray:
-        """In absolute value."""
+        """Return the largest absolute value."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
 def extremes(function: Function, over: Interval, critical: Sequence[FloatArray | float] = ()) -> Interval:
-    """The range of a function of one variable that is monotone between its critical points."""
+    """Return the range of a function of one variable that is monotone between its critical points."""
     ends = function(over.low), function(over.high)
     least, most = np.minimum(*ends), np.maximum(*ends)
     for point in critical:
@@ -66,7 +66,7 @@ def boxes(centre: FloatArray, lengths: FloatArray, radius: float) -> list[Interv
 
 
 def binomial_sum(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
-    """sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in the one and j times in the other."""
+    """Return sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in one argument, j in the other."""
     order = len(derivatives) - 1
     terms = [math.comb(order, j) * f * power(a, order - j) * power(b, j) for j, f in enumerate(derivatives)]
     return np.asarray(sum(terms))

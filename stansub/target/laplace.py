@@ -1,4 +1,4 @@
-"""A maximum of a log density, with the normal approximation there (Laplace)."""
+"""Maximum of a log density, with the normal approximation there (Laplace)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Mode:
-    """A maximum of the log density, Jacobian terms included, and the normal approximation there.
+    """Maximum of the log density, including Jacobian terms, with the normal approximation there.
 
     Attributes
     ----------
     position : ndarray, shape (dim,)
-        On the unconstrained space.
+        Position on the unconstrained space.
     log_density : float
     gradient_norm : float
         Euclidean norm of the gradient.
     distance : float
         Newton decrement sqrt(g' (-H)^-1 g): distance to the maximum in sds of the Laplace approximation.
     hessian : ndarray, shape (dim, dim)
-        Of the log density, global part included.
+        Hessian of the log density, including the global part.
     cholesky : ndarray, shape (dim, dim)
-        Lower triangular, of the covariance (-hessian)^-1.
+        Lower triangular factor of the covariance (-hessian)^-1.
     """
 
     position: FloatArray
@@ -38,27 +38,27 @@ class Mode:
 
     @property
     def dim(self) -> int:
-        """Number of unconstrained parameters."""
+        """Return the number of unconstrained parameters."""
         return len(self.position)
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the Laplace approximation, shape (dim, dim)."""
+        """Return the covariance of the Laplace approximation, shape (dim, dim)."""
         covariance: FloatArray = self.cholesky @ self.cholesky.T
         return covariance
 
     @property
     def steps(self) -> FloatArray:
-        """Steps at which gradients differenced at the mode lose least, shape (dim,)."""
+        """Return the best steps for gradient differences at the mode, shape (dim,)."""
         return scaled_steps(self.position, self.hessian)
 
     @property
     def log_evidence(self) -> float:
-        """Laplace's approximation of the logarithm of the integral of the density about the mode."""
+        """Return Laplace's approximation of the logarithm of the integral of the density about the mode."""
         log_volume = np.log(np.diag(self.cholesky)).sum() + 0.5 * self.dim * np.log(2 * np.pi)
         return float(self.log_density + log_volume)
 
     def distance_to(self, points: FloatArray) -> FloatArray:
-        """Distance of points, shape (..., dim), in sds of the Laplace approximation, shape (...,)."""
+        """Return the distance of points, shape (..., dim), in sds of the Laplace approximation, shape (...,)."""
         away = np.linalg.solve(self.cholesky, (points - self.position).reshape(-1, self.dim).T)
         return np.asarray(np.linalg.norm(away, axis=0).reshape(points.shape[:-1]))

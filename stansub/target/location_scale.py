@@ -1,7 +1,7 @@
-"""Log likelihoods of a location and a scale, and how large their derivatives get on boxes.
+"""Log likelihoods of a location and a scale, with bounds on their derivatives on boxes.
 
-Each derivative is a sum of products of functions of one variable whose extremes on an interval are known, and is
-bounded by interval arithmetic: exact on a point, and the closer the smaller the box (docs/reference/families.md).
+Each derivative is a sum of products of functions of one variable with known extremes on an interval. Interval
+arithmetic bounds it: exactly at a point, and more tightly on smaller boxes (docs/reference/families.md).
 """
 
 from __future__ import annotations
@@ -32,35 +32,38 @@ from stansub.types import FloatArray
 
 
 class Errors(ABC):
-    """The log density F of a standard error.
+    """Log density F of a standardised error.
 
     Attributes
     ----------
     density : Density
-        Of an outcome with such an error, for the decision loop.
+        Density of an outcome with such an error, for the decision loop.
     """
 
     density: ClassVar[_loop.Density]
 
     @property
     def data(self) -> tuple[FloatArray, ...]:
-        """What F takes beside the error, of each observation or the same for all."""
+        """Return the data of F besides the error, for each observation or common to all."""
         return ()
 
     def part(self, rows: Rows) -> Errors:
-        """Of some observations."""
+        """Return the errors of some observations."""
         return self
 
     @abstractmethod
     def each(self, order: int, x: FloatArray) -> FloatArray:
-        """F or its derivative of order 1, 2 or 3."""
+        """Return F or its derivative of order 1, 2 or 3."""
 
     @abstractmethod
     def critical(self, order: int, n_scale: int) -> Sequence[FloatArray | float]:
-        """Where `mixed` changes its direction, but for points where it is 0 and does not change its sign."""
+        """Return the points at which `mixed` turns, except those where it is 0 without a change of sign."""
 
     def mixed(self, order: int, n_scale: int, x: FloatArray) -> FloatArray:
-        """The derivative of F((y - m) / sigma) `n_scale` times in log sigma and else in m, times (-1)^order sigma^k."""
+        """Return the derivative of F((y - m) / sigma) times (-1)^order sigma^k.
+
+        It is taken `n_scale` times in log sigma and else in m.
+        """
         f = [x, *(self.each(k, x) for k in range(1, order + 1))]
         if order == 2:
             inner = f[1] + x * f[2]
@@ -181,7 +184,7 @@ class ExtremeErrors(Errors):
 
 @dataclass(frozen=True)
 class LocationScale(Separate):
-    """Errors of an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma.
+    """Errors with an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma.
 
     Attributes
     ----------
@@ -197,20 +200,20 @@ class LocationScale(Separate):
 
     @property
     def density(self) -> _loop.Density:
-        """That of its errors."""
+        """Return the density of its errors."""
         return self.errors.density
 
     @property
     def data(self) -> FloatArray:
-        """Shape (p, n)."""
+        """Return the data, shape (p, n)."""
         return np.array(np.broadcast_arrays(self.y, *self.errors.data))
 
     def part(self, rows: Rows) -> LocationScale:
-        """Of some observations."""
+        """Return the family of some observations."""
         return LocationScale(np.asarray(self.y[rows], np.float64), self.errors.part(rows))
 
     def compacted(self) -> LocationScale:
-        """Return the same, in less memory."""
+        """Return the family in less memory."""
         return LocationScale(compact(self.y), self.errors)
 
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -218,23 +221,23 @@ class LocationScale(Separate):
         return (self.y - eta[0]) * precision, precision
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Shape (n,)."""
+        """Return log likelihoods, shape (n,)."""
         return np.asarray(self.errors.each(0, self._standard(eta)[0]) - eta[1])
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, n)."""
+        """Return gradients, shape (2, n)."""
         x, precision = self._standard(eta)
         slope = self.errors.each(1, x)
         return np.array([-precision * slope, -1 - x * slope])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """Shape (2, 2, n)."""
+        """Return Hessians, shape (2, 2, n)."""
         x, precision = self._standard(eta)
         parts = [self.errors.mixed(2, k, x) * precision ** (2 - k) for k in range(3)]
         return symmetric(*parts)
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """With the precision, the functions of the standardised error and their signs each at their worst."""
+        """Return bounds with the worst precision, functions of the standardised error and signs."""
         location, log_scale = boxes(centre, lengths, radius)
         precision = exponential(-log_scale)
         x = Interval(self.y - location.high, self.y - location.low) * precision

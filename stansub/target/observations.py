@@ -1,13 +1,13 @@
-"""Control variates of single observations, where their likelihood is of a known family.
+"""Control variates of single observations whose likelihood is of a known family.
 
-Each observation's log likelihood is expanded to order p by itself: its derivatives are known, and they are multiplied
-with its rows of the design. With l_k = |L' z_k| for its argument k (see `stansub.target.remainders`) and delta_k the
-change of that argument from the anchor, the expansion is off by at most
+Each observation's log likelihood is expanded to order p separately, with its known derivatives and its rows of the
+design. With l_k = |L' z_k| for its argument k (see `stansub.target.remainders`) and delta_k the change of that argument
+from the anchor, the error of the expansion is at most
 
     c t^(p + 1),    t = max_k |delta_k| / l_k,    c = largest derivative of order p + 1 / (p + 1)!,
 
-which takes the rows and no likelihood. Since t <= |w| it is at most c |w|^(p + 1), by which observations are picked.
-The order is 2, or 3 where that leaves far fewer to be picked: then the sum of the expansions is a cubic.
+which needs the rows but no likelihood. Since t <= |w|, the error is at most c |w|^(p + 1), by which observations are
+picked. The order is 2, or 3 if that picks far fewer observations; the sum of the expansions is then a cubic.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError
 from stansub.target.rows import ColumnRows
 from stansub.types import FloatArray
 
-# About what is taken by a candidate, by each of its covariates, and by each term of a cubic, in nanoseconds; so many
-# products of three covariates are summed in a few seconds.
+# Approximate nanoseconds per candidate, per covariate of a candidate, and per term of a cubic; and the number of
+# products of three covariates that can be summed in a few seconds.
 _CANDIDATE, _COVARIATE, _TERM = 100.0, 1.6, 0.5
 _MOST_PRODUCTS = 4e10
-# Parameters and expected candidates from which these are sent away by rows of 16 bits; numbers of such a row in a line
-# of a cache; and candidates as a share of the observations from which evaluating all of these is no slower then.
+# Parameters and expected candidates above which rows of 16 bits reject candidates; numbers of such a row per cache
+# line; and candidates as a share of the observations above which evaluating all of these is no slower.
 _SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
-# Where rows are computed: expected candidates from which a table is worth its memory, the share of free memory that it
-# may take, and bytes that a stream takes of an observation.
+# If rows are computed: expected candidates above which a table is worth its memory, the share of free memory that it
+# may use, and bytes per observation of a stream.
 _MOST_STREAMED, _TABLE_SHARE, _MEMBER = 2.0, 4, 8
 
 
@@ -51,11 +51,11 @@ class ObservationVariates:
     order : {2, 3}
     anchor : ndarray, shape (dim,)
     cholesky : ndarray, shape (dim, dim)
-        L, of the covariance in whose metric bounds are.
+        L, the factor of the covariance in whose metric the bounds are.
     hessian : ndarray, shape (dim, dim)
-        Of the sum of all log likelihoods at the anchor.
+        Hessian of the sum of all log likelihoods at the anchor.
     expected : float
-        Observations that a decision is expected to pick between independent draws from the normal approximation.
+        Observations that a decision is expected to pick for independent draws from the normal approximation.
     """
 
     order: int
@@ -71,12 +71,12 @@ class ObservationVariates:
     def at(
         cls, predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, *, threads: int = 1
     ) -> ObservationVariates:
-        """Expansions at an anchor, with bounds in the metric of a covariance with such a factor.
+        """Return expansions at an anchor, with bounds in the metric of the covariance with this factor.
 
         Raises
         ------
         NoPredictorsError
-            Where the family has no density in the decision loop.
+            If the decision loop does not support the family.
         """
         site = _Site(predictors, anchor, cholesky)
         surveyed = site.survey((2, 3) if _is_affordable(predictors) else (2,), threads)
@@ -87,27 +87,27 @@ class ObservationVariates:
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
-        """The anchor and how far chains go from it in each parameter."""
+        """Return the anchor and how far chains go from it in each parameter."""
         return reached(self.anchor, self.cholesky)
 
     def candidates(self, target: Target) -> float:
-        """Observations that a decision is expected to pick."""
+        """Return the number of observations that a decision is expected to pick."""
         return self.expected
 
     def parts(self, target: Target) -> dict[str, Any]:
-        """What a `stansub._loop.Decider` takes."""
+        """Return the arguments of a `stansub._loop.Decider`."""
         if not self._kept:
             site = _Site(target.predictors(), self.anchor, self.cholesky)
             self._kept.append(site.expand(self.order, site.survey((self.order,), 1), 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: what is made for the decision loop belongs to one process, and another makes it again."""
+        """Return the fields without objects of the decision loop, which belong to one process and are made again."""
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"_kept": []}
 
 
 class _Expanded(NamedTuple):
-    """What the decision loop takes, the Hessian of the sum of all log likelihoods, and the sum of the bounds."""
+    """Input of the decision loop, the Hessian of the sum of all log likelihoods, and the sum of the bounds."""
 
     loop: _loop.Observations
     hessian: FloatArray
@@ -115,12 +115,12 @@ class _Expanded(NamedTuple):
 
 
 def memory_needed(predictors: LinearPredictors) -> int:
-    """Bytes of what the decision loop keeps of the observations: the least with which it can be done."""
+    """Return the minimum bytes that the decision loop needs for the observations."""
     return predictors.n_observations * _MEMBER if not predictors.is_in_memory else _table_size(predictors)
 
 
 def _table_size(predictors: LinearPredictors) -> int:
-    """Bytes of the records of all observations, of computed designs, and of the alias table."""
+    """Return the bytes of the records of all observations, of computed designs, and of the alias table."""
     each = (_width(predictors, 3) + 3) * np.dtype(np.float64).itemsize
     sketch = _sketch_width(predictors) * np.dtype(np.int16).itemsize if _can_be_sketched(predictors) else 0
     computed = sum(z.nbytes for z in predictors.design if isinstance(z, ColumnRows))
@@ -128,15 +128,15 @@ def _table_size(predictors: LinearPredictors) -> int:
 
 
 def _width(predictors: LinearPredictors, order: int) -> int:
-    """Numbers of a record."""
+    """Return the numbers per record."""
     q = len(predictors.design)
-    # Of no observations: the data of all of them are in types that take less memory.
+    # With no observations, because the data of all of them use smaller types.
     n_data = len(predictors.part(slice(0, 0)).family.data)
     return int(1 + 3 * q + q * (q + 1) // 2 + (order > 2) + n_data)
 
 
 class _Start(NamedTuple):
-    """Of some observations: arguments at the anchor, their lengths, and the first radius's constants by their order."""
+    """For some observations: arguments at the anchor, their lengths, and the first radius's constants by order."""
 
     centre: FloatArray
     lengths: FloatArray
@@ -144,20 +144,20 @@ class _Start(NamedTuple):
 
 
 class _Survey(NamedTuple):
-    """Sums of the first radius's constants by their order, and the starts of all parts where memory holds them."""
+    """Sums of the first radius's constants by order, and the starts of all parts if memory holds them."""
 
     bounds: dict[int, float]
     starts: dict[int, _Start]
 
 
 def _is_affordable(predictors: LinearPredictors) -> bool:
-    """Whether a cubic can be taken."""
+    """Return whether a cubic is affordable."""
     products = predictors.n_observations * predictors.design[0].shape[1] ** 3
     return predictors.family.highest >= 3 and products <= _MOST_PRODUCTS
 
 
 def _order(dim: int, bounds: dict[int, float]) -> int:
-    """Of the expansions: 3 where that saves more candidates than its cubic costs."""
+    """Return the order of the expansions: 3 if it saves more candidates than its cubic costs."""
     costs = {2: 0.0, 3: _TERM * dim * (dim + 1) * (dim + 2) / 6}
     each = _CANDIDATE + _COVARIATE * dim
     for order, bound in bounds.items():
@@ -167,21 +167,21 @@ def _order(dim: int, bounds: dict[int, float]) -> int:
 
 @dataclass(frozen=True)
 class _Site:
-    """Where observations are expanded."""
+    """Point at which observations are expanded."""
 
     predictors: LinearPredictors
     anchor: FloatArray
     cholesky: FloatArray
 
     def start(self, part: LinearPredictors, orders: Sequence[int]) -> _Start:
-        """What some observations begin with."""
+        """Return the start for some observations."""
         centre, lengths, radius = part.at(self.anchor), part.lengths(self.cholesky), float(self.predictors.radii()[0])
         return _Start(
             centre, lengths, {order: part.constants(centre, lengths, radius, order=order) for order in orders}
         )
 
     def survey(self, orders: Sequence[int], threads: int) -> _Survey:
-        """Return sums over all observations, by which the order is chosen."""
+        """Return sums over all observations, from which the order is chosen."""
         bounds, starts = dict.fromkeys(orders, 0.0), {}
 
         def of(part: LinearPredictors, rows: slice) -> tuple[int, _Start | None, list[float]]:
@@ -189,7 +189,7 @@ class _Site:
             kept = start if self.predictors.is_in_memory else None
             return rows.start, kept, [float(start.constants[order].sum()) for order in orders]
 
-        # BLAS's own threads would wait for each other in parts as small as these.
+        # With parts this small, BLAS's own threads would wait for each other.
         with threadpool_limits(limits=1, user_api="blas"):
             for first, start, sums in self.predictors.each(of, threads=threads):
                 if start is not None:
@@ -199,7 +199,7 @@ class _Site:
         return _Survey(bounds, starts)
 
     def expand(self, order: int, survey: _Survey, threads: int) -> _Expanded:
-        """Return expansions of that order, in a table or as a stream."""
+        """Return expansions of this order, in a table or as a stream."""
         predictors, bound = self.predictors, survey.bounds[order]
         if predictors.family.density is None:
             raise NoPredictorsError("the family has no density for single observations")
@@ -225,7 +225,7 @@ class _Site:
         with threadpool_limits(limits=1, user_api="blas"):
             parts = predictors.map(expand, threads=threads)
             hessian = predictors.hessian_at(self.anchor, threads=threads)
-        # One set of constants, so that one table serves: at larger radii they are multiplied by the worst ratio.
+        # One set of constants, so that one table suffices; larger radii multiply them by the worst ratio.
         factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
         usable = np.isfinite(factors)
         common = (
@@ -243,7 +243,7 @@ class _Site:
         return _Expanded(self._stream(order, classes, common), hessian, classes.total)
 
     def _stream(self, order: int, classes: Classes, common: _Common) -> _loop.Observations:
-        """Candidates whose records are computed when they are drawn."""
+        """Return candidates whose records are computed when they are drawn."""
         predictors = self.predictors
         assert predictors.family.density is not None
         anchor, whitening, gradient, hessian, third, radii, factors = common
@@ -267,7 +267,7 @@ class _Site:
         )
 
     def _rows(self, order: int, which: NDArray[np.int32]) -> tuple[FloatArray, list[FloatArray]]:
-        """Records of some observations, without constants, and their rows."""
+        """Return records of some observations, without constants, and their rows."""
         part = self.predictors.part(which)
         start, records = self.start(part, ()), np.empty((len(which), _width(self.predictors, order)))
         derivatives = part.family.derivatives(range(1, order + 1), start.centre)
@@ -275,19 +275,19 @@ class _Site:
         return records, [np.ascontiguousarray(z, np.float64) for z in part.matrices]
 
 
-# What a table and a stream have in common: of the sum of all expansions, and the radii of bounds.
+# Common to table and stream: the sum of all expansions, and the radii of bounds.
 _Common = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 class _Table(NamedTuple):
-    """Records of all observations, and their rows of 16 bits, if these pay."""
+    """Records of all observations and, if these pay, their rows of 16 bits."""
 
     records: FloatArray
     sketch: NDArray[np.int16] | None
 
     @classmethod
     def of(cls, predictors: LinearPredictors, order: int, expected: float) -> _Table:
-        """Return an empty one."""
+        """Return an empty table."""
         n = predictors.n_observations
         sketched = _can_be_sketched(predictors) and expected >= _LEAST_SKETCHED
         sketch = np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None
@@ -308,7 +308,7 @@ class _Table(NamedTuple):
             _sketch(self.sketch[rows], part, start, cholesky)
 
     def loop(self, predictors: LinearPredictors, common: _Common) -> _loop.Observations:
-        """Return what the decision loop takes."""
+        """Return the input of the decision loop."""
         assert predictors.family.density is not None
         return _loop.Observations(
             predictors.family.density,
@@ -321,7 +321,7 @@ class _Table(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Of some observations: derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+    """For some observations: derivatives of the sum of log likelihoods, and growth of the bounds with the radius."""
 
     gradient: FloatArray
     third: FloatArray
@@ -335,28 +335,28 @@ def _record(
     constants: FloatArray,
     derivatives: Sequence[FloatArray],
 ) -> None:
-    """What the decision loop keeps of some observations (see `cpp/observations.hpp`)."""
+    """Write the records of some observations for the decision loop (see `cpp/observations.hpp`)."""
     slopes, curves, *third = derivatives
     lengths = start.lengths
     inverse = 1 / lengths if lengths.all() else np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     lower = curves[np.tril_indices(len(slopes))]
     columns = [constants, *inverse, *start.centre, *slopes, *lower, *third, *part.family.data]
-    # One array of them is turned in a third of the time that it takes to write them one by one.
+    # Transposing one array of them takes a third of the time of writing them one by one.
     out[:] = np.array(columns).T
 
 
 def _can_be_sketched(predictors: LinearPredictors) -> bool:
-    """Whether one argument alone has a row for each observation, and a long one."""
+    """Return whether a single argument has a row for each observation, and a long one."""
     return predictors.design[0].shape[1] >= _SKETCHED and sum(len(z) > 1 for z in predictors.design) == 1
 
 
 def _sketch_width(predictors: LinearPredictors) -> int:
-    """Numbers of a row of 16 bits."""
+    """Return the numbers per row of 16 bits."""
     return int(math.ceil(predictors.design[0].shape[1] / _LINE) * _LINE)
 
 
 def _sketch(out: NDArray[np.int16], part: LinearPredictors, start: _Start, cholesky: FloatArray) -> None:
-    """L' z / l of the argument that has rows, to 16 bits."""
+    """Write L' z / l of the argument that has rows, to 16 bits."""
     ((place, z),) = ((k, z) for k, z in enumerate(part.matrices) if len(z) > 1)
     lengths = start.lengths[place]
     rows = z @ cholesky
@@ -365,7 +365,7 @@ def _sketch(out: NDArray[np.int16], part: LinearPredictors, start: _Start, chole
 
 
 def _ratio(constants: FloatArray, first: FloatArray) -> float:
-    """The worst ratio of a radius's constants to those of the first."""
+    """Return the worst ratio of a radius's constants to those of the first."""
     if (first > 0).all():
         return float((constants / first).max())
     where = first > 0

@@ -1,4 +1,4 @@
-"""The log density and its derivatives where the likelihood is of linear predictors: no autodiff over the data."""
+"""The log density and its derivatives for likelihoods of linear predictors, without autodiff over the data."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from stansub.types import FloatArray
 R = TypeVar("R")
 
 _NONE = np.empty(0, np.int32)
-# So many columns of a Hessian take as long as a gradient.
+# Columns of a Hessian that take as long as a gradient.
 _COLUMNS = 12
 
 
 class PredictedObjective(Objective):
-    """The log density itself, as `Objective` of all blocks is, from predictors and the global part.
+    """The log density, like `Objective` of all blocks, from predictors and the global part.
 
     Parameters
     ----------
     team : Team
     predictors : LinearPredictors
-        Proved: what they say of the log likelihoods is taken for granted, up to a constant that is looked up once.
+        Proved predictors; they give the log likelihoods up to a constant that is computed once.
     """
 
     def __init__(self, team: Team, predictors: LinearPredictors) -> None:
@@ -37,7 +37,7 @@ class PredictedObjective(Objective):
     def many(
         self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
     ) -> tuple[FloatArray, FloatArray]:
-        """As `Objective.many`."""
+        """Return the results of `Objective.many`."""
         values, gradients = np.empty(len(points)), np.empty(points.shape)
         for k, theta in enumerate(points):
             own, slope = self._evaluator.subset_log_density_gradient(theta, _NONE)
@@ -48,7 +48,7 @@ class PredictedObjective(Objective):
         return np.where(defined, values, -np.inf), np.where(defined[:, np.newaxis], gradients, np.nan)
 
     def value(self, theta: FloatArray) -> float:
-        """As `Objective.value`: without a gradient of all observations."""
+        """Return the result of `Objective.value`, without a gradient of all observations."""
         if self._constant is None or self._known(theta) is not None:
             return super().value(theta)
         self.team.progress.check()
@@ -60,16 +60,16 @@ class PredictedObjective(Objective):
 
     @property
     def hessian_passes(self) -> float:
-        """As `Objective.hessian_passes`."""
+        """Return the cost of a Hessian, as in `Objective.hessian_passes`."""
         return max(1.0, self.dim / _COLUMNS)
 
     @property
     def curvature(self) -> str:
-        """As `Objective.curvature`."""
+        """Return how Hessians are computed, as in `Objective.curvature`."""
         return "a pass over all the data"
 
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
-        """As `Objective.hessian`; only the global part is differenced."""
+        """Return the result of `Objective.hessian`; only the global part is differenced."""
         own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
         known = self._known(theta)
         self.team.progress.check()
@@ -77,7 +77,7 @@ class PredictedObjective(Objective):
             return own + self._predictors.hessian_at(theta, eta=known and known.eta, threads=self.team.threads)
 
     def _at(self, theta: FloatArray) -> _Pass:
-        """A pass over all observations, or the latest one, where that was at the same place."""
+        """Return a pass over all observations, or the latest one if it was at the same place."""
         found = self._latest = self._known(theta) or self._pass(theta)
         return found
 
@@ -108,15 +108,15 @@ class PredictedObjective(Objective):
 
 
 def _known(arguments: Iterable[tuple[int, FloatArray | None]]) -> dict[int, FloatArray] | None:
-    """The arguments of all parts; None where they were not kept."""
+    """Return the arguments of all parts; None if they were not kept."""
     found = {first: eta for first, eta in arguments if eta is not None}
     return found or None
 
 
 class _Pass(NamedTuple):
-    """The log likelihood of all observations at a place, and its gradient.
+    """Log likelihood of all observations at a place, with its gradient.
 
-    The arguments are kept by the first rows of the parts, if designs are in memory.
+    If designs are in memory, the arguments are kept by the first rows of the parts.
     """
 
     theta: FloatArray

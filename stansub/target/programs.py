@@ -1,14 +1,14 @@
-"""Log likelihoods of single observations as straight-line programs, with bounds that interval arithmetic gives.
+"""Log likelihoods of single observations as straight-line programs, with bounds from interval arithmetic.
 
-The program of an observation is evaluated by the decision loop's module: over numbers, over jets of derivatives, and
-over jets of intervals. With argument k at centre_k + length_k s_k, |s_k| <= radius, the jets enclose all Taylor
-coefficients c_a of the log likelihood on the box, and
+The decision loop's module evaluates the program of an observation over numbers, over jets of derivatives, and over jets
+of intervals. With argument k at centre_k + length_k s_k, |s_k| <= radius, the jets enclose all Taylor coefficients c_a
+of the log likelihood on the box, and
 
     order! sum_(|a| = order) sup |c_a|
 
-is no less than the supremum of the sum of absolute derivatives, times lengths (`stansub.target.remainders.Family`).
-A coefficient's enclosure is cut by its value at the centre and the enclosure of the next order times the radius, in
-each step of the program, and a box where what is lost is more than a share is halved.
+is at least the supremum of the sum of absolute derivatives, times lengths (`stansub.target.remainders.Family`). In each
+step of the program, a coefficient's enclosure is intersected with its value at the centre plus the enclosure of the
+next order times the radius. A box on which too large a share is lost is halved.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from stansub.types import FloatArray
 
 
 class Code(NamedTuple):
-    """Instructions of the variants of a program, one after the other.
+    """Instructions of the variants of a program, concatenated.
 
     Attributes
     ----------
     starts : ndarray of int32, shape (n_variants + 1,)
     codes : ndarray of int32, shape (n, 3)
-        What each does, as a place in `stansub._loop.OPERATIONS`, and the places of what it does that to.
+        Operation, as an index of `stansub._loop.OPERATIONS`, and the indices of its operands.
     values : ndarray, shape (n,)
-        Of constants.
+        Values of constants.
     """
 
     starts: NDArray[np.int32]
@@ -46,14 +46,14 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramFamily(Separate):
-    """Observations whose log likelihoods are variants of a program.
+    """Family of observations whose log likelihoods are variants of a program.
 
     Attributes
     ----------
     code : Code
     n_arguments : int
     data : ndarray, shape (p, n)
-        The variant of each observation, and the data that this takes.
+        The variant of each observation, and its data.
     """
 
     code: Code
@@ -65,12 +65,12 @@ class ProgramFamily(Separate):
 
     @property
     def highest(self) -> int:
-        """Of one argument cubics can be taken."""
+        """Return 3 with one argument, for which cubics are supported, and 2 otherwise."""
         return 3 if self.n_arguments == 1 else 2
 
     @property
     def density(self) -> _loop.Program:
-        """The program, for the decision loop."""
+        """Return the program for the decision loop."""
         if not self._made:
             self._made.append(_loop.Program(*self.code, self.n_arguments, len(self.data)))
         return self._made[0]

@@ -1,7 +1,7 @@
-"""A global part that is a sum of quadratics of a parameter each, as normal priors on unbounded parameters give it.
+"""Global parts that are sums of quadratics of one parameter each, such as normal priors on unbounded parameters.
 
-Where decisions look at next to no data a call of the program for its priors costs as much as all the rest. That they
-are such a sum is not read off the program but checked: at points all over the box in which it will be relied on.
+If decisions use next to no data, a call of the program for its priors costs as much as everything else. The program's
+text is not used: the sum is compared with the program at points throughout the box in which it is used.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from stansub._loop import GlobalQuadratic
 from stansub.target.factors import Evaluator
 from stansub.types import FloatArray
 
-# Points of the box at which the sum is compared with the program, and its corners among them; the same for every chain.
+# Points of the box at which the sum is compared with the program, and corners among them; the same for every chain.
 _POINTS, _CORNERS = 64, 16
-# Differences allowed, relative to the terms: some thousand roundings, far less than what decides.
+# Tolerated differences, relative to the terms: thousands of rounding errors, far less than affects decisions.
 _TOLERANCE = 1e-12
 
 
 def global_quadratic(evaluator: Evaluator, centre: FloatArray, reach: FloatArray) -> GlobalQuadratic | None:
-    """The global part as a sum of quadratics of one parameter each, or nothing where it is not one.
+    """Return the global part as a sum of quadratics of one parameter each; None if it is not such a sum.
 
     Parameters
     ----------
     evaluator : Evaluator
     centre, reach : ndarray, shape (dim,)
-        The box in which it is to hold: as far from the centre, in either direction.
+        The box in which the sum must hold: ``reach`` from the centre in either direction.
     """
     middle = evaluator.global_log_density(centre)
     steps = np.diag(reach)
@@ -39,7 +39,7 @@ def global_quadratic(evaluator: Evaluator, centre: FloatArray, reach: FloatArray
     for change in units * reach:
         terms = np.abs(slope * change).sum() + np.abs(curvature * change**2).sum()
         allowed = _TOLERANCE * (1 + abs(middle) + terms)
-        # What is undefined is not within any bound.
+        # An undefined value exceeds any bound.
         if not abs(evaluator.global_log_density(centre + change) - quadratic(centre + change)) <= allowed:
             return None
     return quadratic

@@ -1,15 +1,15 @@
 """Bounds on the remainders of control variates, for likelihoods of linear predictors.
 
-Let observation i depend on the unconstrained parameters through q arguments eta_ki = z_ki . theta + o_ki alone, with
-log likelihood f_i(eta_i). With L L' the covariance at the mode m and w = L^-1 (theta - m), argument k changes by
-z_ki' L w between m and theta, which is at most l_ki |w| with l_ki = |L' z_ki|, and by Taylor's theorem an expansion
-of order p = 1 or 2 is off by at most
+Let observation i depend on the unconstrained parameters only through q arguments eta_ki = z_ki . theta + o_ki, with
+log likelihood f_i(eta_i). Let L L' be the covariance at the mode m and w = L^-1 (theta - m). Between m and theta,
+argument k changes by z_ki' L w, which is at most l_ki |w| with l_ki = |L' z_ki|. By Taylor's theorem, the error of an
+expansion of order p = 1 or 2 is at most
 
     sup sum_(k, l, ...) |d^(p + 1) f_i / d eta_k d eta_l ...| l_ki l_li ... |w|^(p + 1) / (p + 1)!
 
-the supremum being over what the arguments take between the two. In this metric the bound is the same however
-covariates are scaled or correlated (Cornish et al. 2019 take the raw one). A block's bound is the sum of those of its
-observations.
+with the supremum over the values of the arguments between the two. In this metric the bound does not depend on the
+scaling or correlation of covariates (Cornish et al. 2019 use the raw metric). A block's bound is the sum of those of
+its observations.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from stansub.target.blocks import Blocks
 from stansub.target.rows import Design, Rows
 from stansub.types import FloatArray, Places
 
-# Radii in standard deviations, as multiples of the square root of the dimension: a draw of a normal posterior has |w|
-# within a few units of that. Beyond the last everything is evaluated.
+# Radii in standard deviations, as multiples of the square root of the dimension: |w| of a draw of a normal posterior is
+# within a few units of that. Beyond the last radius, everything is evaluated.
 _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
-# Candidates as a share of the blocks, or observations, from which evaluating all of them, in their order, is no slower.
+# Candidates as a share of the blocks, or observations, above which evaluating all of them in order is no slower.
 SHARE = 0.3
-# Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
+# For one observation: with a constant this large, everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
-# Numbers of a part, which fit into a processor's second cache, and observations of it. With smaller ones threads wait
-# for the interpreter, which one of them holds at a time between operations.
+# Maximum numbers of a part, which fit into a processor's second-level cache, and observations of it. With smaller
+# parts, threads wait for the interpreter lock between operations.
 _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
-# Observations whose products of a covariate with the others are kept at once.
+# Observations whose products of a covariate with the others are held at once.
 _PRODUCTS = 1 << 11
 
 R = TypeVar("R")
 
 
 class NoPredictorsError(InputError):
-    """The likelihood is not of a recognised family with a linear predictor; the text says why."""
+    """The likelihood is not of a recognised family with a linear predictor; the message says why."""
 
 
 class Family(Protocol):
@@ -61,11 +61,11 @@ class Family(Protocol):
     bounded : bool
         Whether derivatives are bounded on the whole space.
     highest : {2, 3}
-        Order of the expansions that it has derivatives and bounds for; 3 for families of one argument.
+        Largest order of its expansions with derivatives and bounds; 3 for families of one argument.
     density : Density or Program or None
-        The same for the decision loop, where it has it: decisions can then be about single observations.
+        The family for the decision loop, if supported; decisions can then use single observations.
     data : ndarray, shape (p, n)
-        What the density takes of each observation.
+        Data of the density for each observation.
     """
 
     @property
@@ -84,67 +84,67 @@ class Family(Protocol):
     def data(self) -> FloatArray: ...
 
     def part(self, rows: Rows) -> Family:
-        """Of some observations."""
+        """Return the family of some observations."""
         ...
 
     def compacted(self) -> Family:
-        """Return the same, in less memory where that is known; only its parts can then be evaluated."""
+        """Return the family in less memory if possible; only its parts can then be evaluated."""
         ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """All f_i, up to constants, shape (n,)."""
+        """Return all f_i, up to constants, shape (n,)."""
         ...
 
     def gradient(self, eta: FloatArray) -> FloatArray:
-        """In the arguments, shape (q, n)."""
+        """Return gradients in the arguments, shape (q, n)."""
         ...
 
     def hessian(self, eta: FloatArray) -> FloatArray:
-        """In the arguments, shape (q, q, n)."""
+        """Return Hessians in the arguments, shape (q, q, n)."""
         ...
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """What `log_lik` (order 0), `gradient` (1) and `hessian` (2) say, of some orders, at less than their cost.
+        """Return `log_lik` (order 0), `gradient` (1) and `hessian` (2) for some orders, at less than their total cost.
 
-        Order 3, where `highest` is 3: the third derivatives, shape (n,).
+        Order 3, available if `highest` is 3, gives third derivatives, shape (n,).
         """
         ...
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """At least the largest sum of absolute derivatives of an order, times lengths, on boxes.
+        """Return upper bounds of the sum of absolute derivatives of an order, times lengths, on boxes.
 
         Parameters
         ----------
         order : {2, 3, 4}
-            4 where `highest` is 3.
+            4 only if `highest` is 3.
         centre, lengths : ndarray, shape (q, n)
-            The arguments are off the centre by no more than `lengths * radius`.
+            The arguments differ from the centre by at most `lengths * radius`.
         radius : float
-            May be infinite where the family is `bounded`.
+            May be infinite if the family is `bounded`.
 
         Returns
         -------
         ndarray, shape (n,)
-            No less than the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that
-            a Taylor expansion of one order less is off by at most this times t^order / order! wherever the arguments
-            are off the centre by no more than `lengths * t`, t <= `radius`.
+            At least the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that the
+            error of a Taylor expansion of one order less is at most this times t^order / order! if the arguments differ
+            from the centre by at most `lengths * t`, t <= `radius`.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LinearPredictors:
-    """How observations depend on the parameters: q arguments each, affine in the unconstrained parameters.
+    """Dependence of observations on parameters: q arguments each, affine in the unconstrained parameters.
 
     Attributes
     ----------
     design : tuple of ndarray or ColumnRows, each of shape (n_observations, dim) or (1, dim)
-        z_k for each argument; one row where it is the same for all.
+        z_k for each argument; one row if all observations share it.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
     family : Family
     order : ndarray of int32, shape (n_observations,), optional
-        Which of these observations each of the population is; by default they are in its order.
+        The observation at each place of the population; by default in order.
     """
 
     design: tuple[Design, ...]
@@ -155,11 +155,11 @@ class LinearPredictors:
 
     @property
     def n_observations(self) -> int:
-        """All of the population."""
+        """Return the number of observations in the population."""
         return len(self.offset[0])
 
     def part(self, rows: Rows) -> LinearPredictors:
-        """Of some observations."""
+        """Return the predictors of some observations."""
         design = tuple(z if len(z) == 1 else z[rows] for z in self.design)
         offset = tuple(o if len(o) == 1 else o[rows] for o in self.offset)
         n = len(range(*rows.indices(self.n_observations))) if isinstance(rows, slice) else len(rows)
@@ -168,28 +168,28 @@ class LinearPredictors:
 
     @property
     def matrices(self) -> tuple[FloatArray, ...]:
-        """The designs as arrays: of a part of the observations, or where there is memory for all of them."""
+        """Return the designs as arrays, for a part of the observations or if memory holds them all."""
         return tuple(z[:] for z in self.design)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether designs are arrays, and not computed from columns of the data."""
+        """Return whether designs are arrays and not computed from columns of the data."""
         return all(isinstance(z, np.ndarray) for z in self.design)
 
     @cached_property
     def ends(self) -> list[slice]:
-        """All observations in parts that fit into a processor's cache."""
+        """Return slices of all observations in parts that fit into a processor's cache."""
         n, width = self.n_observations, sum(z.shape[1] for z in self.design if len(z) > 1)
         size = min(max(_PART // max(1, width), _FEWEST), _MOST)
         return [slice(first, min(first + size, n)) for first in range(0, n, size)]
 
     @cached_property
     def _parts(self) -> list[LinearPredictors]:
-        """The parts themselves, whose arrays are views of these."""
+        """Return the parts themselves, whose arrays are views."""
         return [self.part(rows) for rows in self.ends]
 
     def each(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> Iterator[R]:
-        """Yield what work makes of each of the parts, in their order, with where they are."""
+        """Map `work` over the parts using threads; yields the results in order, with the parts' slices."""
 
         def of(number: int) -> R:
             rows = self.ends[number]
@@ -203,64 +203,64 @@ class LinearPredictors:
             yield from pool.map(of, numbers)
 
     def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
-        """Return what `each` yields."""
+        """Return the results of `each` as a list."""
         return list(self.each(work, threads=threads))
 
     def at(self, theta: FloatArray) -> FloatArray:
-        """The arguments, shape (q, n_observations)."""
+        """Return the arguments, shape (q, n_observations)."""
         return self._spread([z @ theta + o for z, o in zip(self.matrices, self.offset, strict=True)])
 
     def lengths(self, cholesky: FloatArray) -> FloatArray:
-        """|L' z_k|, how far each argument moves for a step of 1 in the metric of a covariance, (q, n_observations)."""
+        """Return |L' z_k|, how far each argument moves per unit step in the metric, shape (q, n_observations)."""
         moves = (cholesky.T @ z.T for z in self.matrices)
         return self._spread([np.sqrt(np.einsum("ji,ji->i", move, move)) for move in moves])
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
-        """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
+        """Return bounds on the remainders of expansions of an order about an anchor, in a covariance's metric."""
         centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
         constants = [self.sums(self.constants(centre, lengths, radius, order=order), blocks) for radius in radii]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
         return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
 
     def sums(self, values: FloatArray, blocks: Blocks) -> FloatArray:
-        """Sums of values of observations over the blocks of the population."""
+        """Return sums of observations' values over the blocks of the population."""
         return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
 
     def log_lik(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
-        """Of all observations, up to constants, shape (n_observations,)."""
+        """Return log likelihoods of all observations, up to constants, shape (n_observations,)."""
         return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta)), threads=threads))
 
     def radii(self) -> FloatArray:
-        """Up to which |w| there are bounds, increasing."""
+        """Return the values of |w| up to which there are bounds, increasing."""
         return np.array([*finite_radii(self.design[0].shape[1]), *[np.inf] * self.family.bounded])
 
     def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
-        """What bounds an observation's remainder, as a multiple of |w|^(order + 1), shape (n_observations,).
+        """Return the bound of an observation's remainder as a multiple of |w|^(order + 1), shape (n_observations,).
 
         Parameters
         ----------
         centre, lengths : ndarray, shape (q, n_observations)
             Arguments at the anchor, and how far they move (see `lengths`).
         radius : float
-            They hold where |w| is no more.
+            Largest |w| for which the bounds hold.
         order : {1, 2}
-            Of the expansion.
+            Order of the expansion.
         """
         largest = self.family.largest(order + 1, centre, lengths, radius)
         return np.minimum(largest / math.factorial(order + 1), _LARGEST)
 
     def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at such arguments."""
+        """Return gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at these arguments."""
         slopes, curves = self.family.derivatives((1, 2), eta)
         return self.gradient(slopes), self.hessian(curves)
 
     def gradient(self, slopes: FloatArray) -> FloatArray:
-        """Of the sum of all log likelihoods, shape (dim,), from those in the arguments, shape (q, n_observations)."""
+        """Return the gradient of the sum, (dim,), from those in the arguments, (q, n_observations)."""
         each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.matrices, slopes, strict=True)]
         return np.asarray(np.sum(each, axis=0))
 
     def hessian(self, curves: FloatArray) -> FloatArray:
-        """The same of second derivatives: (dim, dim) from (q, q, n_observations)."""
+        """Return the Hessian of the sum, (dim, dim), from those in the arguments, (q, q, n_observations)."""
         designs, dim = self.matrices, self.design[0].shape[1]
         hessian = np.zeros((dim, dim))
         for k, (z, row) in enumerate(zip(designs, curves, strict=True)):
@@ -272,15 +272,15 @@ class LinearPredictors:
     def hessian_at(
         self, theta: FloatArray, *, eta: Mapping[int, FloatArray] | None = None, threads: int = 1
     ) -> FloatArray:
-        """Of the sum of all log likelihoods, shape (dim, dim).
+        """Return the Hessian of the sum of all log likelihoods, shape (dim, dim).
 
-        The latest one is kept: where a search for the mode ends is what control variates are about.
+        The latest result is kept, because the end of a search for the mode is the anchor of control variates.
 
         Parameters
         ----------
         theta : ndarray, shape (dim,)
         eta : mapping, optional
-            The arguments there, by the first observations of the `parts`, where they are known.
+            The arguments there, by the first observations of the `parts`, if known.
         threads : int
         """
         for there, hessian in self._latest:
@@ -295,12 +295,12 @@ class LinearPredictors:
         return hessian
 
     def third(self, weights: FloatArray) -> FloatArray:
-        """The same of third derivatives, of one argument each, from (n_observations,).
+        """Return third derivatives of the sum from those in one argument each, (n_observations,).
 
         Returns
         -------
         ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
-            For j, then k <= j, then l <= k, times the number of orders in which j, k and l can stand.
+            For j, then k <= j, then l <= k, times the number of permutations of j, k and l.
         """
         (z,), dim = self.matrices, self.design[0].shape[1]
         sums = [np.zeros((j + 1, j + 1)) for j in range(dim)]
@@ -333,7 +333,7 @@ class RemainderBounds:
     order : {1, 2}
         p.
     radii : ndarray, shape (k,)
-        Increasing: row k of the constants holds where |w| is no more than radius k.
+        Increasing; row k of the constants holds for |w| up to radius k.
     constants : ndarray, shape (k, M)
         c_b.
     proved : bool
@@ -349,14 +349,14 @@ class RemainderBounds:
 
     @classmethod
     def of_derivatives(cls, anchor: FloatArray, cholesky: FloatArray, order: int, norms: FloatArray) -> Self:
-        """From bounds on the derivative of order p + 1 of each block's log likelihood, wherever it is taken.
+        """Return bounds from uniform bounds on the derivative of order p + 1 of each block's log likelihood.
 
         Parameters
         ----------
         cholesky : ndarray, shape (dim, dim)
             L, the metric's factor.
         norms : ndarray, shape (M,)
-            No less than |D^(p + 1) f [L u, ..., L u]| for any u of length 1.
+            At least |D^(p + 1) f [L u, ..., L u]| for any u of length 1.
         """
         constants = np.minimum(norms / math.factorial(order + 1), _LARGEST)
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
@@ -364,33 +364,33 @@ class RemainderBounds:
 
     @property
     def candidates(self) -> float:
-        """Blocks that a decision is expected to pick between independent draws of a normal posterior."""
+        """Return the blocks that a decision is expected to pick for independent draws of a normal posterior."""
         return 2 * mean_power(len(self.anchor), self.order + 1) * float(self.constants[0].sum())
 
     def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
-        """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
+        """Return the bounds for the decision loop, which evaluates all blocks if it would pick more than this share."""
         return _loop.RemainderBounds(
             self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
         )
 
 
 def finite_radii(dim: int) -> list[float]:
-    """Up to which |w| there are bounds, but for those on the whole space; increasing."""
+    """Return the finite values of |w| up to which there are bounds, increasing."""
     return [_RADIUS + k * math.sqrt(dim) for k in _RADII]
 
 
 def reached(anchor: FloatArray, cholesky: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A box with all points of the largest finite radius in it: its centre, and half of its sides."""
+    """Return a box that contains all points of the largest finite radius: its centre and half its sides."""
     return anchor, np.asarray(finite_radii(len(anchor))[-1] * np.linalg.norm(cholesky, axis=1), np.float64)
 
 
 def mean_power(dim: int, power: int) -> float:
-    """The mean of |w|^power for standard normal w of such a dimension."""
+    """Return the mean of |w|^power for standard normal w of this dimension."""
     return float(2 ** (power / 2) * np.exp(scipy.special.gammaln((dim + power) / 2) - scipy.special.gammaln(dim / 2)))
 
 
 def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArray:
-    """The sum of weights times products of rows, of which there may be one for all."""
+    """Return the sum of weights times products of rows; a single row is common to all."""
     if len(z) == len(other) == 1:
         return np.asarray(weights.sum() * z.T @ other)
     if len(z) == 1:

@@ -1,4 +1,4 @@
-"""Rows of a design that are computed from columns of the data whenever they are needed."""
+"""Rows of a design that are computed from columns of the data on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stansub.types import FloatArray, Places
 
-# Types that hold numbers of 64 bits in less memory, the smallest first, and their ranges.
+# Types that may hold 64-bit numbers in less memory, the smallest first, and their ranges.
 _SMALLER = {
     "u1": (0.0, 255.0),
     "i2": (-(2.0**15), 2.0**15 - 1),
@@ -21,14 +21,13 @@ _SMALLER = {
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """A design of shape (n, dim) that takes no memory beside the columns of the data.
+    """A design of shape (n, dim) that needs no memory besides the columns of the data.
 
     Attributes
     ----------
     shape : tuple of int
     runs : tuple of (slice, ndarray or float)
-        Columns of the design that stand side by side, and their values: an array of shape (n, k), or a number that all
-        rows have.
+        Slices of adjacent columns with their values: an array of shape (n, k), or a number common to all rows.
     """
 
     shape: tuple[int, int]
@@ -47,7 +46,7 @@ class ColumnRows:
 
     @property
     def nbytes(self) -> int:
-        """Memory that all rows would take."""
+        """Return the memory that all rows would take, in bytes."""
         return self.shape[0] * self.shape[1] * np.dtype(np.float64).itemsize
 
     def any(self) -> bool:
@@ -56,12 +55,12 @@ class ColumnRows:
 
 
 Design: TypeAlias = FloatArray | ColumnRows
-# Some observations: a range, or their places.
+# Some observations: a range, or their indices.
 Rows: TypeAlias = slice | Places
 
 
 def compact(values: FloatArray) -> NDArray[Any]:
-    """Return the same numbers in less memory: one number repeated, or a type that holds each of them exactly."""
+    """Return the same numbers in less memory: one number repeated, or a type that represents each of them exactly."""
     if not values.size:
         return values
     if (values == values[0]).all():

@@ -1,8 +1,8 @@
-"""Likelihoods of linear predictors whose rows are sparse: a few numbers, and one level of each grouping.
+"""Likelihoods of linear predictors with sparse rows: a few numbers, and one level of each grouping.
 
-Observation i depends on phi, shape (m,), through q arguments eta_ki = a_ki . phi + o_ki. A row a_ki has p numbers that
-all observations have and a few that stand in places of its own, so that memory and time grow with the numbers that are
-not 0, never with m times the observations.
+Observation i depends on phi, shape (m,), through q arguments eta_ki = a_ki . phi + o_ki. A row a_ki has p numbers in
+places common to all observations and a few in places of its own. Memory and time therefore grow with the number of
+nonzeros, not with m times the observations.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from stansub.target.remainders import Family
 from stansub.types import FloatArray
 
-# Observations of a block.
+# Observations per block.
 _BLOCK = 16384
 
 
 @dataclass(frozen=True)
 class SparseRows:
-    """The rows of one argument.
+    """Rows of one argument.
 
     Attributes
     ----------
     dense : ndarray, shape (n, p) or (1, p)
-        Numbers that all observations have; one row where it is the same for all.
+        Numbers in common places; one row if all observations share it.
     places : ndarray of int, shape (p,)
-        Of these among the m.
+        The common places among the m.
     gathered : csr_array, shape (n, m)
-        The others.
+        The other numbers.
     offset : ndarray, shape (n,) or (1,)
     """
 
@@ -45,27 +45,27 @@ class SparseRows:
 
     @property
     def n(self) -> int:
-        """Observations."""
+        """Return the number of observations."""
         return int(self.gathered.shape[0])
 
     @property
     def is_constant(self) -> bool:
-        """Whether all observations have the same row."""
+        """Return whether all observations have the same row."""
         return len(self.dense) == 1 and self.n > 1
 
     def __call__(self, change: FloatArray) -> FloatArray:
-        """a_i . change for all observations, shape (n,)."""
+        """Return a_i . change for all observations, shape (n,)."""
         found = np.broadcast_to(self.dense @ change[self.places], self.n)
         return np.asarray(found + self.gathered @ change if self.gathered.nnz else found)
 
     def back(self, slopes: FloatArray) -> FloatArray:
-        """sum_i slopes_i a_i, shape (m,)."""
+        """Return sum_i slopes_i a_i, shape (m,)."""
         found = np.asarray(self.gathered.T @ slopes, np.float64)
         found[self.places] += self.dense[0] * slopes.sum() if self.is_constant else slopes @ self.dense
         return found
 
     def part(self, rows: slice) -> SparseRows:
-        """Return those of some observations; numbers are not copied."""
+        """Return the rows of some observations as views."""
         starts = self.gathered.indptr[rows.start : rows.stop + 1]
         gathered = sp.csr_array((len(starts) - 1, self.gathered.shape[1]))
         # The constructor would copy parts of arrays.
@@ -76,7 +76,7 @@ class SparseRows:
         return SparseRows(dense, self.places, gathered, offset)
 
     def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
-        """sum_i weights_i a_i b_i', shape (m, m), b being the rows of another argument."""
+        """Return sum_i weights_i a_i b_i', shape (m, m), with b the rows of another argument."""
         m = self.gathered.shape[1]
         both = self._dense_with(weights, other)
         found = sp.coo_array((both.ravel(), _grid(self.places, other.places)), shape=(m, m)).tocsr()
@@ -98,7 +98,7 @@ class SparseRows:
         return np.asarray(self.dense.T @ (weights[:, np.newaxis] * other.dense))
 
     def _by_gathered(self, weights: FloatArray, other: SparseRows, m: int) -> sp.csr_array:
-        """sum_i weights_i d_i s_i', of the numbers that all have and those in places of their own of another."""
+        """Return sum_i weights_i d_i s_i': common numbers d, and another argument's numbers s in their own places."""
         if self.is_constant:
             sums = np.outer(other.gathered.T @ weights, self.dense[0])
         else:
@@ -112,16 +112,16 @@ def _grid(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[
 
 @dataclass(frozen=True)
 class Quadratic:
-    """An expansion of second order: value + gradient . d - d' precision d / 2, d = phi - point.
+    """Expansion of second order: value + gradient . d - d' precision d / 2, d = phi - point.
 
     Attributes
     ----------
     point, gradient : ndarray, shape (m,)
     value : float
     values : ndarray
-        Of the precision's entries, by rows.
+        Entries of the precision, by rows.
     columns, starts : ndarray of int32
-        Where they stand, and where each row begins.
+        Columns of the entries, and the start of each row.
     """
 
     point: FloatArray
@@ -133,7 +133,7 @@ class Quadratic:
 
     @classmethod
     def of(cls, point: FloatArray, value: float, gradient: FloatArray, precision: sp.csr_array) -> Quadratic:
-        """With a precision of shape (m, m)."""
+        """Return the expansion with a precision of shape (m, m)."""
         own = sp.csr_array(precision)
         own.sum_duplicates()
         columns, starts = own.indices.astype(np.int32), own.indptr.astype(np.int32)
@@ -141,69 +141,69 @@ class Quadratic:
 
     @cached_property
     def precision(self) -> sp.csr_array:
-        """Shape (m, m)."""
+        """Return the precision, shape (m, m)."""
         m = len(self.point)
         return sp.csr_array((self.values, self.columns, self.starts), shape=(m, m))
 
     def __call__(self, phi: FloatArray) -> float:
-        """Its value."""
+        """Return the value."""
         d = phi - self.point
         return float(self.value + self.gradient @ d - 0.5 * d @ (self.precision @ d))
 
 
 @dataclass(frozen=True)
 class SparsePredictors:
-    """A likelihood by its arguments.
+    """A likelihood in its own arguments.
 
     Attributes
     ----------
     rows : tuple of SparseRows
-        One for each of the family's arguments.
+        One element for each of the family's arguments.
     family : Family
     constant : float
-        What the program's log likelihood has that the family's leaves out.
+        The program's log likelihood less the family's.
     """
 
     rows: tuple[SparseRows, ...]
     family: Family
     constant: float = 0.0
-    # What was made from them last, and of what expansion (see `stansub.target.group_candidates.shared`).
+    # Objects made from the predictors, with their expansion (see `stansub.target.group_candidates.shared`).
     latest: list[tuple[Quadratic, Any]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def dim(self) -> int:
-        """m."""
+        """Return m."""
         return int(self.rows[0].gathered.shape[1])
 
     def empty(self) -> sp.csr_array:
-        """A matrix of zeros, shape (m, m)."""
+        """Return a matrix of zeros, shape (m, m)."""
         return sp.csr_array((self.dim, self.dim))
 
     @cached_property
     def n_observations(self) -> int:
-        """n."""
+        """Return n."""
         return self.rows[0].n
 
     def at(self, phi: FloatArray) -> FloatArray:
-        """The arguments, shape (q, n)."""
+        """Return the arguments, shape (q, n)."""
         return _at(self.rows, phi)
 
     @cached_property
     def _blocks(self) -> tuple[tuple[slice, tuple[SparseRows, ...]], ...]:
-        """Rows of so many observations that what is computed of these stays in the processor's cache."""
+        """Yield rows of blocks of observations small enough for the processor's cache."""
         n = self.n_observations
         blocks = (slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK))
         return tuple((block, tuple(one.part(block) for one in self.rows)) for block in blocks)
 
     def log_lik(self, phi: FloatArray) -> float:
-        """Of all observations; minus infinity where it is not defined."""
+        """Return the log likelihood of all observations; minus infinity where undefined."""
         with np.errstate(over="ignore", invalid="ignore"):
             sums = [float(self.family.part(block).log_lik(_at(rows, phi)).sum()) for block, rows in self._blocks]
             value = sum(sums) + self.constant
         return value if np.isfinite(value) else -np.inf
 
     def gradient(self, phi: FloatArray) -> FloatArray:
-        """Of the log likelihood, shape (m,)."""
+        """Return the gradient of the log likelihood, shape (m,)."""
         found = np.zeros(self.dim)
         for block, rows in self._blocks:
             (slopes,) = self.family.part(block).derivatives((1,), _at(rows, phi))
@@ -211,7 +211,7 @@ class SparsePredictors:
         return found
 
     def expansion(self, phi: FloatArray) -> Quadratic:
-        """About a point."""
+        """Return the expansion about a point."""
         eta = self.at(phi)
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
         gradient = _back(self.rows, slopes)
@@ -235,5 +235,5 @@ def _back(rows: Sequence[SparseRows], slopes: FloatArray) -> FloatArray:
 
 
 def stacked(columns: Sequence[FloatArray]) -> FloatArray:
-    """Columns side by side, shape (n, p); one row where all are the same for all observations."""
+    """Return columns side by side, shape (n, p); one row if all are common to all observations."""
     return np.stack(np.broadcast_arrays(*columns), 1) if columns else np.empty((1, 0))

@@ -1,6 +1,6 @@
-"""A posterior in two: what costs no data, and the likelihood in its own arguments; what it is to the layers above.
+"""Interface of a split posterior: the part without data, and the likelihood in its own arguments.
 
-Nothing here knows of Stan. `stansub.stan.surrogate.Split` is such a posterior.
+The interface is independent of Stan. `stansub.stan.surrogate.Split` implements it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stansub.types import FloatArray
 
 
 class Transition(Protocol):
-    """What a transition on a surrogate came to."""
+    """Result of a transition on a surrogate."""
 
     @property
     def acceptance_rate(self) -> float: ...
@@ -31,7 +31,7 @@ class Transition(Protocol):
 
 
 class Nuts(Protocol):
-    """The no-U-turn sampler on a surrogate, for one thread at a time; theta becomes where it ends."""
+    """The no-U-turn sampler on a surrogate, for one thread at a time; updates theta in place."""
 
     def __call__(
         self, bits: Any, theta: FloatArray, *, step_size: float, max_tree_depth: int, n: int = 1
@@ -39,7 +39,7 @@ class Nuts(Protocol):
 
 
 class Differentiable(Protocol):
-    """A log density with gradients."""
+    """Log density with gradients."""
 
     @property
     def dim(self) -> int: ...
@@ -48,17 +48,17 @@ class Differentiable(Protocol):
 
 
 class Surrogate(Protocol):
-    """A surrogate posterior: all but the likelihood, and an approximation of that."""
+    """Surrogate posterior: everything but the likelihood, and an approximation of the likelihood."""
 
     @property
     def model(self) -> Differentiable: ...
 
     def phi(self, theta: FloatArray) -> FloatArray:
-        """The likelihood's arguments."""
+        """Return the likelihood's arguments."""
         ...
 
     def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Nuts:
-        """Return a sampler of it that moves in some coordinates, with the metric of a precision there."""
+        """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
         ...
 
 
@@ -69,5 +69,5 @@ class Split(Protocol):
     def predictors(self) -> SparsePredictors: ...
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
-        """With an approximation in the likelihood's place."""
+        """Return the surrogate with an approximation of the likelihood."""
         ...

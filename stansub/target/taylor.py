@@ -1,12 +1,12 @@
 """Taylor expansions of block log likelihoods at an anchor: the control variates of a decision.
 
-With d = theta - m and d' = theta' - m the log likelihood difference of block b is near c_b . w, where c_b holds the
-block's gradient and the lower triangle of its Hessian at the anchor m, and w is a function of (theta, theta') alone
-(Bardenet, Doucet and Holmes 2017, JMLR 18, section 7, for single observations). A decision then looks only at the
+With d = theta - m and d' = theta' - m, the log likelihood difference of block b is approximately c_b . w. Here c_b
+holds the block's gradient and the lower triangle of its Hessian at the anchor m, and w is a function of (theta, theta')
+alone (Bardenet, Doucet and Holmes 2017, JMLR 18, section 7, for single observations). A decision then samples only the
 remainders, and the total of c_b . w over all blocks is exact.
 
-Rows are kept in single precision; the total is taken of the very numbers that are kept, so that rounding makes the
-remainders larger by some 1e-7 of the expansion and the decision no less valid.
+Rows are stored in single precision, and the total sums the stored numbers. Rounding therefore enlarges the remainders
+by about 1e-7 of the expansion and leaves decisions valid.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from stansub.types import FloatArray
 
 Rows = NDArray[np.float32]
 
-# Bytes that control variates may take where the machine has twice as much free.
+# Bytes that control variates may use if the machine has twice as much free.
 MAX_MEMORY = 2 * 10**9
 
-# Tasks a thread in which rows are made, and rows a task at least.
+# Tasks per thread in which rows are made, and minimum rows per task.
 _TASKS, _TASK = 80, 16
 
 
@@ -47,7 +47,7 @@ class Expansion:
     anchor : ndarray, shape (dim,)
     order : {1, 2}
     coefficients : ndarray of float32, shape (M, n_features)
-        A row a block: gradient and, in the second order, the lower triangle of the Hessian row by row.
+        A row per block: gradient and, in the second order, the lower triangle of the Hessian row by row.
     """
 
     anchor: FloatArray
@@ -56,16 +56,16 @@ class Expansion:
 
     @property
     def total(self) -> FloatArray:
-        """Sum of the rows in double precision, shape (n_features,)."""
+        """Return the sum of the rows in double precision, shape (n_features,)."""
         total: FloatArray = self.coefficients.sum(0, dtype=np.float64)
         return total
 
     def features(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
-        """The numbers by which rows are multiplied, shape (..., n_features), for points of shape (..., dim)."""
+        """Return the factors of the coefficients, shape (..., n_features), for points of shape (..., dim)."""
         return features(self.anchor, theta, proposed, order=self.order)
 
     def gradient_of(self, row: FloatArray) -> Callable[[FloatArray], FloatArray]:
-        """The gradient g + H (theta - m) of the expansion with such a row of coefficients, shape (n_features,)."""
+        """Return the gradient g + H (theta - m) of the expansion with this row of coefficients, shape (n_features,)."""
         dim = len(self.anchor)
         slope = row[:dim]
         if self.order < 2:
@@ -78,20 +78,20 @@ class Expansion:
 
 @dataclass(frozen=True)
 class ControlVariates:
-    """Expansions of all blocks at one anchor or, where a posterior has several modes, at each of them.
+    """Expansions of all blocks at one anchor or, if a posterior has several modes, at each of them.
 
     Attributes
     ----------
     expansions : tuple of Expansion
         All of the same order, the most important first.
     values : tuple of ndarray, shape (M,)
-        Log likelihoods of the blocks at the anchors, where there are several.
+        Log likelihoods of the blocks at the anchors, if there are several.
     precisions : tuple of ndarray, shape (dim, dim)
-        Each point takes the anchor that is nearest by its matrix, where there are several.
+        Matrices of the distances by which a point selects its nearest anchor, if there are several.
     seconds : float
-        That making them took.
+        Time to make them.
     bounds : RemainderBounds or None
-        On their remainders, for factorised decisions or a range.
+        Bounds on the remainders, for factorised decisions or a range.
     """
 
     expansions: tuple[Expansion, ...]
@@ -102,22 +102,22 @@ class ControlVariates:
 
     @property
     def first(self) -> Expansion:
-        """The most important."""
+        """Return the most important expansion."""
         return self.expansions[0]
 
     @property
     def anchor(self) -> FloatArray:
-        """Of the first, shape (dim,)."""
+        """Return the anchor of the first expansion, shape (dim,)."""
         return self.first.anchor
 
     @property
     def order(self) -> int:
-        """Of all expansions."""
+        """Return the order of the expansions."""
         return self.first.order
 
     @property
     def hessian(self) -> FloatArray | None:
-        """Of the sum of all log likelihoods at the anchor, shape (dim, dim); None in the first order."""
+        """Return the Hessian of the sum of all log likelihoods at the anchor, (dim, dim); None in the first order."""
         if self.order < 2:
             return None
         dim = len(self.anchor)
@@ -128,32 +128,32 @@ class ControlVariates:
 
     @property
     def blockwise(self) -> ControlVariates:
-        """These."""
+        """Return itself."""
         return self
 
     def candidates(self, target: Target) -> float:
-        """Observations that a factorised decision is expected to evaluate; infinite without bounds."""
+        """Return the observations that a factorised decision is expected to evaluate; infinite without bounds."""
         return self.bounds.candidates * target.blocks.size if self.bounds is not None else np.inf
 
     def parts(self, target: Target) -> dict[str, Any]:
-        """What a decider takes of them."""
+        """Return the arguments of a decider."""
         return {"surrogate": self.surrogate, "bounds": self.bounds}
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray] | None:
-        """Where there are bounds, the anchor and how far chains go from it in each parameter."""
+        """Return, if there are bounds, the anchor and how far chains go from it in each parameter."""
         if self.bounds is None:
             return None
         return reached(self.anchor, np.asarray(np.linalg.inv(self.bounds.whitening), np.float64))
 
     @property
     def memory(self) -> int:
-        """Bytes of the coefficients."""
+        """Return the bytes of the coefficients."""
         return sum(one.coefficients.nbytes for one in self.expansions)
 
     @cached_property
     def surrogate(self) -> Surrogate:
-        """The same for the decision loop."""
+        """Return the control variates for the decision loop."""
         return Surrogate(
             [one.anchor for one in self.expansions],
             tuple(one.coefficients for one in self.expansions),
@@ -162,26 +162,26 @@ class ControlVariates:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: what is made for the decision loop belongs to one process."""
+        """Return the fields without objects of the decision loop, which belong to one process."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def changes(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
-        """Changes of the blocks' expansions between two points, shape (M,)."""
+        """Return changes of the blocks' expansions between two points, shape (M,)."""
         return self.surrogate.changes(theta, proposed)
 
 
 def n_features(dim: int, order: int) -> int:
-    """Coefficients a block: none, the gradient, or that and half of the symmetric Hessian."""
+    """Return the coefficients per block: none, the gradient, or also half of the symmetric Hessian."""
     return {0: 0, 1: dim, 2: dim + dim * (dim + 1) // 2}[order]
 
 
 def memory_needed(n_blocks: int, dim: int, order: int) -> int:
-    """Bytes of the coefficients."""
+    """Return the bytes of the coefficients."""
     return n_blocks * n_features(dim, order) * np.dtype(np.float32).itemsize
 
 
 def features(anchor: FloatArray, theta: FloatArray, proposed: FloatArray, *, order: int) -> FloatArray:
-    """What multiplies a row of coefficients.
+    """Return the factors of a row of coefficients.
 
     [d' - d ; S_ij for i >= j], S_ij = d'_i d'_j - d_i d_j and half of that where i = j.
 
@@ -205,7 +205,7 @@ def features(anchor: FloatArray, theta: FloatArray, proposed: FloatArray, *, ord
 
 
 def max_memory_default() -> int:
-    """Bytes allowed where the user does not say: `MAX_MEMORY`, or half of what is free."""
+    """Return the default limit in bytes: `MAX_MEMORY`, or half of what is free."""
     return min(MAX_MEMORY, memory.room().size // 2)
 
 
@@ -227,17 +227,17 @@ def build(
     anchor : ndarray, shape (dim,)
     order : {1, 2}
     steps : ndarray, shape (dim,), optional
-        By which gradients are differenced: ``Mode.steps``.
+        Steps of gradient differences: ``Mode.steps``.
     threads : int
     max_memory : int, optional
         Bytes.
     progress : callable, optional
-        Called with a line of text; a `Progress` notes how far it is, too.
+        Called with a line of text; a `Progress` also receives counts.
 
     Raises
     ------
     InputError
-        When the coefficients would take more than ``max_memory``, or a derivative is not defined.
+        If the coefficients would need more than ``max_memory``, or a derivative is not defined.
     """
     began, log = clock.now(), as_progress(progress)
     population = posterior.population
@@ -280,12 +280,12 @@ def build_at_modes(
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
-    """Differentiate all blocks at each of several modes, the most important of which comes first.
+    """Differentiate all blocks at each of several modes, the most important first.
 
     Raises
     ------
     InputError
-        When the coefficients would take too much memory, or a derivative is not defined.
+        If the coefficients would need too much memory, or a derivative is not defined.
     """
     check_memory(len(modes) * len(posterior.population.blocks), posterior.population.dim, order)
     log = as_progress(progress)
@@ -305,7 +305,7 @@ def build_at_modes(
 
 
 def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = None) -> None:
-    """Raise InputError when the coefficients would take more than is allowed."""
+    """Raise InputError if the coefficients would need more than is allowed."""
     needed, allowed = memory_needed(n_blocks, dim, order), max_memory_default() if max_memory is None else max_memory
     if needed <= allowed:
         return

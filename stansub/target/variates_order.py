@@ -1,4 +1,4 @@
-"""Which order of control variates pays: what making them and deciding with them costs, measured on a few blocks."""
+"""Choice of the order of control variates by the cost of making and using them, measured on a few blocks."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from stansub.variates_selection import TooLarge, VariatesByCost
 
 # The pilot measurement: pairs of points, blocks, and parts in which these are differentiated.
 _PAIRS, _BLOCKS, _PARTS = 16, 64, 8
-# A decision falls when the log ratio is about this many standard errors from the log of a uniform number, and after
-# no fewer blocks than this.
+# A decision stops when the log ratio is about this many standard errors from the log of a uniform number, and after at
+# least this many blocks.
 _STANDARD_ERRORS, _FIRST_LOOK = 3.0, 10
-# Distances between these two, exponential where the log ratio is near 0, as it is for proposals from the Laplace
-# approximation, and their probabilities; the rare small ones take most of the blocks.
+# Distances between these two, exponential if the log ratio is near 0, as for proposals from the Laplace approximation,
+# with probabilities; the rare small ones use most of the blocks.
 _GAPS = np.geomspace(1e-7, 20, 400)
 _WEIGHTS = np.exp(-_GAPS) * _GAPS / np.sum(np.exp(-_GAPS) * _GAPS)
-# What a gradient of a block, and a coefficient of its row at a decision, cost beside the block's value. Measured times
-# would do better, but then the same seed would not always give the same draws.
+# Cost of a gradient of a block, and of a coefficient of its row in a decision, relative to the block's value. Measured
+# times would be better, but the same seed would not always give the same draws.
 _GRADIENT, _COEFFICIENT = 6.0, 5e-4
-# Where decisions need this share of all blocks, control variates save little.
+# If decisions need this share of all blocks, control variates save little.
 _NO_HELP = 0.5
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What decisions near the mode would need with control variates of order 0 (none), 1 and 2.
+    """Cost of decisions near the mode with control variates of order 0 (none), 1 and 2.
 
     Attributes
     ----------
     scale : ndarray, shape (3,)
-        M times the standard deviation of the blocks' remainders, as root mean square over pairs of points: an estimate
-        from n blocks has this over sqrt(n) as its standard error, but for the finite population. Where it is of the
-        order of sqrt(M), a decision needs most of the data. inf where a log likelihood is not finite.
+        M times the standard deviation of the blocks' remainders, as root mean square over pairs of points. An estimate
+        from n blocks has this over sqrt(n) as its standard error, ignoring the finite population. If it is of the order
+        of sqrt(M), a decision needs most of the data. inf if a log likelihood is not finite.
     blocks : ndarray, shape (3,)
-        Blocks that a decision needs, on average.
+        Mean number of blocks that a decision needs.
     gradient_seconds : float
-        Of one block.
+        Seconds of one block's gradient.
     n_obs_evaluated : int
-        Observations that the measurement evaluated, a gradient counted as one evaluation.
+        Observations that the measurement evaluated; a gradient counts as one evaluation.
     """
 
     scale: FloatArray
@@ -58,7 +58,7 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Choice:
-    """The order of control variates, why, and the measurement it rests on."""
+    """Chosen order of control variates, with its reason and the measurement."""
 
     order: int
     reason: VariatesByCost
@@ -76,25 +76,25 @@ def choose_order(
     max_memory: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Choice:
-    """Choose the order whose set-up and decisions together take least time.
+    """Choose the order for which set-up and decisions together take the least time.
 
     Parameters
     ----------
     posterior : Posterior
     mode : Mode
-        Where the blocks would be expanded.
+        Point at which the blocks would be expanded.
     rng : Generator
-        Draws pairs of points from the Laplace approximation, and blocks.
+        Generator of pairs of points from the Laplace approximation, and of blocks.
     n_steps : int
-        Decisions that all chains together will take, about.
+        Approximate number of decisions of all chains together.
     step : float, optional
-        Length of random-walk steps, in sds of the Laplace approximation; without it proposals are independent draws.
+        Length of random-walk steps, in sds of the Laplace approximation; by default proposals are independent draws.
     threads : int
-        Of the set-up, for the time in the reason.
+        Threads of the set-up, for the time given in the reason.
     max_memory : int, optional
         Bytes.
     progress : callable, optional
-        Called with a line of text; a `Progress` notes how far it is, too.
+        Called with a line of text; a `Progress` also receives counts.
     """
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
@@ -105,7 +105,7 @@ def choose_order(
     gradients = n_gradients(n_blocks, dim)
     cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
     fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
-    # What saves less than a tenth is not worth an approximation more to explain.
+    # A saving below a tenth does not justify another approximation to explain.
     order = 0
     for higher in (1, 2):
         if fits[higher] and cost[higher] < 0.9 * cost[order]:
@@ -125,25 +125,25 @@ def choose_order(
 
 
 def blocks_by_order(pilot: Pilot) -> tuple[float, float, float]:
-    """Blocks that a decision needs with none, with order 1 and with order 2."""
+    """Return the blocks that a decision needs with none, with order 1 and with order 2."""
     none, first, second = pilot.blocks.tolist()
     return none, first, second
 
 
 def n_gradients(n_blocks: int, dim: int) -> NDArray[np.int64]:
-    """Gradients of blocks that control variates of each order take, shape (3,)."""
+    """Return the gradients of blocks that control variates of each order need, shape (3,)."""
     return n_blocks * np.array([0, 1, 1 + 2 * dim])
 
 
 def setup_cost(n_blocks: int, dim: int) -> FloatArray:
-    """What making control variates of each order costs, shape (3,), in evaluations of a block."""
+    """Return the set-up cost of control variates of each order, shape (3,), in evaluations of a block."""
     return n_gradients(n_blocks, dim).astype(np.float64) * _GRADIENT
 
 
 def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
-    """What so many decisions with each order cost, shape (3,), in evaluations of a block."""
+    """Return the cost of ``n_steps`` decisions with each order, shape (3,), in evaluations of a block."""
     widths = np.array([n_features(dim, order) for order in range(3)])
-    # Of the two values that a difference has, that of the current state is often known.
+    # Of the two values in a difference, that of the current state is often known.
     cost: FloatArray = n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
     return cost
 
@@ -156,9 +156,9 @@ def measure(
     step: float | None = None,
     progress: Progress | None = None,
 ) -> Pilot:
-    """Scatter of differences and remainders between draws from the Laplace approximation.
+    """Measure the scatter of differences and remainders between draws from the Laplace approximation.
 
-    Pairs are independent or, with ``step``, a random-walk step of so many sds apart.
+    Pairs are independent or, with ``step``, a random-walk step of this many sds apart.
     """
     which, dim = _draw(population, rng, _BLOCKS), mode.dim
     draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
@@ -177,22 +177,22 @@ def measure_pairs(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Pilot:
-    """Scatter of differences and remainders about any anchor, between pairs of points.
+    """Measure the scatter of differences and remainders about any anchor, between pairs of points.
 
     Parameters
     ----------
     anchor, steps : ndarray, shape (dim,)
-        Where blocks would be expanded, and the steps by which gradients are differenced there.
+        Point at which blocks would be expanded, and steps of the gradient differences there.
     theta, proposed : ndarray, shape (k, dim)
     rng : Generator
-        Draws the blocks.
+        Generator of the blocks.
     progress : Progress, optional
-        Notes how far it is.
+        Records progress.
 
     Raises
     ------
     ValueError
-        When a derivative is not defined at the anchor.
+        If a derivative is not defined at the anchor.
     """
     which = _draw(population, rng, _BLOCKS)
     return _measure_pairs(population, anchor, steps, theta, proposed, which, progress or Progress())
@@ -242,16 +242,16 @@ def _difference(evaluator: Evaluator, which: NDArray[np.int32], theta: FloatArra
 
 
 def _scatter(remainders: FloatArray, n_blocks: int) -> FloatArray:
-    """M times the standard deviation of each row; inf where that is not defined."""
+    """Return M times the standard deviation of each row; inf if undefined."""
     with np.errstate(invalid="ignore"):
         scale = n_blocks * remainders.std(axis=1, ddof=min(1, remainders.shape[1] - 1))
     return np.where(np.isfinite(scale), scale, np.inf)
 
 
 def _blocks_needed(scale: FloatArray, n_blocks: int) -> float:
-    """Blocks of a decision, averaged over the scatters given, shape (k,), and over where the uniform number falls."""
+    """Return the blocks of a decision, averaged over the given scatters, shape (k,), and over the uniform number."""
     with np.errstate(over="ignore", invalid="ignore"):
         needed = (_STANDARD_ERRORS * scale[:, np.newaxis] / _GAPS) ** 2
-        # Without replacement the standard error vanishes as all blocks are drawn.
+        # Without replacement, the standard error vanishes as all blocks are drawn.
         needed = np.where(np.isfinite(needed), needed / (1 + needed / n_blocks), n_blocks)
     return float(np.mean(np.clip(needed, min(_FIRST_LOOK, n_blocks), n_blocks) @ _WEIGHTS))

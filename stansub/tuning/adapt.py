@@ -1,8 +1,8 @@
-"""Adaptation of proposals during warmup; outside the kernel, between stretches of steps.
+"""Adaptation of proposals during warmup, outside the kernel and between stretches of steps.
 
-Adaptive Metropolis after Haario, Saksman and Tamminen (2001), as used by Bardenet et al. (2014, section 4), with the
-scale driven to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997; Roberts
-and Rosenthal 1998 for Langevin moves).
+Adaptive Metropolis follows Haario, Saksman and Tamminen (2001), as used by Bardenet et al. (2014, section 4). The scale
+is tuned to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997; Roberts and
+Rosenthal 1998 for Langevin moves).
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from stansub.kernels.recipes import Leaf, Leaves
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.types import FloatArray
 
-# Scale of the first steps on the unconstrained space, where inits are uniform within radius 2.
+# Initial scale on the unconstrained space, where inits are uniform within radius 2.
 INITIAL_STEP = 0.1
 
-# Optimal acceptance rate of Langevin moves in many dimensions and, for independent standard normals, l of their scale
-# l dim^(-1/6) (Roberts and Rosenthal 1998).
+# Optimal acceptance rate of Langevin moves in many dimensions, and l of their scale l dim^(-1/6) for independent
+# standard normals (Roberts and Rosenthal 1998).
 LANGEVIN_ACCEPTANCE, _LANGEVIN_SCALE = 0.574, 1.65
 
-# Updates of the scale in which it may move fast.
+# Updates of the scale during which it may change fast.
 FAR_UPDATES = 40
 
-# The covariance is learned again when there is this share of new draws: long warmups would spend their time on it.
+# Share of new draws at which the covariance is estimated again; otherwise long warmups would spend their time on it.
 _NEW_SHARE = 0.05
 
 
 def target_acceptance(dim: int) -> float:
-    """Optimal acceptance rate of a random walk: 0.44 in one dimension, 0.234 in many."""
+    """Return the optimal acceptance rate of a random walk: 0.44 in one dimension, 0.234 in many."""
     return 0.44 if dim == 1 else 0.234
 
 
 @dataclass(init=False, eq=False)
 class ScaleAdapter:
-    """Random walk of a fixed shape whose scale follows the acceptance rate (Robbins-Monro).
+    """Random walk of fixed shape whose scale is tuned to the acceptance rate (Robbins-Monro).
 
     Parameters
     ----------
     dim : int
         Number of unconstrained parameters.
     initial_step : float
-        Standard deviation of the first steps, in each direction.
+        Standard deviation of the first steps in each direction.
     """
 
     shape: FloatArray
@@ -73,9 +73,9 @@ class ScaleAdapter:
         self.update(records.theta, float(records["accepted"].mean()))
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
-        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
+        """Adapt to a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
         self._n_updates += 1
-        # While hardly anything or nearly everything is accepted the scale is off by orders of magnitude.
+        # If almost nothing or almost everything is accepted, the scale is off by orders of magnitude.
         far = not 0.25 * self.target < acceptance < 0.5 * (1.0 + self.target)
         gain = max(3.0 * self._n_updates**-0.6, 2.0 if far and self._n_updates < FAR_UPDATES else 0.1)
         self._log_scales.append(self._log_scales[-1] + gain * (acceptance - self.target))
@@ -84,7 +84,7 @@ class ScaleAdapter:
         return RandomWalk(np.exp(self._log_scales[-1]) * self.shape)
 
     def final(self) -> RandomWalk:
-        # The last scale is noisy; the mean over the last quarter of the stretches is not.
+        # The last scale is noisy; the mean over the last quarter of the stretches is less so.
         n = len(self._log_scales)
         recent = self._log_scales[max(self._first_scale, n - max(1, n // 4)) :]
         return RandomWalk(np.exp(np.mean(recent)) * self.shape)
@@ -92,18 +92,18 @@ class ScaleAdapter:
 
 @dataclass(frozen=True)
 class FirstWalk(RandomWalk):
-    """A random walk from which learning starts: its scale and, as adaptive Metropolis does, its covariance.
+    """Initial random walk of the adaptation of the scale and, as in adaptive Metropolis, the covariance.
 
     Attributes
     ----------
     covariance : bool
-        Whether the covariance is learned as well.
+        Whether to adapt the covariance as well.
     """
 
     covariance: bool = True
 
     def adapter(self, dim: int) -> ScaleAdapter:
-        """What learns from here on."""
+        """Return the adapter that starts from this walk."""
         adapter = (CovarianceAdapter if self.covariance else ScaleAdapter)(dim, initial_step=1.0)
         adapter.shape = self.cholesky
         return adapter
@@ -111,10 +111,10 @@ class FirstWalk(RandomWalk):
 
 @dataclass(init=False, eq=False)
 class CovarianceAdapter(ScaleAdapter):
-    """Adaptive Metropolis: the steps take the covariance of the most recent half of the draws.
+    """Adaptive Metropolis: steps have the covariance of the most recent half of the draws.
 
-    The older half is dropped so that the way from the inits to the bulk of the posterior is forgotten; while the
-    chain is still on that way its drift is the covariance's main direction, which takes it there sooner.
+    The older half is dropped to forget the transient from the inits to the bulk of the posterior. During the transient,
+    its drift is the main direction of the covariance, which shortens it.
     """
 
     _dim: int
@@ -140,10 +140,10 @@ class CovarianceAdapter(ScaleAdapter):
         variances = np.diag(covariance)
         if not np.all(variances > 0):
             return
-        # Shrinkage of the correlations keeps the estimate regular while draws are few.
+        # Shrinking the correlations keeps the estimate regular while draws are few.
         weight = (2.0 * self._dim / (n_distinct + 2.0 * self._dim)) ** 2
         if not self._learned_at:
-            # Scales of the identity say nothing of scales of the covariance.
+            # Scales for the identity do not transfer to the covariance.
             self._first_scale = len(self._log_scales)
             self._log_scales.append(float(np.log(optimal_scale(self._dim))))
         self._learned_at = len(self._history)
@@ -153,7 +153,7 @@ class CovarianceAdapter(ScaleAdapter):
 
 @dataclass(init=False, eq=False)
 class SgldAdapter:
-    """Stochastic-gradient Langevin moves, whose step follows the acceptance rate.
+    """Stochastic-gradient Langevin moves whose step size is tuned to the acceptance rate.
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ class SgldAdapter:
     dim : int
         Number of unconstrained parameters.
     cholesky : ndarray, shape (dim, dim), optional
-        Factor of the covariance by which moves are preconditioned, such as that of the Laplace approximation; without
-        it they start as the paper's and learn it as `CovarianceAdapter` does.
+        Covariance factor that preconditions moves, such as that of the Laplace approximation. Without it, moves start
+        as in the paper and learn it as `CovarianceAdapter` does.
     """
 
     batches: MiniBatches = field(metadata=GIVEN)
@@ -194,7 +194,7 @@ class SgldAdapter:
 
 @dataclass(eq=False)
 class SomeAdapter:
-    """An adapter that sees some of the parameters: those, by their places, that its proposal moves."""
+    """Adapter that sees some of the parameters: those, by index, that its proposal moves."""
 
     _adapter: Adapter
     _places: NDArray[np.int64]
@@ -215,7 +215,7 @@ class SomeAdapter:
 
 @dataclass(eq=False)
 class PartAdapters:
-    """Adapters of the parts of a kernel, by name, each of which sees the statistics of its part."""
+    """Adapters of a kernel's parts by name; each sees the statistics of its part."""
 
     _parts: dict[str, Adapter]
 
@@ -241,7 +241,7 @@ class PartAdapters:
 
 
 def adapter_of(leaves: Leaves, dim: int, make: Callable[[Leaf], Adapter]) -> Adapter:
-    """What adapts a kernel on ``dim`` parameters, from what is to be adapted of it and what adapts one proposal."""
+    """Return the adapter of a kernel on ``dim`` parameters, from its leaves and a function that adapts one proposal."""
     if isinstance(leaves, Leaf):
         adapter = make(leaves)
         return adapter if len(leaves.places) == dim else SomeAdapter(adapter, leaves.places)

@@ -1,13 +1,14 @@
-"""Bounds on the remainders of control variates that are learned from trials.
+"""Bounds on the remainders of control variates, learned from trials.
 
-For a likelihood of linear predictors bounds are proved (`stansub.target.remainders`). For any other, each block's
+For a likelihood of linear predictors, bounds are proved (`stansub.target.remainders`). For any other, each block's
 remainder R_b is evaluated at draws theta = m + L z of the normal approximation, z ~ N(0, I), and
 
     c_b = factor * max(largest |R_b| / |z|^(p + 1) among the draws, median of these over all blocks)
 
-is taken for a bound: |R_b(theta)| <= c_b |w|^(p + 1) at every draw by a wide margin, and so |r_b| <= c_b (|w|^(p + 1) +
-|w'|^(p + 1)) for a move between any two of them. The median keeps a block whose draws happened to be small from being
-beyond its bound all the time. Such a bound is no proof: what exceeds it is counted, and audits say what that does.
+is used as a bound: |R_b(theta)| <= c_b |w|^(p + 1) at every draw by a wide margin, and so |r_b| <= c_b (|w|^(p + 1) +
+|w'|^(p + 1)) for a move between any two of them. The median keeps a block with small values at the draws from exceeding
+its bound all the time. Such a bound is not a proof: stansub counts how often it is exceeded, and audits show the
+effect.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from stansub.target.remainders import RemainderBounds
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
-# Draws, the safety factor, and the share of the draws that must have finite log likelihoods: measured by
+# Draws, the safety factor, and the share of the draws that must have finite log likelihoods; chosen with
 # benchmarks/learned_bounds.py.
 DRAWS, FACTOR, _DEFINED = 32, 3.0, 0.5
-# Bounds are taken to hold so many times as far from the anchor as the farthest draw.
+# Bounds are assumed to hold up to this multiple of the farthest draw's distance from the anchor.
 _REACH = 1.5
 
 
@@ -42,7 +43,7 @@ def learn(
     n_draws: int = DRAWS,
     factor: float = FACTOR,
 ) -> RemainderBounds:
-    """Bounds learned from remainders at draws of a normal approximation about the anchor: one pass over the data each.
+    """Return bounds learned from remainders at draws of a normal approximation; each draw takes a pass over the data.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def learn(
     Raises
     ------
     InputError
-        When the likelihood is not defined about the anchor.
+        If the likelihood is not defined about the anchor.
     """
     log = as_progress(progress)
     log("Learning bounds on what control variates leave")

@@ -1,4 +1,4 @@
-"""Climbing from one point to a maximum: L-BFGS, then Newton steps, on some or all of the data."""
+"""Optimisation from one point to a maximum: L-BFGS, then Newton steps, on some or all of the data."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from stansub.types import FloatArray
 # share of them.
 TOLERANCE, SHARE_TOLERANCE = 1e-6, 1e-2
 
-# Points nearer to each other than this many sds are one maximum.
+# Points closer than this many sds are one maximum.
 _SAME = 0.1
 
-# Movement from a start, in units of 1 + its distance from 0, that is taken for running off.
+# Distance from a start, in units of 1 + its distance from 0, that counts as divergence.
 _FAR = 15.0
 
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 60
 
-# A curvature below this, relative to those of the single parameters, is lost in the differences of gradients.
+# A smaller curvature, relative to those of the single parameters, is lost in the differences of gradients.
 SINGULAR = 1e-10
 
 
 class NoModeError(RunError):
-    """There is no mode at which control variates could be anchored; the message says why and what to do.
+    """There is no mode at which control variates can be anchored; the message says why and gives a remedy.
 
     Attributes
     ----------
     reason : {"undefined", "unbounded", "boundary", "singular", "saddle", "rough", "iterations"}
     parameters : tuple of str
-        The unconstrained parameters at fault, as far as known.
+        The unconstrained parameters responsible, if known.
     """
 
     def __init__(self, message: str, reason: str, parameters: Sequence[str] = ()) -> None:
@@ -50,8 +50,8 @@ class NoModeError(RunError):
 class Walk:
     """A start on its way to a maximum.
 
-    ``hessian`` is that of some share of the data at some point on the way, ``distance`` is measured by it; ``joined``
-    is the walk that got to the same place before.
+    ``hessian`` is that of a share of the data at some point on the way, and ``distance`` is measured by it. ``joined``
+    is an earlier walk that reached the same place.
     """
 
     start: FloatArray
@@ -66,7 +66,7 @@ class Walk:
 
     @property
     def end(self) -> Walk:
-        """The walk that was followed to the end in its place."""
+        """Return the walk that was followed to the end in its place."""
         return self if self.joined is None else self.joined.end
 
 
@@ -78,10 +78,10 @@ def climb(
     names: Sequence[str],
     hopeless: Callable[[Walk], bool] = lambda walk: False,
 ) -> None:
-    """Newton steps and, at first or where they fail, L-BFGS before them, which may end where another walk is.
+    """Move a walk by Newton steps, preceded by L-BFGS at first or if they fail; L-BFGS may end at another walk.
 
-    What comes of it stands in ``walk``: its position and curvature, the walk it joined, or why it failed. A walk that
-    is ``hopeless`` after L-BFGS is left there, without curvature.
+    The result is stored in ``walk``: its position and curvature, the walk it joined, or why it failed. A walk that is
+    ``hopeless`` after L-BFGS stops there, without curvature.
     """
     walk.failure = None
     value, _ = objective(walk.position)
@@ -106,7 +106,7 @@ def climb(
         return
     steps = default_steps(walk.position)
     walk.hessian = objective.hessian(walk.position, steps)
-    # Where the scales differ much, those steps are too long or too short for some of them.
+    # If the scales differ much, those steps are too long or too short for some of them.
     better = scaled_steps(walk.position, walk.hessian)
     if not ((steps < 10 * better) & (steps > better / 1000)).all():
         walk.hessian = objective.hessian(walk.position, better)
@@ -118,14 +118,15 @@ def climb(
 def lbfgs(
     objective: Objective, start: FloatArray, *, max_iterations: int = _MAX_LBFGS, tolerance: float = 1e-10
 ) -> tuple[FloatArray, int]:
-    """Where L-BFGS gets to from a start, and its iterations; it ends where it gains less than the tolerance."""
+    """Return the end of L-BFGS from a start, and its iterations; it stops when it gains less than the tolerance."""
     lowest = 0.0
 
     def negative(theta: FloatArray) -> tuple[float, FloatArray]:
         nonlocal lowest
         value, gradient = objective(theta)
         if not np.isfinite(value):
-            # A line search interpolates: it needs a number, worse than all it knows, and not worse by orders.
+            # A line search interpolates: it needs a number that is worse than all others, but not by orders of
+            # magnitude.
             return 2 * abs(lowest) + 1 - min(lowest, 0), np.zeros_like(theta)
         lowest = min(lowest, value)
         return -value, -gradient
@@ -149,7 +150,7 @@ def lbfgs(
 
 
 def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
-    """Newton steps with the curvature at hand, renewed where that is cheaper than going on; whether they arrive."""
+    """Take Newton steps, recomputing the curvature if that is cheaper; return whether they converged."""
     assert walk.hessian is not None
     position, hessian, fresh = walk.position, walk.hessian, False
     value, gradient = objective(position)
@@ -164,7 +165,7 @@ def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
             break
         step = _line_search(objective, position, value, gradient, direction)
         if step is None and fresh:
-            # Rounding of the log density may hide what is left to gain.
+            # Rounding of the log density may hide the remaining gain.
             arrived = distance < 1e-3
             break
         if step is not None:
@@ -179,12 +180,12 @@ def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
 
 
 def same(walk: Walk, arrived: Sequence[Walk]) -> Walk | None:
-    """The one of those arrived that is at the same place."""
+    """Return the arrived walk at the same place."""
     return next((other for other in arrived if walk.failure is None and _gap(walk, other) < _SAME), None)
 
 
 def spectrum(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Conditional sds, and eigenvalues (rising) and eigenvectors of the negative Hessian in units of these."""
+    """Return conditional sds, and eigenvalues (increasing) and eigenvectors of the negative Hessian in their units."""
     curvature = np.abs(np.diag(hessian))
     scales = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
     values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * hessian * scales)
@@ -192,7 +193,7 @@ def spectrum(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeError:
-    """The failure of a walk that goes on for ever along a parameter."""
+    """Return the error of a walk that diverges along a parameter."""
     sign = "+" if direction > 0 else "-"
     return NoModeError(
         f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a proper "
@@ -203,7 +204,7 @@ def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeEr
 
 
 def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
-    """The failure of a walk to where the log density ends."""
+    """Return the error of a walk to the edge of the log density's support."""
     assert walk.hessian is not None
     bad = np.flatnonzero(~np.isfinite(np.diag(walk.hessian)))
     name = names[int(bad[0]) if bad.size else 0]
@@ -216,7 +217,7 @@ def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
 
 
 def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
-    """Why a walk that did not arrive went on and on."""
+    """Return why a walk did not converge."""
     assert walk.hessian is not None
     moved = (walk.position - walk.start) / (1 + np.abs(walk.start))
     far = int(np.argmax(np.abs(moved)))
@@ -233,9 +234,9 @@ def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
 
 
 def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, float, bool]:
-    """Newton direction, its length in sds, and whether the Hessian is negative definite.
+    """Return the Newton direction, its length in sds, and whether the Hessian is negative definite.
 
-    Where it is not, the signs of its eigenvalues are changed, so that the direction is one of ascent.
+    If it is not, the signs of its eigenvalues are changed, so that the direction is one of ascent.
     """
     scales, values, vectors = spectrum(hessian)
     turned = np.maximum(np.abs(values), SINGULAR * (np.abs(values).max() or 1.0))
@@ -247,7 +248,7 @@ def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, floa
 def _line_search(
     objective: Objective, position: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
 ) -> tuple[FloatArray, float, FloatArray] | None:
-    """Halve the step until the log density rises enough (Armijo); None where it never does."""
+    """Halve the step until the log density rises enough (Armijo); return None if it never does."""
     slope, length = float(gradient @ direction), 1.0
     for _ in range(_MAX_HALVINGS):
         there = position + length * direction
@@ -259,14 +260,14 @@ def _line_search(
 
 
 def _steps_left(now: float, before: float, tolerance: float) -> float:
-    """Steps still to go at the rate of the last one."""
+    """Return the remaining steps at the rate of the last one."""
     if now <= tolerance:
         return 0.0
     return float(np.log(now / tolerance) / np.log(before / now)) if now < before else float("inf")
 
 
 def _gap(one: Walk, other: Walk) -> float:
-    """Distance between two points in sds, by the curvature at the second."""
+    """Return the distance between two points in sds, by the curvature at the second."""
     assert other.hessian is not None
     scales, values, vectors = spectrum(other.hessian)
     along = vectors.T @ ((one.position - other.position) / scales)
@@ -274,5 +275,5 @@ def _gap(one: Walk, other: Walk) -> float:
 
 
 def _rounding(value: float) -> float:
-    """Differences between log densities that are too small to be anything but rounding."""
+    """Return the size of differences between log densities that are rounding."""
     return 1e-12 * max(1.0, abs(value))

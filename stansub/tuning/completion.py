@@ -1,4 +1,4 @@
-"""From the highest points reached to modes: whether they are maxima, and nearly normal there."""
+"""Checks that the highest points reached are modes: maxima, and nearly normal there."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from stansub.types import FloatArray
 from stansub.wording import listed
 
 _SADDLE = 1e-6
-# One sd from the mode along an axis of the Laplace approximation the log density should be lower by 1/2: both ways
-# together it must fall by no less and no more than this, and wide axes (in units of 1 + the distance from 0) on either
-# side by more than hardly.
+# One sd from the mode along an axis of the Laplace approximation, the log density should be lower by 1/2. The total
+# drop in both directions must lie between these limits. For wide axes (in units of 1 + the distance from 0), the drop
+# on either side must exceed the last limit.
 _FALL = (0.1, 10.0)
 _WIDE, _FLAT = 5.0, 0.02
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Makes modes of the points that walks have reached on all the data.
+    """Turns points that walks reached on all the data into modes.
 
     Attributes
     ----------
     whole : Objective
-        Of all the data.
+        Objective of all the data.
     shares : sequence of Objective
-        Of shares of them, which show what is to be asked of all.
+        Objectives of shares of the data, which show what to compute on all of it.
     names : sequence of str
-        Of the unconstrained parameters.
+        Names of the unconstrained parameters.
     """
 
     whole: Objective
@@ -46,12 +46,12 @@ class Completion:
         Raises
         ------
         NoModeError
-            When it is no maximum with a normal approximation.
+            If it is not a maximum with a normal approximation.
         """
         assert walk.hessian is not None
         walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
         self._check_curvature(walk)
-        # With the curvature of all the data at hand another step is nearly free, and lands within rounding.
+        # With the curvature of all the data known, another step is nearly free and is exact up to rounding.
         newton(self.whole, walk, TOLERANCE)
         self._check_axes(walk)
         _, gradient = self.whole(walk.position)
@@ -84,10 +84,10 @@ class Completion:
         )
 
     def _check_axes(self, walk: Walk) -> None:
-        """The log density must fall along the axes of the approximation about as that of a normal does.
+        """Check that the log density falls along the axes of the approximation about as a normal does.
 
         A share of the data shows whether it does (its slope at the mode, which is not that of all the data, cancels in
-        the sum over both sides); all of the data are asked about the axes that stand out.
+        the sum over both sides). All of the data are evaluated along the axes that stand out.
         """
         assert walk.hessian is not None
         scales, values, vectors = spectrum(walk.hessian)
@@ -116,21 +116,21 @@ class Completion:
             )
 
     def _heaviest(self, vectors: FloatArray) -> tuple[str, list[str]]:
-        """The parameters, at most three, that have most weight in vectors, shape (dim, k)."""
+        """Return the parameters, at most three, with the largest weight in vectors, shape (dim, k)."""
         weights = np.linalg.norm(vectors, axis=1)
         names = [self.names[i] for i in np.argsort(-weights, kind="stable")[:3] if weights[i] > weights.max() / 2]
         return listed(names), names
 
 
 def evidence(walk: Walk) -> float:
-    """Return Laplace's log evidence, less a constant, by the curvature at hand; the log density where that is none."""
+    """Return Laplace's log evidence up to a constant, by the known curvature; the log density if there is none."""
     assert walk.hessian is not None
     scales, values, _ = spectrum(walk.hessian)
     return walk.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else walk.value
 
 
 def is_maximum(walk: Walk) -> bool:
-    """Whether the curvature at hand is that of a maximum."""
+    """Return whether the known curvature is that of a maximum."""
     return walk.hessian is not None and bool(spectrum(walk.hessian)[1][0] > SINGULAR)
 
 

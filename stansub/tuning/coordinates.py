@@ -1,11 +1,12 @@
-"""Which inner coordinates suit a posterior: found from how the likelihood's arguments depend on parameters, and proved.
+"""Search for inner coordinates that suit a posterior, from how the likelihood's arguments depend on parameters.
 
-Effects z with phi = S z, S a matrix that other parameters determine, lie on a narrow curved ridge with those where the
-data say much of phi, and u = S z does not. Where the data say little, z itself is better. So each block has a weight
-w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1 is u. It is the share of the
-posterior precision of z that comes from the data.
+Effects z with phi = S z, where other parameters determine the matrix S, form a narrow curved ridge with those
+parameters if the data are informative about phi; u = S z does not. If the data are uninformative, z itself is better.
+Each block therefore has a weight w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1
+is u. The weight is the share of the posterior precision of z that comes from the data.
 
-Nothing is read from the program's text: S is seen from evaluations of phi, which cost no data.
+The search does not read the program's text: evaluations of phi, which need no data, determine S, and random points
+prove it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from stansub.types import FloatArray
 Map = Callable[[FloatArray], FloatArray]
 Places = NDArray[np.int64]
 
-# How far points are from the first, and how many functions are proved at.
+# Distance of points from the first, and number of points for the proof.
 _SPREAD, _PROVED = 0.5, 3
-# Relative changes below which something is constant, and by which functions may differ.
+# Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
 
 
@@ -45,7 +46,7 @@ class Inner:
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """Return the number of parameters."""
         return self._density.dim
 
     def log_density_gradient(self, inner: FloatArray) -> tuple[float, FloatArray]:
@@ -59,14 +60,14 @@ class Inner:
 
 @dataclass(frozen=True)
 class Effects:
-    """Blocks of effects that a matrix S of other parameters takes to arguments of the likelihood, phi = S z + ....
+    """Blocks of effects z that a matrix S of other parameters maps to arguments of the likelihood, phi = S z + ....
 
     Attributes
     ----------
     full : Coordinates
-        With S z in their place.
+        Coordinates with S z in their place.
     rows : ndarray of int64
-        The arguments that S takes each effect to, as `Coordinates.places` are.
+        The arguments to which S maps each effect, ordered as `Coordinates.places`.
     """
 
     full: Coordinates
@@ -74,7 +75,7 @@ class Effects:
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks."""
+        """Return the number of blocks."""
         return len(self.full.sizes)
 
     def weighted(self, weights: FloatArray) -> Coordinates:
@@ -92,7 +93,7 @@ class Effects:
         ----------
         precision : csr_array, shape (m, m)
         points : ndarray, shape (n, dim)
-            Draws, whose shares of precision are averaged.
+            Draws over which the shares of precision are averaged.
         """
         if self.full.is_plain:
             return self.full
@@ -120,17 +121,17 @@ class Effects:
 def find_effects(
     phi: Map, start: FloatArray, rng: np.random.Generator, check: Callable[[], None] = lambda: None
 ) -> Effects:
-    """Find blocks of effects, and prove them at random points; there are none where phi is affine.
+    """Return blocks of effects, proved at random points; there are none if phi is affine.
 
     Parameters
     ----------
     phi : callable
-        Arguments of the likelihood, shape (m,), of parameters.
+        From parameters to arguments of the likelihood, shape (m,).
     start : ndarray, shape (dim,)
-        Near which it is defined.
+        A point near which phi is defined.
     rng : numpy.random.Generator
     check : callable, optional
-        Called at each evaluation, to end by an exception what takes too long.
+        Called at each evaluation; may raise an exception to stop.
     """
 
     def checked(theta: FloatArray) -> FloatArray:
@@ -149,14 +150,17 @@ def find_effects(
 
 
 def _changes(phi: Map, at: FloatArray, step: FloatArray) -> NDArray[np.bool_]:
-    """Which arguments are not affine along a step, shape (m,)."""
+    """Return which arguments are not affine along a step, shape (m,)."""
     values = np.array([phi(at - 0.5 * step), phi(at), phi(at + 0.5 * step)])
     return np.asarray(np.abs(values[0] - 2 * values[1] + values[2]) > _ROUNDING * (1 + np.abs(values).max(axis=0)))
 
 
 def _kinds(phi: Map, start: FloatArray, rng: np.random.Generator) -> tuple[Places, Places, sp.csc_array]:
-    """Parameters that phi is affine in with slopes that others change, those that it is not affine in, and what the
-    first reach, shape (m, n_effects)."""
+    """Return parameters of three kinds with respect to phi.
+
+    They are the parameters in which phi is affine with slopes that others change, those in which it is not affine, and
+    the arguments that the first reach, shape (m, n_effects).
+    """
     dim = len(start)
     here, there = start + rng.uniform(-_SPREAD, _SPREAD, (2, dim))
     bases = phi(here), phi(there)
@@ -177,7 +181,7 @@ def _kinds(phi: Map, start: FloatArray, rng: np.random.Generator) -> tuple[Place
 
 
 def _blocks(reads: sp.csc_array) -> list[tuple[Places, Places]]:
-    """Effects, by their number, and as many arguments that they and no others reach."""
+    """Return effects, by index, with an equal number of arguments that they alone reach."""
     m, n = reads.shape
     entries = reads.tocoo()
     graph = sp.csr_array((np.ones(entries.nnz), (entries.row, m + entries.col)), shape=(m + n, m + n))
@@ -188,7 +192,7 @@ def _blocks(reads: sp.csc_array) -> list[tuple[Places, Places]]:
 
 
 class _Matrices:
-    """S of all blocks, at any parameters."""
+    """S of all blocks as a function of the parameters."""
 
     def __init__(self, phi: Map, effects: Places, blocks: list[tuple[Places, Places]]) -> None:
         self._phi = phi
@@ -196,7 +200,7 @@ class _Matrices:
         self.sizes = np.array([len(rows) for rows in self._rows])
 
     def __call__(self, theta: FloatArray) -> list[FloatArray]:
-        """Shape (size, size) each."""
+        """Return the matrices, shape (size, size) each."""
         base, found = self._phi(theta), [np.zeros((k, k)) for k in self.sizes]
         for slot in range(self.sizes.max()):
             shifted = theta.copy()
@@ -209,18 +213,18 @@ class _Matrices:
         return found
 
     def functions(self, theta: FloatArray) -> list[FloatArray]:
-        """What the lower triangles are made of, shape (size (size + 1) / 2,) each; NaN where they are not triangles."""
+        """Return the functions of the lower triangles, shape (size (size + 1) / 2,) each; NaN if not triangular."""
         return [_functions(matrix) for matrix in self(theta)]
 
 
 def _functions(matrix: FloatArray) -> FloatArray:
-    """Logarithms of rows' norms, and inverse hyperbolic tangents of partial correlations, by rows."""
+    """Return logarithms of rows' norms, and inverse hyperbolic tangents of partial correlations, by rows."""
     k = len(matrix)
     if np.abs(np.triu(matrix, 1)).max(initial=0) > _ROUNDING or not (np.diag(matrix) > 0).all():
         return np.full(k * (k + 1) // 2, np.nan)
     found = []
     for i, row in enumerate(matrix):
-        rests = np.sqrt(np.cumsum(row[i::-1] ** 2))[::-1]  # norms of what is left from each entry on
+        rests = np.sqrt(np.cumsum(row[i::-1] ** 2))[::-1]  # norms of the rest of each row from each entry on
         found += [*np.arctanh(row[:i] / rests[:i]), np.log(rests[0])]
     return np.array(found)
 
@@ -233,7 +237,7 @@ def _proved(
     others: Places,
     blocks: list[tuple[Places, Places]],
 ) -> Effects:
-    """Blocks whose functions are affine, at random points."""
+    """Return the blocks whose functions are affine at random points."""
     matrices = _Matrices(phi, effects, blocks)
     here = matrices.functions(start)
     slopes = [np.zeros((len(own), len(others))) for own in here]

@@ -1,8 +1,8 @@
 """Hessians of densities in which most parameters do not interact, from few gradients.
 
-Which ones do is found once, by a gradient for each parameter. Afterwards columns that share no row are differenced
-together (Curtis, Powell and Reid 1974), but for the few that interact with many, such as fixed effects and scales:
-these have a difference of their own, and their rows follow by symmetry.
+One gradient per parameter determines, once, which parameters interact. Afterwards columns without a common row are
+differenced together (Curtis, Powell and Reid 1974). The few parameters that interact with many, such as fixed effects
+and scales, have a difference each, and their rows follow by symmetry.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from stansub.target.split import Differentiable
 from stansub.types import FloatArray
 
-# Steps of differences; entries this far below their diagonals are rounding.
+# Step sizes of differences; entries this far below their diagonals are rounding.
 _STEP, _ROUNDING = 1e-4, 1e-7
-# Columns with more entries than so many times the median have a difference of their own.
+# Columns with more entries than this multiple of the median have a difference of their own.
 _MANY = 4
 
 
 class Differences:
-    """Minus the Hessian of a log density, at any place.
+    """Minus the Hessian of a log density as a function of the position.
 
     Parameters
     ----------
     density : Differentiable
     theta : ndarray, shape (dim,)
-        Where it is seen which parameters interact.
+        Position at which interactions are determined.
     check : callable, optional
-        Called now and then, to end by an exception what takes too long.
+        Called at intervals; may raise an exception to stop.
     """
 
     def __init__(self, density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> None:
@@ -45,11 +45,11 @@ class Differences:
 
     @property
     def n_gradients(self) -> int:
-        """That a Hessian takes."""
+        """Return the number of gradients per Hessian."""
         return 2 * (len(self._alone) + len(self._groups))
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
-        """Of a density with the same interactions, shape (dim, dim)."""
+        """Return minus the Hessian of a density with the same interactions, shape (dim, dim)."""
         rows: list[NDArray[Any]] = []
         columns: list[NDArray[Any]] = []
         values: list[FloatArray] = []
@@ -59,7 +59,7 @@ class Differences:
             own = self._difference(density, theta, np.array([k]))
             rows += [np.arange(self._dim), np.full(self._dim, k)]
             columns += [np.full(self._dim, k), np.arange(self._dim)]
-            halves = np.where(others, own, own / 2)  # what two such columns both say is their mean
+            halves = np.where(others, own, own / 2)  # entries given by two such columns are averaged
             values += [halves, halves]
         for group in self._groups:
             together = self._difference(density, theta, group)
@@ -74,18 +74,18 @@ class Differences:
         return _without_rounding(sp.csc_array((found + found.T) / 2))
 
     def _difference(self, density: Differentiable, theta: FloatArray, which: NDArray[np.int64]) -> FloatArray:
-        """Change of the gradient, each row by the step of the one parameter of these that it belongs to."""
+        """Return the change of the gradient, each row over the step of the one parameter that affects it."""
         self._check()
         up, down = theta.copy(), theta.copy()
         up[which] += _STEP
         down[which] -= _STEP
         before, after = (density.log_density_gradient(at)[1] for at in (down, up))
-        with np.errstate(invalid="ignore"):  # where gradients overflow
+        with np.errstate(invalid="ignore"):  # if gradients overflow
             return np.asarray((before - after) / (2 * _STEP))
 
 
 def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Columns but some, in groups within which no two have an entry in one row, save in the rows of those."""
+    """Return the other columns in groups without a common row, except for the rows of ``alone``."""
     left = np.setdiff1d(np.arange(pattern.shape[0]), alone)
     own = sp.csr_array(pattern[left][:, left].astype(np.int32))
     near = sp.csr_array(own @ own.T)
@@ -97,7 +97,7 @@ def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.
 
 
 def _without_rounding(matrix: sp.csc_array) -> sp.csc_array:
-    """Entries that are rounding beside their diagonals left out."""
+    """Return the matrix without entries that are rounding compared with their diagonals."""
     found = matrix.tocoo()
     scale = np.sqrt(np.abs(matrix.diagonal()))
     keep = np.abs(found.data) > _ROUNDING * np.maximum(scale[found.row] * scale[found.col], 1e-12)

@@ -1,4 +1,4 @@
-"""Label switching: parameters whose elements can change places without changing the posterior."""
+"""Label switching: parameters whose elements can be permuted without changing the posterior."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from stansub.types import FloatArray
 
-# Values that differ by less than this, in units of 1 + their size, are the same.
+# Values that differ by less than this, in units of 1 + their size, are equal.
 _ALIKE = 0.02
 
 
 def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tuple[str, ...]:
-    """The parameters whose elements have changed places from one point to another; none if that is not what differs.
+    """Return the parameters whose elements are permuted between two points; empty if anything else differs.
 
-    There must be a permutation of 1, ..., K, not the identity, that turns every parameter with a side of length K into
-    that of the other point, while all other parameters are the same.
+    There must be a permutation of 1, ..., K, not the identity, that maps every parameter with a side of length K to
+    that of the other point, while all other parameters are equal.
 
     Parameters
     ----------
     names : sequence of str
-        Of constrained parameters with their indices, as BridgeStan gives them: ``mu.1``, ``beta.2.1``.
+        Names of constrained parameters with indices, as in BridgeStan: ``mu.1``, ``beta.2.1``.
     one, other : ndarray, shape (len(names),)
         Constrained values.
     """
@@ -50,7 +50,7 @@ def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tu
 
 
 def _arrays(names: Sequence[str]) -> dict[str, NDArray[np.intp]]:
-    """Places of each parameter's elements, in an array of its shape."""
+    """Return the positions of each parameter's elements, in an array of its shape."""
     elements: dict[str, list[tuple[tuple[int, ...], int]]] = {}
     for place, name in enumerate(names):
         # Elements of tuples, and parts of complex numbers, have names of their own.

@@ -1,15 +1,15 @@
-"""The modes of the log density on the unconstrained space, and the Laplace approximations there.
+"""Search for the modes of the log density on the unconstrained space, with Laplace approximations.
 
-Tall data let nearly all of the way be walked on a share of them: many starts are climbed from on a random percent of
-the blocks by L-BFGS, then those that end high enough by Newton steps on a tenth and on all of them, whose curvature
-comes from the share before (Newton steps with the Hessian of a random subset converge linearly, by a factor of about
-sqrt(dim / observations in the subset) a step: Roosta-Khorasani and Mahoney 2019, Mathematical Programming 174). The
-Hessian of all the data is taken once, at each mode that may hold a share of the posterior; where likelihoods of linear
-predictors make it as cheap as gradients, steps that would be many without it take it too.
+With tall data, most of the search can use a share of the data. L-BFGS climbs from many starts on a random percent of
+the blocks. Starts that end high enough continue with Newton steps on a tenth and on all of the blocks, with the
+curvature of the share before. (Newton steps with the Hessian of a random subset converge linearly, by a factor of about
+sqrt(dim / observations in the subset) a step: Roosta-Khorasani and Mahoney 2019, Mathematical Programming 174.) The
+Hessian of all the data is computed once, at each mode that may hold a share of the posterior. If likelihoods of linear
+predictors make it as cheap as gradients, steps that would be many without it use it too.
 
-Starts are drawn until little is left to be found: where n starts ended at w modes, the basins of those not seen are
-expected to be w (w + 1) / (n (n - 1)) of all (Boender and Rinnooy Kan 1987, Mathematical Programming 37, with all
-numbers of modes and sizes of basins equally likely before); and until the highest has been reached several times.
+Starts are drawn until little is left to find. If n starts ended at w modes, the basins of unseen modes are expected to
+be w (w + 1) / (n (n - 1)) of all (Boender and Rinnooy Kan 1987, Mathematical Programming 37, with all numbers of modes
+and sizes of basins equally likely before). The highest mode must also have been reached several times.
 """
 
 from __future__ import annotations
@@ -41,42 +41,42 @@ from stansub.wording import percent
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
 
-# Shares of the data, each with a factor of the observations that it must have: in all and a parameter.
+# Shares of the data, each with its minimum number of observations: in all and per parameter.
 _SHARES = {0.01: 1, 0.1: 4}
 _LEAST, _LEAST_EACH = 500, 50
 
-# Starts: at least, at most, how many must end at the highest mode, and the share of basins that may be left unseen.
-# Where the least have taken as much as so many passes over the data and so many observations, no more are drawn.
+# Starts: minimum, maximum, how many must end at the highest mode, and the share of basins that may stay unseen. If the
+# minimum took this many passes over the data and this many observations, no more are drawn.
 _FEWEST, _MOST, _REACHED, _UNSEEN = 9, 36, 3, 0.05
 _PASSES, _OBSERVATIONS = 30.0, 5e6
-# Walks that end lower on a share than the highest by more than so many standard errors of the difference are not
-# followed, nor are more than so many.
+# Walks that end lower on a share than the highest by more than this many standard errors of the difference are not
+# continued, nor are more than this many.
 _ERRORS, _FOLLOWED = 4.0, 12
-# Walks that came to no end on a share, however high, which are tried on more of the data.
+# Number of walks without an end on a share, however high, that are tried on more of the data.
 _HOPEFUL = 2
-# Log densities nearer than this may be of modes that differ in their labels alone.
+# Log densities closer than this may be of modes that differ only in their labels.
 _EQUAL = 0.01
-# Logarithm of the evidence by which a mode may be lower and still be sampled.
+# Difference in log evidence from the best mode below which a mode is still sampled.
 _NEGLIGIBLE = 15.0
 
 
 @dataclass(frozen=True)
 class Start:
-    """What came of one start.
+    """Result of one start.
 
     Attributes
     ----------
     kind : str
-        Of the start: one of `stansub.tuning.starts.KINDS`, or "given".
+        Kind of the start: one of `stansub.tuning.starts.KINDS`, or "given".
     position : ndarray, shape (dim,)
-        Where it began.
+        Starting point.
     log_density : float
-        What it reached: on all the data where it ended at a mode, estimated from a share where it was not followed to
-        the end, nan where it failed.
+        Value reached: on all the data if the start ended at a mode, estimated from a share if it was not followed to
+        the end, nan if it failed.
     n_iterations : int
-        Of L-BFGS and Newton, on shares and on all of the data.
+        Iterations of L-BFGS and Newton, on shares and on all of the data.
     outcome : str
-        "mode 1" (the one with most evidence), "mode 2", ..., "lower", or why it failed.
+        "mode 1" (the mode with most evidence), "mode 2", ..., "lower", or the reason for the failure.
     """
 
     kind: str
@@ -88,12 +88,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Modes:
-    """What a search from many starts found.
+    """Result of a search from many starts.
 
     Attributes
     ----------
     found : tuple of Mode
-        Those that may hold a share of the posterior, the one with most evidence first.
+        Modes that may hold a share of the posterior, the one with most evidence first.
     lower : tuple of (ndarray, float)
         Positions and log densities of maxima whose evidence is negligible, the highest first.
     starts : tuple of Start
@@ -113,18 +113,18 @@ class Modes:
 
     @property
     def best(self) -> Mode:
-        """The mode with most evidence."""
+        """Return the mode with most evidence."""
         return self.found[0]
 
     @cached_property
     def weights(self) -> FloatArray:
-        """Shares of the evidence, shape (len(found),)."""
+        """Return shares of the evidence, shape (len(found),)."""
         evidence = np.array([mode.log_evidence for mode in self.found])
         weights = np.exp(evidence - evidence.max())
         return np.asarray(weights / weights.sum())
 
     def choice(self) -> ModesFound:
-        """What was found, and what it took."""
+        """Return what was found and its cost."""
         return ModesFound(
             log_density=self.best.log_density,
             n_reached=sum(one.outcome == "mode 1" for one in self.starts),
@@ -154,24 +154,24 @@ def find_modes(
     ----------
     posterior : Posterior
     rng : Generator
-        Draws starts and shares of the data.
+        Generator of starts and shares of the data.
     points : sequence of ndarray, shape (dim,)
-        Starts that come before those drawn.
+        Starts that precede those drawn.
     starts : int, optional
-        Number of starts to be drawn; by default as many as it takes until no further mode is expected.
+        Number of starts to draw; by default until no further mode is expected.
     radius : float
-        Of the uniform distribution of random starts on the unconstrained space.
+        Half width of the uniform distribution of random starts on the unconstrained space.
     threads : int
     predictors : LinearPredictors, optional
-        How observations depend on the parameters: all the data are then evaluated without autodiff.
+        How observations depend on the parameters; all the data are then evaluated without autodiff.
     progress : callable, optional
-        Called with a line of text before something slow is done.
+        Called with a line of text before slow work.
 
     Raises
     ------
     NoModeError
-        Where the log density is undefined, no start converges, or the highest point reached is no maximum with a
-        normal approximation.
+        If the log density is undefined, no start converges, or the highest point reached is not a maximum with a normal
+        approximation.
     """
     with _searching(posterior, rng, threads, progress, predictors) as search:
         search.scout(points, starts, radius)
@@ -189,13 +189,13 @@ def find_other_modes(
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Modes | int:
-    """What fresh starts find beside the modes that ``points`` belong to; see `find_modes`.
+    """Find modes from fresh starts besides those that ``points`` belong to; see `find_modes`.
 
     Returns
     -------
     Modes or int
-        All modes, those of the points included; or, where no fresh start ends elsewhere as high as they do on a share
-        of the data, only how many they are: then there is nothing to be looked into on all the data.
+        All modes, including those of the points. If no fresh start ends elsewhere as high as they do on a share of the
+        data, only the number of their modes: nothing then needs checking on all the data.
     """
     with _searching(posterior, rng, threads, progress) as search:
         search.scout(points, starts, radius)
@@ -215,7 +215,7 @@ def _searching(
     predictors: LinearPredictors | None = None,
 ) -> Iterator[_Search]:
     log = as_progress(progress)
-    # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
+    # L-BFGS calls BLAS for products of tiny matrices: waking threads for them takes longer than everything else.
     one_thread = threadpool_limits(limits=1, user_api="blas")
     with ExitStack() as stack:
         stack.enter_context(one_thread)
@@ -230,18 +230,18 @@ def _searching(
 
 
 class _Search:
-    """The walks from all starts, on their way from a share of the data to all of them.
+    """Walks from all starts, from a share of the data to all of them.
 
     Attributes
     ----------
     walks : list of Walk
-        From all starts.
+        Walks from all starts.
     ends : list of Walk
-        Different maxima of the present objective, in the order in which they were found.
+        Different maxima of the current objective, in the order in which they were found.
     copies : list of Walk
         Those of them that are earlier ones with labels switched.
     left : list of (Walk, float)
-        Walks that were not followed to the end, and by how much lower than the highest they were.
+        Walks that were not followed to the end, and by how much they were lower than the highest.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class _Search:
         order = rng.permutation(len(blocks)).astype(np.int32)
         least = -(-max(_LEAST, _LEAST_EACH * posterior.population.dim) // blocks.size)
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
-        # Blocks are evaluated in the order in which they lie in memory; a share of nearly all would save nothing.
+        # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
         self.walks: list[Walk] = []
         self.ends: list[Walk] = []
@@ -272,7 +272,7 @@ class _Search:
 
     @property
     def whole(self) -> Objective:
-        """Of all the data; made when it is first asked for, since a look at shares of them may do."""
+        """Return the objective of all the data, created on first use because shares may suffice."""
         if not self._made:
             self._made.append(self._make_whole())
         return self._made[0]
@@ -282,13 +282,13 @@ class _Search:
 
     @property
     def observations(self) -> int:
-        """Observations whose gradients have been evaluated so far."""
+        """Return the observations whose gradients have been evaluated so far."""
         teams = {id(team): team for team in (self.team, *(one.team for one in self._made))}
         return sum(team.observations for team in teams.values())
 
     @property
     def passes(self) -> float:
-        """The same, in passes over all of them."""
+        """Return the gradient evaluations so far, in passes over all observations."""
         return self.observations / self.team.population.blocks.n_observations
 
     def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
@@ -331,14 +331,14 @@ class _Search:
         self.ends.append(walk)
 
     def _is_hopeless(self, objective: Objective, walk: Walk) -> bool:
-        """Whether a walk is too low on a share of the data to be followed."""
+        """Return whether a walk is too low on a share of the data to continue."""
         if not self.ends or self._is_whole(objective):
             return False
         best = max(self.ends, key=lambda one: one.value)
         return best.value - walk.value > self._uncertainty(objective, best, walk)
 
     def _switched(self, walk: Walk) -> tuple[str, ...]:
-        """The parameters whose labels make the only difference between this end and an earlier one."""
+        """Return the parameters whose labels are the only difference between this end and an earlier one."""
         alike = [other for other in self.ends if abs(other.value - walk.value) < _EQUAL]
         found = (
             interchanged(self.model.param_names(), *(self.model.param_constrain(one.position) for one in (other, walk)))
@@ -347,34 +347,34 @@ class _Search:
         return next(filter(None, found), ())
 
     def _enough(self, n: int) -> bool:
-        """Whether after so many starts no further mode is expected, or the budget is spent."""
+        """Return whether, after ``n`` starts, no further mode is expected or the budget is spent."""
         if n < _FEWEST:
             return False
         if n >= _MOST or (self.passes > _PASSES and self.observations > _OBSERVATIONS):
             return True
         if not self.ends:
             return False
-        # Whatever was left is one region that is too low.
+        # All walks left count as one region that is too low.
         n_ends = len(self.ends) - len(self.copies) + bool(self.left)
         highest = max(one.value for one in self.ends)
         reached = sum(walk.failure is None and walk.end.value > highest - _EQUAL for walk in self.walks)
         return reached >= _REACHED and n_ends * (n_ends + 1) <= _UNSEEN * n * (n - 1)
 
     def follow(self) -> None:
-        """Climb on, on growing shares of the data, from the ends that may be as high as the highest."""
+        """Continue, on growing shares of the data, from the ends that may be as high as the highest."""
         for present, following in itertools.pairwise([*self.shares, self.whole]):
             going = self.hopeful(present)
             self.log(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
             self.ends, self.copies = [], []
             for number, walk in enumerate(going):
                 self.log.advance(number, len(going))
-                # What failed on a share of the data may go well on all.
+                # A walk that failed on a share of the data may succeed on all.
                 self._climb(following, walk)
 
     def hopeful(self, objective: Objective | None = None) -> list[Walk]:
-        """Ends that may be the highest on all the data, and walks without an end that got as high.
+        """Return ends that may be the highest on all the data, and walks without an end that reached as high.
 
-        By default of the first objective.
+        The default is the first objective.
         """
         objective = objective or (self.shares[0] if self.shares else self.whole)
         failed = [walk for walk in self.walks if walk.failure is not None]
@@ -392,10 +392,10 @@ class _Search:
         return followed + [walk for walk in failed if walk.value > best.value][:_HOPEFUL]
 
     def _uncertainty(self, objective: Objective, one: Walk, other: Walk) -> float:
-        """By how much two maxima of a share may differ whose counterparts on all the data are equally high.
+        """Return by how much two maxima of a share may differ if their counterparts on all the data are equally high.
 
-        The blocks of the share are a random sample, and the maximum of a share is higher than the log density of all
-        the data there, by about weight / 2 times a chi-square number with dim degrees of freedom.
+        The blocks of the share are a random sample. The maximum of a share is higher than the log density of all the
+        data there by about weight / 2 times a chi-square number with dim degrees of freedom.
         """
         evaluator, which = objective.team.population.evaluator(), objective.which
         n, n_blocks = len(which), len(objective.team.population.blocks)
@@ -404,7 +404,7 @@ class _Search:
         return float(_ERRORS * (error + objective.weight * np.sqrt(objective.dim))) + _NEGLIGIBLE
 
     def finish(self) -> Modes:
-        """The points reached that may hold a share of the posterior, if the highest has a normal approximation."""
+        """Return the points that may hold a share of the posterior, if the highest has a normal approximation."""
         ends = sorted(self.ends, key=lambda one: -one.value)
         if not ends:
             raise next(walk.failure for walk in self.walks if walk.failure is not None)
@@ -457,6 +457,6 @@ def _points(n: int) -> str:
 
 
 def indexed(name: str) -> str:
-    """``beta.1.2`` as ``beta[1,2]``."""
+    """Return ``beta.1.2`` as ``beta[1,2]``."""
     stem, *indices = re.split(r"[.:]", name)
     return f"{stem}[{','.join(indices)}]" if indices else stem

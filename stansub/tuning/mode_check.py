@@ -1,7 +1,8 @@
-"""After sampling: is there a mode that no chain has visited?
+"""Check after sampling for modes that no chain visited.
 
-R-hat compares chains with each other; where all of them missed a part of the posterior it cannot see that. So modes are
-looked for anew, from fresh starts, and those that hold a share of the evidence are compared with where the draws are.
+R-hat compares chains with each other, so it cannot show a part of the posterior that all of them missed. The check
+therefore searches for modes again, from fresh starts, and compares those that hold a share of the evidence with the
+draws.
 """
 
 from __future__ import annotations
@@ -19,35 +20,35 @@ from stansub.tuning.labels import interchanged
 from stansub.tuning.mode import Mode, Modes, find_other_modes, indexed
 from stansub.types import FloatArray
 
-# A mode counts as visited where a draw comes within so many sds of it, beside the square root of the dimension that is
-# typical of draws about a mode; draws looked at, of each chain.
+# A mode counts as visited if a draw is within this many sds of it, beyond the square root of the dimension that is
+# typical of draws about a mode; and number of draws checked per chain.
 _NEAR, _LOOKED_AT = 4.0, 500
-# Fresh starts.
+# Number of fresh starts.
 _STARTS = 12
-# Share of the evidence from which a mode that was not visited is reported.
+# Share of the evidence from which an unvisited mode is reported.
 _SHARE = 1e-3
-# Parameters named for each.
+# Maximum number of parameters named for each mode.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class ModeCheck:
-    """What came of the search after sampling.
+    """Result of the search after sampling.
 
     Attributes
     ----------
     n_starts : int
-        Fresh ones.
+        Number of fresh starts.
     n_modes : int
         Modes that hold a share of the posterior.
     missed : tuple of MissedMode
-        The gravest first.
+        Missed modes, the most serious first.
     interchangeable : tuple of str
         Parameters whose labels switch between modes.
     reason : str
-        Why nothing could be checked; empty where it was.
+        Why nothing could be checked; empty if the check ran.
     failed : bool
-        Whether that is a failure of the search, and not a property of the posterior.
+        Whether the search failed, as opposed to not applying to the posterior.
     """
 
     n_starts: int = 0
@@ -58,7 +59,7 @@ class ModeCheck:
     failed: bool = False
 
     def record(self) -> dict[str, Any]:
-        """As it stands in the output."""
+        """Return the result as stored in the output."""
         return asdict(self)
 
 
@@ -70,7 +71,7 @@ def check_modes(
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> ModeCheck:
-    """Look for modes from fresh starts, and from where the chains are, and say which of them no draw is near.
+    """Search for modes from fresh starts and from the chains; return those that no draw is near.
 
     Parameters
     ----------
@@ -123,6 +124,6 @@ def _missed(
 
 
 def _highest_elsewhere(modes: Modes) -> float:
-    """Log density that the chains' own starts reached; nan where they reached none."""
+    """Return the highest log density that the chains' own starts reached; nan if they reached none."""
     reached = [one.log_density for one in modes.starts if one.kind == "given" and np.isfinite(one.log_density)]
     return max(reached, default=float("nan"))

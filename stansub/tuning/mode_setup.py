@@ -1,9 +1,9 @@
-"""Sampling anchored at the mode: control variates there, and proposals that a short race chooses.
+"""Setup of sampling about the mode: control variates there, and proposals chosen by a short race.
 
-Where the posterior is far from its normal approximation chains start with a random walk that learns, and what they have
-learned is taken up when they meet (`stansub.run.stages`).
+If the posterior is far from its normal approximation, chains start with an adaptive random walk, and the result of the
+adaptation is used when they meet (`stansub.run.stages`).
 
-What is chosen depends on the seed and the data alone, not on the clock, so that the same seed gives the same draws.
+The choices depend on the seed and the data alone, not on timing, so the same seed gives the same draws.
 """
 
 from __future__ import annotations
@@ -51,41 +51,41 @@ from stansub.types import FloatArray
 
 ORDERS = ("auto", "0", "1", "2")
 
-# Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
-# steps stay about the mode where they are.
+# Minimum probability with which every mode is proposed, however small its estimated evidence, and share of steps that
+# stay about the current mode.
 _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
 
-# Joint decisions are tried from so many candidates of a decision on, and taken where they make so many times the
-# effective draws of factorised ones.
+# Candidates per decision from which joint decisions are tried, and how many times the effective draws of factorised
+# ones they must make.
 _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 
-# Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
-# posterior is wide, for R-hat.
+# Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
+# posterior, for R-hat.
 _START_SDS = 2.0
 
 
 @dataclass(frozen=True)
 class ModeSetup:
-    """What sampling about the mode rests on.
+    """Setup of sampling about the mode.
 
     Attributes
     ----------
     modes : Modes
     variates : ControlVariates, ObservationVariates or None
-        None where they do not pay.
+        None if they do not pay.
     proposal : BuiltIn or None
-        The winner of the race, with a share of random-walk steps, or a random walk that learns; None where the user has
-        named another.
+        The winner of the race mixed with random-walk steps, or an adaptive random walk; None if the user named another
+        proposal.
     name : str
-        Of the proposal, for the record.
+        Name of the proposal for the record.
     rate : float
-        Share of its moves that were accepted in the race; 0 without one, and 1 where nothing has won it yet.
+        Acceptance rate of its moves in the race; 0 without a race, and 1 if no proposal has won yet.
     choices : mapping of str to Chosen
-        What was chosen, and why.
+        Choices and their reasons.
     n_obs_evaluated : int
         Observations whose log likelihood the race evaluated.
     merit : float
-        Effective draws per observation of the proposal in the race; 0 without one.
+        Effective draws per observation of the proposal in the race; 0 without a race.
     """
 
     modes: Modes
@@ -99,30 +99,30 @@ class ModeSetup:
 
     @property
     def mode(self) -> Mode:
-        """The one with most evidence."""
+        """Return the mode with most evidence."""
         return self.modes.best
 
     @property
     def order(self) -> int:
-        """Of the control variates."""
+        """Return the order of the control variates."""
         return self.variates.order if self.variates else 0
 
     def decider(self, posterior: Target, evaluator: Evaluator, test: StoppingRule, spread: Any = None) -> Decider:
-        """Decisions with these control variates."""
+        """Return a decider with these control variates."""
         return decider_with(posterior, evaluator, test, self.variates, spread)
 
     def noting(self, choice: Chosen) -> ModeSetup:
-        """The same, with one more choice."""
+        """Return the same setup with one more choice."""
         return replace(self, choices=updated(self.choices, choice))
 
     def evaluating(self, n: int) -> ModeSetup:
-        """The same, with so many more observations evaluated on the way to it."""
+        """Return the same setup with ``n`` more observations counted."""
         return replace(self, n_obs_evaluated=self.n_obs_evaluated + n)
 
     def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
-        """A starting value, shape (dim,), from a wide normal distribution about a mode.
+        """Return a starting value, shape (dim,), from a wide normal distribution about a mode.
 
-        ``place`` between 0 and 1 says which: each has a share of the interval in proportion to its evidence.
+        ``place`` between 0 and 1 selects the mode: each has a share of the interval in proportion to its evidence.
         """
         number = int(np.searchsorted(np.cumsum(self.modes.weights[:-1]), place, side="right"))
         mode = self.modes.found[number]
@@ -135,12 +135,12 @@ class ModeSetup:
 
 
 def check_order(order: int | str) -> str:
-    """The order of control variates as text.
+    """Return the order of the control variates as text.
 
     Raises
     ------
     InputError
-        When it is unknown.
+        If it is unknown.
     """
     if str(order) not in ORDERS or isinstance(order, bool):
         raise InputError(f"unknown control_variates {order!r}; choose from {', '.join(ORDERS)}")
@@ -156,20 +156,20 @@ def anchor(
 ) -> tuple[ModeSetup, StoppingRule]:
     """Find the mode, make control variates there, and choose a proposal.
 
-    ``modes`` are those of an earlier search, which then is not made again.
+    ``modes`` from an earlier search replace the search.
 
     Returns
     -------
     ModeSetup
     StoppingRule
-        The test, with looks that suit control variates, or another in its place.
+        The test, with looks that suit control variates, or its replacement.
 
     Raises
     ------
     NoModeError
-        Where there is no mode with a normal approximation.
+        If there is no mode with a normal approximation.
     InputError
-        When the order asked for would take too much memory.
+        If the requested order would take too much memory.
     """
     seed, threads, log = request.seed, request.threads, as_progress(progress)
     mode_rng, order_rng, race_rng = (
@@ -183,18 +183,18 @@ def anchor(
 
 
 class _Site(Site):
-    """Modes that were found, and what is to be chosen there: control variates, a proposal, and a test."""
+    """Modes, and the choices to make there: control variates, a proposal and a test."""
 
     def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
-        """The test with such a first look, where there are control variates for it to fit."""
+        """Return the test with this first look, if there are control variates for it to fit."""
         return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
 
     def untried(self, variates: Variates | None) -> StoppingRule:
-        """The test with the latest of the first looks, where nothing has been tried."""
+        """Return the test with the latest of the first looks, for use without trials."""
         return self.first_look(variates, FIRST_LOOKS[-1])
 
     def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
-        """Control variates, a proposal, and looks or another test."""
+        """Return the setup with control variates and a proposal, and the test with its looks or its replacement."""
         site = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
         variates, choice = site.variates(order_rng)
         return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
@@ -202,7 +202,7 @@ class _Site(Site):
     def settle_exactly(
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
-        """The same with exact decisions by proved bounds in the test's place, where they make more of the data."""
+        """Like `settle`, but with exact decisions by proved bounds if they use the data better than the test."""
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
@@ -223,11 +223,11 @@ class _Site(Site):
         return found.evaluating(exact.n_obs_evaluated).noting(lost), test
 
     def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
-        """With factorised decisions, or joint ones where these make more of the data."""
+        """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
         seed, site = self.request.seed, self.suiting(variates)
         own = streams.generator(seed, streams.Run.FACTORISED)
         factors, test = replace(site, test=Factorised())._settle_with(variates, choice, own, own)
-        # Factorised decisions lose no more than half of the share of expected candidates to Metropolis and Hastings.
+        # Factorised decisions lose at most half the share of expected candidates, compared with Metropolis-Hastings.
         if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
             return factors, test
         own = streams.generator(seed, streams.Run.JOINT)
@@ -288,7 +288,7 @@ class _Site(Site):
         return found, test
 
     def _walking(self, found: ModeSetup, accepted: float, rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
-        """Begin with a random walk that learns, since moves about the mode are hardly accepted."""
+        """Return the setup of an adaptive random walk, because moves about the mode are rarely accepted."""
         mode, variates, choices = found.mode, found.variates, found.choices
         if variates is None and self.free:
             variates, choice = self.that_pay(rng, step=optimal_scale(mode.dim))
@@ -319,7 +319,7 @@ class _Site(Site):
         theta: FloatArray,
         rng: np.random.Generator,
     ) -> tuple[ModeSetup, StoppingRule]:
-        """Take the latter of two tests, with its looks, if it is worth it."""
+        """Use the second of two tests, with its looks, if it is worth it."""
         runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
         better, compared, result, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
         choices = updated(found.choices, compared, *([looked] if better else []))
@@ -333,7 +333,7 @@ class _Site(Site):
 
 
 def between_modes(modes: Modes) -> Mixture:
-    """Moves between modes and about each."""
+    """Return a mixture of moves between modes and about each."""
     weights = np.maximum(modes.weights, _LEAST_PROPOSED)
     mixture = LaplaceMixture(
         np.array([mode.position for mode in modes.found]),
@@ -345,16 +345,16 @@ def between_modes(modes: Modes) -> Mixture:
 
 
 def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
-    """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
+    """Return whether control variates need bounds on their remainders, for the test or for the range that it needs."""
     return test.thins or (test.needs_range and spread is not None and spread.by_predictors)
 
 
 def decider_with(
     posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: Variates | None, spread: Any = None
 ) -> Decider:
-    """Decisions of one chain with such control variates."""
+    """Return the decider of one chain with these control variates."""
     parts = variates.parts(posterior) if variates is not None else {}
-    # Beside what other tests look at the global part costs little.
+    # The global part costs little compared with the blocks of other tests.
     box = variates.box if variates is not None and test.thins else None
     quadratic = global_quadratic(evaluator, *box) if box else None
     return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, quadratic=quadratic, **parts)

@@ -1,4 +1,4 @@
-"""Control variates at the modes: as they are asked for, as a test or its range needs them, or as they pay."""
+"""Control variates at the modes: as requested, as a test or its range needs them, or as they pay."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Variates = ControlVariates | ObservationVariates
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked of control variates, proposals and tests.
+    """Requested control variates, proposals and tests.
 
     Attributes
     ----------
     order : {"auto", "0", "1", "2"}
-        Of the control variates.
+        Order of the control variates.
     proposal : str
-        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other for one that is given.
+        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other text for a proposal that was passed.
     n_steps : int
-        That all chains together will take, about.
+        Approximate number of steps of all chains together.
     seed, threads : int
     looks_given : bool
-        Whether the schedule of looks is the user's, and stays as it is.
+        Whether the user set the schedule of looks, so that it stays unchanged.
     test_free : bool
-        Whether the penalty method may take the test's place, where it pays.
+        Whether the penalty method may replace the test if it pays.
     exact_free : bool
-        Whether exact decisions by proved bounds may take it, where they pay.
+        Whether exact decisions by proved bounds may replace the test if they pay.
     spread : Range, optional
-        Where the range constant comes from, for tests that need one.
+        Source of the range, for tests that need one.
     """
 
     order: str = "auto"
@@ -61,13 +61,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Site:
-    """Modes that were found, and the control variates that are to be made there.
+    """Modes, and the control variates to make there.
 
     Attributes
     ----------
     posterior : CutTarget
     test : StoppingRule
-        As it was given.
+        The test as passed.
     request : Request
     modes : Modes
     log : Progress
@@ -81,24 +81,24 @@ class Site:
 
     @property
     def fitted(self) -> bool:
-        """Whether looks are chosen to fit control variates."""
+        """Return whether looks are fitted to control variates."""
         return fits(self.test, self.request.looks_given)
 
     @property
     def free(self) -> bool:
-        """Whether the order of control variates is chosen by what they save."""
+        """Return whether the order of control variates is chosen by its saving."""
         return free_order(self.test, self.request.order)
 
     def suiting(self, variates: Variates | None) -> Self:
-        """The same, with blocks for decisions unless control variates are those of single observations."""
+        """Return the site with blocks for decisions, unless control variates are those of single observations."""
         return self if variates is not None and variates.blockwise is None else self.of_blocks()
 
     def of_blocks(self) -> Self:
-        """The same for decisions that look at blocks."""
+        """Return the site for decisions from blocks."""
         return replace(self, posterior=self.posterior.for_decisions(self.log))
 
     def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
-        """Return control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
+        """Return control variates as requested, as the range needs them, or as they pay; and the reason."""
         order, spread = self.request.order, self.request.spread
         if spread is not None and spread.by_predictors:
             return self._for_range(spread.order)
@@ -113,7 +113,7 @@ class Site:
         return self._made(int(order)), VariatesAsAsked(int(order))
 
     def that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
-        """Return those that save more than they cost, for proposals that are independent or such steps; and why."""
+        """Return control variates that pay, for independent proposals or random-walk steps; and why."""
         request = self.request
         choice = choose_order(
             self.posterior,
@@ -140,7 +140,7 @@ class Site:
             ) from error
 
     def _for_range(self, order: int) -> tuple[Variates, Chosen]:
-        """Those of blocks, with proved bounds from which a range follows."""
+        """Return control variates of blocks with proved bounds, from which a range follows."""
         try:
             return self.proved(order, single=False)
         except NoPredictorsError as error:
@@ -150,7 +150,7 @@ class Site:
             ) from error
 
     def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
-        """Those of blocks, with bounds on what they leave that are learned from draws."""
+        """Return control variates of blocks with bounds learned from draws."""
         if len(self.modes.found) > 1:
             raise InputError(
                 "learned bounds need a posterior with one mode, but this one has several: choose another test"
@@ -161,15 +161,15 @@ class Site:
         return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
 
     def proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
-        """Return control variates with proved bounds on what they leave.
+        """Return control variates with proved bounds on their remainders.
 
-        They are of single observations, or of blocks if the former are not wanted, or if memory or gradients from
-        mini-batches ask for blocks.
+        They are of single observations. If these are not wanted, or if memory or mini-batch gradients need blocks, they
+        are of blocks.
 
         Raises
         ------
         NoPredictorsError
-            Where there are no such bounds; the text says why.
+            If there are no such bounds; the message says why.
         """
         if len(self.modes.found) > 1:
             raise NoPredictorsError("the posterior has several modes")
@@ -187,7 +187,7 @@ class Site:
         return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
 
     def _fits(self, predictors: LinearPredictors) -> bool:
-        """Whether decisions can be about single observations."""
+        """Return whether decisions can use single observations."""
         known = predictors.family.density is not None and not named(self.request.proposal).batches
         return known and memory_needed(predictors) <= max_memory_default()
 
@@ -200,7 +200,7 @@ class Site:
 
 
 def known_predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
-    """Return those of the posterior, where there are any."""
+    """Return the posterior's linear predictors, if any."""
     try:
         return posterior.predictors(log)
     except NoPredictorsError:
@@ -208,10 +208,10 @@ def known_predictors(posterior: Target, log: Progress) -> LinearPredictors | Non
 
 
 def fits(test: StoppingRule, looks_given: bool) -> bool:
-    """Whether the schedule of looks is chosen to fit control variates."""
+    """Return whether the schedule of looks is fitted to control variates."""
     return test.fits_looks and not looks_given
 
 
 def free_order(test: StoppingRule, order: str) -> bool:
-    """Whether the order of control variates is chosen by what they save."""
+    """Return whether the order of control variates is chosen by its saving."""
     return order == "auto" and not (test.needs_range or test.exact or test.thins)

@@ -1,4 +1,4 @@
-"""Proposals that users ask for by name; a new one is a class, wherever it belongs, and a line of `PROPOSALS`."""
+"""Proposals by name. To add one, write a class where it belongs and a line of `PROPOSALS`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from stansub.types import FloatArray
 
 
 class Surroundings(NamedTuple):
-    """What a proposal that learns may rest on.
+    """What an adaptive proposal may use.
 
     Attributes
     ----------
     dim : int
         Number of parameters that it moves.
     batches : callable, optional
-        Makes mini-batches to take gradients from.
+        Makes mini-batches for gradients.
     cholesky : ndarray, shape (dim, dim), optional
-        Of the Laplace approximation.
+        Covariance factor of the Laplace approximation.
     """
 
     dim: int
@@ -34,20 +34,20 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True)
 class NamedProposal:
-    """What the name of a proposal stands for.
+    """Properties of a named proposal.
 
     Attributes
     ----------
     race : callable, optional
-        Moves about a normal approximation of a kind ("Laplace", "pooled"), between which a race decides.
+        Moves about a normal approximation of a kind ("Laplace", "pooled"), among which a race chooses.
     learner : callable, optional
-        Makes what learns the proposal in warmup.
+        Makes the adapter of the proposal in warmup.
     batches : bool
-        Whether it takes gradients from mini-batches, which control variates of blocks are good for.
+        Whether it uses gradients of mini-batches, for which control variates of blocks are useful.
     surrogate : bool
-        Whether it samples a surrogate posterior, which is settled before chains begin.
+        Whether it samples a surrogate posterior, which is set up before chains begin.
     fallback : str
-        Name of the proposal that takes its place where a race cannot be had; empty where there is none.
+        Name of the proposal that replaces it if there can be no race; empty if there is none.
     """
 
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
@@ -58,7 +58,7 @@ class NamedProposal:
 
     @property
     def needs_mode(self) -> bool:
-        """Whether there is nothing to do without a normal approximation."""
+        """Return whether it requires a normal approximation."""
         return self.race is not None and not self.fallback
 
 
@@ -82,22 +82,22 @@ PROPOSALS = {
 
 
 def named(proposal: str | Proposal) -> NamedProposal:
-    """What a name stands for: nothing, for a proposal that was given."""
+    """Return the properties of a name; defaults for a proposal that was passed."""
     return PROPOSALS.get(proposal, NamedProposal()) if isinstance(proposal, str) else NamedProposal()
 
 
 def without_race(proposal: str) -> str:
-    """Name of the proposal that is used where no race decides."""
+    """Return the name of the proposal that is used without a race."""
     return named(proposal).fallback or proposal
 
 
 def make_adapter(proposal: str | Proposal, about: Surroundings) -> Adapter:
-    """What adapts a proposal: by its name, or as a proposal value has it.
+    """Return the adapter of a proposal: by its name, or from the proposal itself.
 
     Raises
     ------
     InputError
-        For a name of nothing that learns, ``sgld`` without gradients, or a random walk in another number of dimensions.
+        If the name is of no adaptive proposal, ``sgld`` has no gradients, or a random walk has another dimension.
     """
     if not isinstance(proposal, str):
         return checked(proposal).adapter(about.dim)

@@ -1,6 +1,6 @@
-"""A race of proposals about a normal approximation, and the first look that suits the winner.
+"""Race of proposals about a normal approximation, and choice of the first look that suits the winner.
 
-What is chosen depends on the seed and the data alone, not on the clock, so that the same seed gives the same draws.
+The choices depend on the seed and the data alone, not on timing, so the same seed gives the same draws.
 """
 
 from __future__ import annotations
@@ -36,54 +36,54 @@ from stansub.target.taylor import ControlVariates
 from stansub.tuning.trial import pairs_at
 from stansub.types import FloatArray
 
-# Remainders are small where log likelihoods are not: decisions may fall after a few blocks, as soon as means of so few
-# are near normal; where they do not fall, many more blocks are needed at once.
+# Remainders are small where log likelihoods are not, so a decision may stop after a few blocks, once means of so few
+# are nearly normal. Otherwise it needs many more blocks at once.
 FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
-# Noise that is counted in may be so many times as large as it is measured, in squares.
+# Tolerated ratio of actual to measured noise, squared.
 _TOLERATED_SQUARE = 1.1
-# How many times the effective draws another test must make, and below which share of the best no further value of a
-# setting is tried.
+# Factor of effective draws that another test must reach, and share of the best value's below which no further value of
+# a setting is tried.
 _WORTH, _PAST_THE_BEST = 2.0, 0.75
 
-# Share of the steps that are a random walk's: where the tails of the posterior are heavier than the approximation's an
-# independent proposal alone would stay long where it gets there (Mengersen and Tweedie 1996, theorem 2.1). The larger
-# share is for proposals of which fewer than so many are accepted, so that the tails are.
+# Share of random-walk steps. If the tails of the posterior are heavier than the approximation's, an independence
+# proposal alone would stay there for long (Mengersen and Tweedie 1996, theorem 2.1). The larger share is for proposals
+# with an acceptance rate below the last number, which suggests such tails.
 _WALK_SHARE, _LARGER_SHARE, _FEW_ACCEPTED = 0.1, 0.5, 0.5
-# Moves to the other side of the mode (rho below 0) would give better means and worse sds: what is even about the mode
-# has autocorrelation rho squared, and rho = 0 is best for the worse of the two.
+# Moves to the other side of the mode (rho below 0) would give better means and worse sds: even functions about the mode
+# have autocorrelation rho squared, and rho = 0 is best for the worse of the two.
 _RHOS = (0.0, 0.5, 0.8, 0.95)
 # Squares of l in the scale l dim^(-1/6): 1.65 is best for independent normals (Roberts and Rosenthal 1998).
 _LANGEVIN_STEPS = (2.7, 1.0)
-# Where so few independent draws from the approximation are accepted, far moves about it will not do: a race is too
-# short to see how long they stay in the tails.
+# If the acceptance rate of independent draws from the approximation is below this, far moves about it are excluded: a
+# race is too short to see how long they stay in the tails.
 LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
-# Places at which trial decisions are made, steps between them, and pairs at each.
+# Positions of trial decisions, steps between them, and pairs at each.
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
-# Steps of one leg of the race, legs of each candidate, and observations that a step costs beside those it evaluates.
+# Steps per leg of the race, legs per candidate, and cost of a step in observations, besides those that it evaluates.
 _LEG, _LEGS, STEP_COST, _LONG = 100, 3, 150.0, 20
-# Steps of a leg between two looks at the time limit.
+# Steps of a leg between two checks of the time limit.
 _PIECE = 10
-# Steps of a leg that starts at a draw of its own, of which the later half counts: the draws may not be those of the
-# posterior yet, and whoever leaves them at once for good has moved far but once.
+# Steps of a leg that starts at its own draw, of which the later half counts: draws may not be from the posterior yet,
+# and a chain that leaves them at once moves far only once.
 _SHORT_LEG = 50
 
 
 class Normal(Protocol):
-    """A normal approximation of the posterior, such as a `stansub.tuning.mode.Mode`."""
+    """Normal approximation of the posterior, such as a `stansub.tuning.mode.Mode`."""
 
     @property
     def position(self) -> FloatArray:
-        """Its mean, shape (dim,)."""
+        """Return its mean, shape (dim,)."""
         ...
 
     @property
     def cholesky(self) -> FloatArray:
-        """Lower triangular factor of its covariance, shape (dim, dim)."""
+        """Return the lower triangular factor of its covariance, shape (dim, dim)."""
         ...
 
     @property
     def hessian(self) -> FloatArray:
-        """Of its log density, shape (dim, dim)."""
+        """Return the Hessian of its log density, shape (dim, dim)."""
         ...
 
 
@@ -106,13 +106,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a race.
+    """Result of a race.
 
     Attributes
     ----------
     winner : Candidate
     outcome : RaceOutcome
-        Why it won.
+        Why the winner won.
     rate, first_rate : float
         Acceptance rates of the winner and of the first candidate.
     merit : float
@@ -127,14 +127,14 @@ class Result:
 
 
 def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:
-    """Crank-Nicolson moves about a normal approximation of such a kind, far ones first."""
+    """Yield Crank-Nicolson moves about a normal approximation, far moves first."""
     for rho in _RHOS:
         move = laplace_pcn(about.position, about.cholesky, rho)
         yield Candidate(f"{kind} pCN with rho {rho:g}", move, LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0)
 
 
 def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_STEPS) -> Iterator[Candidate]:
-    """Langevin moves on a normal approximation of such a kind."""
+    """Yield Langevin moves on a normal approximation."""
     name, dim = "Langevin" if kind == "Laplace" else f"{kind} Langevin", len(about.position)
     for step in steps:
         scaled = step * dim ** (-1 / 3)
@@ -143,14 +143,14 @@ def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_
 
 
 def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
-    """What races about a normal approximation of such a kind; a random walk comes last."""
+    """Yield all candidates about a normal approximation; a random walk comes last."""
     yield from pcn_moves(about, kind)
     yield from langevin_moves(about, kind, _LANGEVIN_STEPS[:1])
     yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", optimal_walk(about.cholesky))
 
 
 def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, RaceWon]:
-    """The winner with a share of random-walk steps, and the choice with its reason."""
+    """Return the winner mixed with random-walk steps, and the choice with its reason."""
     share = _WALK_SHARE if result.rate > _FEW_ACCEPTED else _LARGER_SHARE
     mixture = Mixture([result.winner.proposal, optimal_walk(cholesky)], np.array([1 - share, share]))
     return mixture, RaceWon(result.outcome, walk_every=round(1 / share))
@@ -165,22 +165,22 @@ def race(
     *,
     progress: Progress | None = None,
 ) -> Result:
-    """The candidate that makes most effective draws for the data it uses.
+    """Return the candidate with the most effective draws for the data it uses.
 
-    From the expected squared jump J of a step, in variances and in the direction of the normal approximation in which
-    it is least (Pasarica and Gelman 2010), follow the autocorrelation r = 1 - J / 2 and, were it that of an
-    autoregression, (1 - r) / (1 + r) effective draws. They are set against the observations drawn, of which the few
-    longest decisions would hide everything else and are capped.
+    The expected squared jump J of a step is measured in variances, in the direction of the normal approximation in
+    which it is smallest (Pasarica and Gelman 2010). It gives the autocorrelation r = 1 - J / 2 and, for an
+    autoregression, (1 - r) / (1 + r) effective draws. These are divided by the observations drawn. The few longest
+    decisions, which would dominate the mean, are capped.
 
     Parameters
     ----------
     cholesky : ndarray, shape (dim, dim)
-        Of the normal approximation.
+        Covariance factor of the normal approximation.
     starts : ndarray, shape (n, dim), optional
-        Draws from which all candidates run a short leg each; without them they run legs one after the other from where
-        the decider stands.
+        Draws from which all candidates run a short leg each; without them, candidates run legs in turn from the
+        decider's position.
     progress : Progress, optional
-        Notes how many legs are run.
+        Notes how many legs have run.
     """
     progress = progress or Progress()
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG
@@ -229,7 +229,7 @@ def race(
 
 
 def at_first_look(test: StoppingRule, first: int) -> StoppingRule:
-    """The test with a schedule for remainders."""
+    """Return the test with a schedule for remainders."""
     return test.with_looks(Geometric(first=first, growth=_GROWTH))
 
 
@@ -243,9 +243,9 @@ def pairs_along(
     *,
     progress: Progress | None = None,
 ) -> tuple[list[Pair], int]:
-    """Trial decisions along a chain, and the passes over the data that they took.
+    """Return trial decisions along a chain, and the passes over the data that they took.
 
-    A ``progress`` notes how far it is.
+    ``progress`` receives counts.
     """
     progress = progress or Progress()
     kernel = MetropolisHastings(decider)
@@ -264,7 +264,7 @@ def pairs_along(
 def choose_looks(
     pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
 ) -> tuple[StoppingRule, Chosen]:
-    """The first look that suits the remainders, and what was seen of it."""
+    """Return the first look that suits the remainders, and what the trial showed."""
     choose = _choose_noise_looks if test.counts_noise else _choose_t_looks
     return choose(pairs, test, n_blocks, rng)
 
@@ -272,10 +272,10 @@ def choose_looks(
 def _choose_t_looks(
     pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
 ) -> tuple[StoppingRule, Chosen]:
-    """Of the first looks at which means of remainders are near enough to normal the one with the shortest decisions.
+    """Return the first look with the shortest decisions among those at which means of remainders are nearly normal.
 
-    A later first look may make decisions shorter: the standard deviation of a few blocks is known so badly that only
-    clear cases are decided on it. Where no look will do, it is the one with the fewest wrong decisions; the trial at
+    A later first look may make decisions shorter: the standard deviation of a few blocks is estimated so badly that
+    only clear cases are decided. If no look qualifies, the one with the fewest wrong decisions is chosen; the trial at
     the end of warmup then warns.
     """
     tried: list[tuple[float, int, dict[str, Any]]] = []
@@ -303,10 +303,10 @@ def _choose_t_looks(
 def _choose_noise_looks(
     pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
 ) -> tuple[StoppingRule, Chosen]:
-    """The earliest first look, of 10 blocks or more, at which estimates are off by what their standard errors say.
+    """Return the earliest first look, from 10 blocks on, at which errors of estimates match their standard errors.
 
-    Skewed remainders make mean and sd of a few depend on each other, which the tests that count noise in take
-    for independent. Where no look will do, it is the last that leaves blocks to be drawn; the audit then warns.
+    Skewed remainders make mean and sd of a few blocks dependent, but the tests that account for noise assume
+    independence. If no look qualifies, the last that leaves blocks to draw is chosen; the audit then warns.
     """
     chosen = FirstLookOfNoise(FIRST_LOOKS[1], n_estimates=0, off=None)
     for first in FIRST_LOOKS[1:]:
@@ -330,23 +330,23 @@ def choose_test(
     *,
     progress: Progress | None = None,
 ) -> tuple[bool, Chosen, Result, int]:
-    """Whether to take another test, by what both make of one proposal, and why.
+    """Return whether to use another test, by a race of both with one proposal, and why.
 
     Parameters
     ----------
     make : callable
-        A decider with a test.
+        From a test to a decider.
     theta : ndarray, shape (dim,)
-        Where both begin.
+        Starting position of both.
     progress : Progress, optional
-        Notes how far the trial of each is.
+        Notes the progress of each trial.
 
     Returns
     -------
     better : bool
     choice : TestTaken or TestStays
     result : Result
-        Of the race with the test that is taken.
+        Result of the race with the chosen test.
     n_obs_evaluated : int
     """
     results, evaluated = _tried((test, other), proposal, about, make, theta, rng, progress)
@@ -368,15 +368,15 @@ def choose_variant(
     *,
     progress: Progress | None = None,
 ) -> tuple[StoppingRule, Result, tuple[StoppingRule, ...], int]:
-    """Of values of a setting, in the order of what a decision costs, the one that makes most of a proposal.
+    """Return the value of a setting that uses the data best; values are ordered by the cost of a decision.
 
-    All are tried with the same random numbers, until one makes less than the best by a quarter.
+    All are tried with the same random numbers, until one is worse than the best by a quarter.
 
     Returns
     -------
     best : StoppingRule
     result : Result
-        Of the race with it.
+        Result of the race with the best.
     tried : tuple of StoppingRule
     n_obs_evaluated : int
     """
@@ -400,7 +400,7 @@ def _tried(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> tuple[list[Result], int]:
-    """What tests make of one proposal, and the observations evaluated."""
+    """Return the results of tests with one proposal, and the observations evaluated."""
     results, evaluated = [], 0
     for test in tests:
         decider = make(test)
@@ -411,7 +411,7 @@ def _tried(
 
 
 def counts_rightly(pairs: list[Pair], test: StoppingRule, rng: np.random.Generator) -> bool:
-    """Whether estimates at the first look are off by no more than the standard errors that a test counts in."""
+    """Return whether errors of estimates at the first look are within the standard errors that a test uses."""
     first = int(test.table(pairs[0].differences.size).n[0]) if pairs else 0
     return bool(pairs) and mean_square(pairs, first, _SUBSETS, rng) <= _TOLERATED_SQUARE
 

@@ -1,12 +1,12 @@
-"""Where the search for modes begins: points of different kinds, so that no basin is left out for its place.
+"""Starts of the search for modes: points of different kinds, so that no basin is missed for its location.
 
 ``random``
-    Uniform on the unconstrained space, as CmdStan's inits.
+    Uniform on the unconstrained space, like CmdStan's inits.
 ``prior``
-    A draw of sorts from the global part: the end of a short random walk that evaluates no data.
+    An approximate draw from the global part: the end of a short random walk that evaluates no data.
 ``subsample``
-    The maximum for a few observations, then for four times as many, each time chosen at random: with few data the log
-    density has few maxima, and each choice of data leads another way.
+    The maximum for a few observations, then for four times as many, each time a random subset: with few data the log
+    density has few maxima, and each subset leads elsewhere.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stansub.types import FloatArray
 
 KINDS = ("random", "prior", "subsample")
 
-# Of the cube on the unconstrained space from which starts are drawn, as CmdStan does.
+# Half width of the cube on the unconstrained space from which starts are drawn, as in CmdStan.
 RADIUS = 2.0
 
 _MAX_TRIES = 100
-# Steps of the random walk on the global part: at least, and a parameter; its longest step, for priors may be flat.
+# Steps of the random walk on the global part (minimum, and per parameter) and its longest step, for priors may be flat.
 _STEPS, _STEPS_EACH, _LONGEST = 200, 20, 5.0
-# Observations of the smallest subsample (at least, and a parameter), by what factor they grow, and iterations on each.
+# Observations of the smallest subsample (minimum, and per parameter), growth factor, and iterations on each.
 _LEAST, _LEAST_EACH, _GROWTH, _ITERATIONS = 50, 5, 4, 100
 
 
@@ -35,11 +35,11 @@ class Starts:
     Parameters
     ----------
     team : Team
-    first : Objective
+    The share of the data on which the search starts.
         The share of the data on which the search begins.
     rng : Generator
     radius : float
-        Of the uniform distribution.
+        Half width of the uniform distribution.
     """
 
     def __init__(self, team: Team, first: Objective, rng: np.random.Generator, radius: float) -> None:
@@ -47,7 +47,7 @@ class Starts:
         self._evaluator = team.population.evaluator()
 
     def draw(self, kind: str) -> FloatArray | None:
-        """A point of such a kind, shape (dim,); None where none is found at which the log density is finite."""
+        """Draw a point of this kind, shape (dim,); None if none with a finite log density is found."""
         begin = self._random()
         if begin is None or kind == "random":
             return begin
@@ -56,14 +56,14 @@ class Starts:
 
     def _random(self) -> FloatArray | None:
         for attempt in range(_MAX_TRIES):
-            # The box shrinks while nothing is found.
+            # The box shrinks while no point is found.
             theta = self._rng.uniform(-self._radius, self._radius, self._first.dim) * 0.5 ** (attempt // 20)
             if np.isfinite(self._first(theta)[0]):
                 return theta
         return None
 
     def _from_prior(self, theta: FloatArray) -> FloatArray:
-        """Random-walk Metropolis on the global part alone; the scale follows what is accepted."""
+        """Run random-walk Metropolis on the global part alone, tuning the scale to the acceptance rate."""
         value, scale = self._evaluator.global_log_density(theta), 0.5
         for _ in range(_STEPS + _STEPS_EACH * len(theta)):
             proposed = theta + scale * self._rng.standard_normal(len(theta))

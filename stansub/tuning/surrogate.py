@@ -1,9 +1,9 @@
-"""A surrogate to sample from: where the likelihood is expanded.
+"""Setup of a surrogate posterior: the choice of the expansion point of the likelihood.
 
-The point of expansion is not the joint mode, which for effects with an unknown scale is where that scale is 0. First
-the mode of the likelihood with a weak ridge, in its own arguments, which knows nothing of scales; then, as long as what
-the surrogate leaves out varies less and less, the mean of short runs on the surrogate before. At first nothing but the
-expansion is in the likelihood's place, then corrections for such draws are, too.
+The expansion point is not the joint mode, which for effects with an unknown scale is where that scale is 0. It is first
+the mode of the likelihood with a weak ridge, in its own arguments, which does not depend on scales. As long as the
+variance of what the surrogate omits decreases, it is then the mean of short runs on the previous surrogate. At first
+only the expansion replaces the likelihood; later, corrections for such draws are added.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
-# Precision of the ridge, and steps and step halvings towards its mode, which need not be found exactly.
+# Precision of the ridge, and steps and step halvings towards its mode, which need not be exact.
 _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
 # Rounds with a new metric, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
-# Starting values that are tried.
+# Starting values to try.
 _STARTS = 50
-# Draws whose remainders are looked at.
+# Draws at which remainders are computed.
 _LOOKED_AT = 12
-# The sd of the remainders' differences below which another expansion gains nothing.
+# Sd of the remainders' differences below which another expansion gains nothing.
 _SMALL = 0.05
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What surrogate transitions rest on.
+    """Setup of surrogate transitions.
 
     Attributes
     ----------
     transition : SurrogateTransition
     draws : ndarray, shape (n, dim)
-        Of the surrogate: where chains may start.
+        Draws of the surrogate, from which chains may start.
     noise : float
-        Standard deviation of what the expansion leaves out, over draws of the surrogate.
+        Standard deviation of what the expansion omits, over draws of the surrogate.
     diverging : float
         Share of the transitions on the surrogate that diverged.
     n_passes : int
@@ -68,21 +68,21 @@ class Settled:
     n_passes: int
 
     def choice(self) -> SurrogateSettled:
-        """For the record."""
+        """Return the choice for the record."""
         return SurrogateSettled(self.noise, self.n_passes, self.transition.n)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
-        """Draws of the surrogate, far from each other in their order."""
+        """Return draws of the surrogate, far apart in their order."""
         return tuple(spread(self.draws, n))
 
 
 def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
-    """Find a point of expansion, a metric and a step size.
+    """Find an expansion point, a metric and a step size.
 
     Raises
     ------
     RunError
-        When the likelihood or the surrogate is not defined where that begins.
+        If the likelihood or the surrogate is undefined at the start.
     """
     progress("Finding a point of expansion")
     quadratic, n_passes = _ridge_mode(split.predictors, progress)
@@ -94,7 +94,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     surrogate = split.surrogate(plain)
     start = _start(surrogate.model, dim, rng)
     effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
-    # Halfway between both coordinates all parameters interact that do in any.
+    # Halfway between both coordinates, all parameters that interact in either interact.
     half = effects.weighted(np.full(effects.n_blocks, 0.5))
     differences = Differences(Inner(surrogate.model, half), half.inward(start), progress.check)
     tuner = Tuner(effects, differences, rng, progress.check)
@@ -135,14 +135,14 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
 
 
 def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
-    """About the mean of draws, with no corrections."""
+    """Return the expansion about the mean of draws, without corrections."""
     return Approximation.plain(predictors.expansion(np.mean(phis, axis=0)))
 
 
 def _joint(
     predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray]
 ) -> Joint | None:
-    """Joint decisions, where they cost less than all observations do."""
+    """Return the settings of joint decisions if they cost less than all observations; else None."""
     try:
         observations, _ = shared(predictors, about.quadratic, sds)
     except NoPredictorsError:
@@ -151,12 +151,12 @@ def _joint(
 
 
 def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
-    """Unconstrained parameters where the surrogate is defined.
+    """Return unconstrained parameters where the surrogate is defined.
 
     Raises
     ------
     RunError
-        When none are found.
+        If none are found.
     """
     for attempt in range(_STARTS):
         theta = rng.uniform(-0.5, 0.5, dim) * 0.9**attempt
@@ -170,7 +170,7 @@ def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> Float
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
-    """The expansion at the mode of the likelihood with a ridge, about; and the passes that it took."""
+    """Return the expansion near the mode of the likelihood with a ridge, and the passes that it took."""
     m, n_passes = predictors.dim, 1
     ridge = sp.identity(m, format="csr") * _RIDGE
     here = predictors.expansion(np.zeros(m))
@@ -202,20 +202,20 @@ class _Explored(NamedTuple):
 
     @property
     def draws(self) -> FloatArray:
-        """Of the surrogate."""
+        """Return draws of the surrogate."""
         return self.tuned.draws
 
 
 @dataclass(frozen=True)
 class _Exploration:
-    """Draws of a surrogate, and what it leaves out over them."""
+    """Draws of a surrogate, with what it omits over them."""
 
     split: Split
     tuner: Tuner
     progress: Progress
 
     def __call__(self, about: Approximation, draws: FloatArray, points: FloatArray) -> _Explored:
-        """From the last of some draws; the first metric is that at the points."""
+        """Explore from the last of some draws; the first metric is that at the points."""
         surrogate = self.split.surrogate(about)
         for _ in range(_ROUNDS):
             tuned = self.tuner.round(surrogate, about.quadratic.precision, draws, points)

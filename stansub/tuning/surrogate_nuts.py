@@ -1,6 +1,6 @@
-"""The no-U-turn sampler on a surrogate: coordinates, metric, step size, and how many transitions go before a decision.
+"""Tuning of the no-U-turn sampler on a surrogate: coordinates, metric, step size, and transitions per decision.
 
-Nothing here costs data. All of it is found during set-up and then held fixed, so that a step is reversible.
+Tuning needs no data. The result is fixed after set-up, so that a step is reversible.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from stansub.tuning.coordinates import Effects, Inner
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
-# Draws whose precisions are averaged, in a round and at the end.
+# Draws over which precisions are averaged, in a round and at the end.
 POINTS, _FINAL_POINTS = 4, 16
-# Transitions of a round; at the end those that find a step size, and those that show what it is worth.
+# Transitions per round; at the end, those that tune a step size and those that test it.
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
-# Acceptance rates to aim at: the next one if more than this share of the transitions diverge.
+# Target acceptance rates; the next one is used if more than this share of the transitions diverge.
 _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
-# Autocorrelation time that draws should have about, and the most transitions that a step may take for that.
+# Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
 _TIME, _MOST = 2.0, 10
 
 
 class Tuned(NamedTuple):
-    """A sampler of a surrogate, and draws of it.
+    """Tuned sampler of a surrogate, and draws of it.
 
     Attributes
     ----------
     coordinates : Coordinates
-        Those in which it moves.
+        Coordinates in which it moves.
     centre : ndarray, shape (dim,)
-        In these coordinates.
+        Centre in these coordinates.
     factor : Factor
-        Of the mean precision there: the metric.
+        Factor of the mean precision there: the metric.
     step_size : float
     draws : ndarray, shape (n, dim)
     n : int
-        Transitions of a step.
+        Transitions per step.
     diverging : float
         Share of the transitions that diverged.
     """
@@ -61,7 +61,7 @@ class Tuned(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuner:
-    """Coordinates and metric by draws, which they make better in turn."""
+    """Alternates between draws and the coordinates and metric computed from them."""
 
     effects: Effects
     differences: Differences
@@ -69,7 +69,7 @@ class Tuner:
     check: Callable[[], None]
 
     def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
-        """Draw shortly, from the last of some draws, with the metric at some points; the precision is the data's."""
+        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
         nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
         made, step_size = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
@@ -77,10 +77,10 @@ class Tuner:
         return Tuned(coordinates, coordinates.inward(made).mean(axis=0), factor, step_size, made)
 
     def finish(self, surrogate: Surrogate, precision: sp.csr_array, tuned: Tuned) -> Tuned:
-        """A metric from more draws, a step size with which few transitions diverge, and how many make a step.
+        """Return a metric from more draws, a step size with few divergent transitions, and the transitions per step.
 
-        In the neck of a funnel a step size that is right elsewhere diverges; transitions that hardly move some
-        parameter are made several at a time, since they cost nothing beside a decision.
+        In the neck of a funnel, a step size that suits the rest diverges. Transitions that hardly move some parameter
+        are repeated within a step, because they cost nothing compared with a decision.
         """
         nuts = surrogate.nuts(tuned.centre, tuned.factor, tuned.coordinates)
         draws, _ = self._fixed(nuts, tuned.draws[-1], _ADAPTING, tuned.step_size)
@@ -105,7 +105,7 @@ class Tuner:
         return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
 
     def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> tuple[FloatArray, float]:
-        """Draws, and a step size by dual averaging (Hoffman and Gelman 2014, section 3.2)."""
+        """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
         theta, draws = np.array(theta), np.empty((n, len(theta)))
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
         step_size = 0.2
@@ -122,7 +122,7 @@ class Tuner:
         return draws, float(np.exp(log_mean))
 
     def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> tuple[FloatArray, float]:
-        """Draws with a step size, and the share of the transitions that diverged."""
+        """Return draws with a fixed step size, and the share of the transitions that diverged."""
         theta, draws, diverged = np.array(theta), np.empty((n, len(theta))), 0
         for t in range(n):
             if t % 10 == 0:
@@ -134,14 +134,14 @@ class Tuner:
 
 
 def spread(draws: FloatArray, n: int) -> FloatArray:
-    """Return so many of them, far from each other in their order."""
+    """Return ``n`` of the draws, far apart in their order."""
     return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
 
 
 def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
     """Return minus the mean Hessian over draws.
 
-    On average it is the covariance of the gradient, and so positive definite, where one may not be.
+    It is on average the covariance of the gradient, and so positive definite, while that at a single draw may not be.
     """
     found = sp.csc_array((density.dim, density.dim))
     for theta in points:

@@ -1,4 +1,4 @@
-"""What surrogate transitions are worth: whether normal moves would do as well, and how many are accepted."""
+"""Trials of surrogate transitions: their acceptance rate, and that of normal moves."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from stansub.tuning.surrogate import Settled
 from stansub.tuning.surrogate_nuts import POINTS, mean_precision, spread
 from stansub.types import FloatArray
 
-# Transitions that are tried, after as many that are not counted: the first are accepted too often, from draws of the
-# surrogate.
+# Transitions tried, after as many that do not count: the first, which start at draws of the surrogate, are accepted too
+# often.
 N_TRIED = 60
 
 
 class NormalApproximation(NamedTuple):
-    """Of a surrogate posterior.
+    """Normal approximation of a surrogate posterior.
 
     Attributes
     ----------
     centre : ndarray, shape (dim,)
     cholesky : ndarray, shape (dim, dim)
-        Lower factor of the precision.
+        Lower triangular factor of the precision.
     """
 
     centre: FloatArray
@@ -41,21 +41,21 @@ class NormalApproximation(NamedTuple):
         return self.centre + np.asarray(np.linalg.solve(self.cholesky.T, noise)).T
 
     def log_density(self, theta: FloatArray) -> float:
-        """Return the log density but for a constant."""
+        """Return the log density up to a constant."""
         return -0.5 * float(np.sum((self.cholesky.T @ (theta - self.centre)) ** 2))
 
 
 def normal_approximation(split: Split, transition: SurrogateTransition, draws: FloatArray) -> NormalApproximation:
-    """Approximate the surrogate about its mode, as far as one Newton step finds it, with its mean precision.
+    """Return the normal approximation of the surrogate near its mode (after one Newton step), with its mean precision.
 
-    Both are of the parameters themselves, as moves about the mode are, and cost no data.
+    Both are in the parameters themselves, like moves about the mode, and need no data.
 
     Parameters
     ----------
     split : Split
     transition : SurrogateTransition
     draws : ndarray, shape (n, dim)
-        Of the surrogate.
+        Draws of the surrogate.
     """
     density = split.surrogate(transition.approximation).model
     centre, factor = transition.centre, transition.factor
@@ -70,7 +70,7 @@ def normal_approximation(split: Split, transition: SurrogateTransition, draws: F
 
 
 def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> float:
-    """Return the share of independent normal moves that would be accepted on the surrogate, which touches no data."""
+    """Return the share of independent normal moves that would be accepted on the surrogate, without data."""
     draws, density = settled.draws, split.surrogate(settled.transition.approximation).model
     normal = normal_approximation(split, settled.transition, draws)
 
@@ -86,7 +86,7 @@ def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> flo
 
 
 def accepted_rate(split: Split, settled: Settled, rng: np.random.Generator, progress: Progress) -> float:
-    """Return the share of surrogate transitions that are accepted, of some that are tried."""
+    """Return the acceptance rate of surrogate transitions in a trial."""
     progress("Trying surrogate transitions")
     kernel = SurrogateTransitions(split, settled.transition)
     state, accepted = kernel.init(settled.draws[-1]), 0

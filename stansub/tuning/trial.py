@@ -1,4 +1,4 @@
-"""Trial decisions from where a chain is, with the proposal it has: is the t-test's normality in order there?"""
+"""Trial decisions at the end of warmup: test of the t-test's normality assumption."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from stansub.target.gradients import Together
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
-# At the end of a chain's warmup: a few passes over the data, and some hundredths of a second for the subsets.
+# At the end of a chain's warmup: a few passes over the data, and hundredths of a second for the subsets.
 N_PAIRS, N_SUBSETS, DECISION_WORK = 8, 250, 1_000_000
 
 
 class WarmupTrial:
-    """The trial at the end of one chain's warmup; leaves the chain as it is.
+    """Trial at the end of one chain's warmup; does not change the chain.
 
     Parameters
     ----------
     evaluator : Evaluator
         The chain's own.
     table : Table
-        Of its t-test.
+        Looks of its t-test.
     rng : Generator
-        A stream of the trial's own.
+        The trial's own stream.
     variates : ControlVariates, optional
-        Of the chain's decisions: the test looks at remainders.
+        Control variates of the chain's decisions: the test then uses remainders.
 
     """
 
@@ -42,11 +42,11 @@ class WarmupTrial:
         self._evaluator, self._table, self.rng, self._variates = evaluator, table, rng, variates
 
     def renewed(self, evaluator: Evaluator, table: Table, variates: ControlVariates | None) -> WarmupTrial | None:
-        """The same for another decider, before it was made; None where a first look takes all blocks."""
+        """Return the same trial for another decider, before it runs; None if its first look uses all blocks."""
         return WarmupTrial(evaluator, table, self.rng, variates) if table.n.size > 1 else None
 
     def __call__(self, position: FloatArray, proposal: Proposal) -> tuple[Trial | None, int]:
-        """The trial, None where no proposal has a finite log density; and the number of evaluations of all the data."""
+        """Return the trial (None if no proposal has a finite log density) and the evaluations of all the data."""
         pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self.rng, self._variates)
         if not pairs:
             return None, n_passes
@@ -62,9 +62,9 @@ def pairs_at(
     rng: np.random.Generator,
     variates: ControlVariates | None = None,
 ) -> tuple[list[Pair], int]:
-    """Pairs of a state and ``n`` proposals from it, and how often all blocks were evaluated.
+    """Return pairs of a state and ``n`` proposals from it, and how often all blocks were evaluated.
 
-    Proposals without a finite log density are left out: they are rejected for good, whatever is drawn.
+    Proposals without a finite log density are left out, because they are always rejected.
     """
     shared, here = evaluator.global_log_density(position), evaluator.block_log_lik(position)
     pairs, n_passes = [], 1

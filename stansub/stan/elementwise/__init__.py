@@ -1,1 +1,1 @@
-"""A likelihood written anew as a function of one observation, and proved to be the same."""
+"""Rewriting of a likelihood as a function of one observation, with a proof."""

@@ -1,4 +1,4 @@
-"""One observation's element of an expression that has a value for each of them.
+"""One observation's element of an expression with a value for each.
 
 Expressions over all observations (``alpha[group] + X * beta``) become what they are for observation i
 (``alpha[group[i]] + X[i] * beta``). Whatever takes observations together has no such element.

@@ -1,4 +1,4 @@
-"""A program in a form that qualifies, proved to have the log density of the one that it was written from."""
+"""A program in a form that qualifies, proved to have the same log density as the original."""
 
 from __future__ import annotations
 

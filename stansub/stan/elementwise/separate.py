@@ -1,4 +1,4 @@
-"""A program written anew with each observation's log likelihood in a function of its own, ``log_lik_i``.
+"""Rewriting of a program with each observation's log likelihood in a separate function, ``log_lik_i``.
 
 Everything that has a value for each observation and changes between evaluations becomes a local variable of that
 function, computed for one observation; all else stays as it is. What is written here is read off the text: whoever

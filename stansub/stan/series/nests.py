@@ -1,4 +1,4 @@
-"""A loop over observations that reads data beside them, written as a loop over rows of data."""
+"""Rewriting of a loop over observations that reads adjacent data as a loop over rows of data."""
 
 from __future__ import annotations
 

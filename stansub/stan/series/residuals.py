@@ -1,4 +1,4 @@
-"""Autoregressive errors, written observation by observation: residuals of earlier ones from their rows of the data.
+"""Autoregressive errors by observation: residuals of earlier observations from their rows of the data.
 
 A program that keeps the residuals of a regression for later observations (``err[n] = Y[n] - mu[n];``, then
 ``Err[n + 1, i] = err[n + 1 - i];``) cannot be cut. Where a residual is computed from the data of its own observation

@@ -1,4 +1,4 @@
-"""Variables with a value for each observation that a program computes, for some of the observations only.
+"""Variables with a value for each observation, computed for some of the observations only.
 
 `Computed` writes statements that fill such a variable (``mu[t] = alpha + beta * y[t - 1];`` in a loop, or
 ``mu = x * beta;``) once more, for a stretch of its elements and from rows of data.

@@ -1,4 +1,4 @@
-"""Data that a statement reads beside an observation, as rows of variables of their own.
+"""Data that a statement reads beside an observation, as rows of separate variables.
 
 `Rows` writes them into ``transformed data``: for each read such as ``y[t - 1]`` a variable with a row for each time
 that the loop runs. Nothing here decides whether that is wanted.

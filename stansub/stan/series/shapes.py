@@ -1,4 +1,4 @@
-"""Types of variables as they are declared, and of parts of them."""
+"""Declared types of variables, and types of their parts."""
 
 from __future__ import annotations
 

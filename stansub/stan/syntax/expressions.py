@@ -1,4 +1,4 @@
-"""Stan expressions: what operators, calls and indices apply to.
+"""Stan expressions: operators, calls and indices with their operands.
 
 Expressions are equal if they say the same, wherever they stand.
 """

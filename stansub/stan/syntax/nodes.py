@@ -1,4 +1,4 @@
-"""What every node of a program's tree has in common: the nodes that it is made of, and copies with changes."""
+"""Base of the nodes of a program's tree: child nodes, and copies with changes."""
 
 from __future__ import annotations
 

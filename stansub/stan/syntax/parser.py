@@ -1,4 +1,4 @@
-"""From the text of a Stan program to its tree: recursive descent, with precedence climbing for expressions."""
+"""Parser of Stan programs: recursive descent, with precedence climbing for expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a part of a program: the variables that it mentions and the functions that it calls."""
+"""Queries on parts of a program: the variables that they mention and the functions that they call."""
 
 from __future__ import annotations
 
