@@ -221,11 +221,17 @@ def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray,
     ----------
     gradient : callable
     theta, steps : ndarray, shape (dim,)
+
+    Returns
+    -------
+    ndarray
+        With NaN where both gradients are infinite.
     """
     up, down = theta + np.diag(steps), theta - np.diag(steps)
     # The actual step, after rounding, is the divisor.
     pairs = zip(up, down, np.diag(up - down), strict=True)
-    rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
+    with np.errstate(invalid="ignore"):  # infinite on both sides: undefined, as the result says
+        rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
     return np.asarray((rows + rows.T) / 2)
 
 

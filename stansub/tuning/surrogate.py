@@ -38,8 +38,6 @@ _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
 _ROUNDS, _EXPANSIONS = 3, 4
 # Starting values to try.
 _STARTS = 50
-# Draws at which remainders are computed.
-_LOOKED_AT = 12
 # Sd of the remainders' differences below which another expansion gains nothing.
 _SMALL = 0.05
 
@@ -220,10 +218,9 @@ class _Exploration:
         for _ in range(_ROUNDS):
             tuned = self.tuner.round(surrogate, about.quadratic.precision, draws, points)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
-        some = spread(draws, _LOOKED_AT)
         remainders = []
-        for one in some:
+        for one in draws:
             self.progress.check()
             phi = surrogate.phi(one)
             remainders.append(self.split.predictors.log_lik(phi) - about(phi))
-        return _Explored(about, tuned, float(np.std(remainders)), len(some))
+        return _Explored(about, tuned, float(np.std(remainders)), len(draws))

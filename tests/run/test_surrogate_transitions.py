@@ -13,7 +13,7 @@ import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
-from stansub.target.approximation import Approximation
+from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.tuning.surrogate import Settled, settle
 
@@ -44,6 +44,14 @@ def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
 @pytest.fixture(scope="module")
 def settled(posterior: Posterior) -> Settled:
     return settle(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+
+
+@pytest.fixture(scope="module")
+def corrected(posterior: Posterior, settled: Settled) -> Approximation:
+    """An expansion with corrections, whether or not they pay at these few observations."""
+    split = posterior.split()
+    surrogate = split.surrogate(settled.transition.approximation)
+    return approximation(split.predictors, [surrogate.phi(theta) for theta in settled.draws])
 
 
 class Weighted:
@@ -121,8 +129,8 @@ def test_rows_are_found(posterior: Posterior) -> None:
     assert posterior.split().predictors.dim == 2 + J + K
 
 
-def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> None:
-    split, start, about = posterior.split(), settled.draws[0], settled.transition.approximation
+def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled, corrected: Approximation) -> None:
+    split, start, about = posterior.split(), settled.draws[0], corrected
     # Expanded so far off that what it leaves out matters, and corrected at random.
     off = about.point + np.repeat([0.6, 0.0], [1, 1 + J + K])
     slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
@@ -138,8 +146,8 @@ def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> N
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
 
-def test_the_program_has_the_approximation(posterior: Posterior, settled: Settled) -> None:
-    split, about = posterior.split(), settled.transition.approximation
+def test_the_program_has_the_approximation(posterior: Posterior, settled: Settled, corrected: Approximation) -> None:
+    split, about = posterior.split(), corrected
     assert np.abs(about.slope).max() > 0
     assert len(about.profiles.places) == K
     surrogate, prior = split.surrogate(about), split.nothing()
