@@ -29,6 +29,8 @@ from stansub.target.taylor import build
 
 Array = NDArray[np.float64]
 KAPPAS = (0.5, 1.0, 4.0)
+# For tests that take seconds: one of them; the others are slow.
+FEW_KAPPAS = [pytest.param(kappa, marks=() if kappa == 1.0 else pytest.mark.slow) for kappa in KAPPAS]
 # Hits of one factor that are enumerated.
 MOST = 32
 # In Monte Carlo standard errors; what is wrong must be as many off.
@@ -209,7 +211,7 @@ FEW = {"observations": Model.few(3), "blocks": Model.few(6, size=2)}
 MOVES = [((1.8, -0.8), (-1.4, 1.2)), ((-1.4, 1.2), (1.8, -0.8)), ((-2.0, -1.0), (0.8, 0.2)), ((0.8, 0.2), (-2.0, -1.0))]
 
 
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", FEW_KAPPAS)
 @pytest.mark.parametrize("factors", FEW)
 def test_acceptance_probability(factors: str, kappa: float) -> None:
     """As enumerated; with the wrong share of candidates kept it would be another."""
@@ -265,7 +267,7 @@ def truth() -> tuple[Array, float, float]:
 
 
 @pytest.mark.parametrize("size", [None, 4], ids=["observations", "blocks"])
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", FEW_KAPPAS)
 def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
     model, n, rng = replace(ONE, size=size), 100_000, np.random.default_rng(6)
     kernel = MetropolisHastings(model.decider(Poisson(kappa=kappa), model.anchor))
@@ -346,7 +348,7 @@ def test_remainders_of_rounding_only(kappa: float) -> None:
         assert _decide(ONE, kappa, theta, proposed, log_u, rng).accepted == (log_u < exact)
 
 
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", FEW_KAPPAS)
 def test_learned_bounds_that_do_not_hold_are_taken_for_the_remainders(kappa: float) -> None:
     """Acceptance probabilities are those of clipped remainders, and audits tell what that does to Metropolis'."""
     model, shrunk, n, rng = FEW["blocks"], 0.02, 20_000, np.random.default_rng(2)
