@@ -57,7 +57,7 @@ Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help="Data: JSON, R dump, Parquet, Arrow, CSV, npy or npz files and NAME=VALUE, merged.",
+        help="Data: JSON, R dump, Parquet, Arrow, CSV, npy, npz or Zarr files and NAME=VALUE, merged.",
         show_default=False,
     ),
 ]

@@ -63,11 +63,11 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
         The ``.stan`` file, a compiled program from `compile_model`, a posterior from `CompiledModel.with_data`, or a
         posterior of numpy functions.
     data : path, mapping, table, DataSources or sequence, optional
-        A file (JSON as CmdStan reads it, R's dump format, Parquet, Arrow, CSV, npy or npz), values by name, a table
-        with the Arrow C stream interface (pandas, polars, pyarrow), or several of these. `stansub.DataSources` also
-        says which columns a variable is read from. A `Posterior` or `FunctionFactors` already has its data: do not pass
-        `data`, `block_size`, `observations` or `evaluator` with them. If you did not set their block size, `sample`
-        chooses it as for a program.
+        A file (JSON as CmdStan reads it, R's dump format, Parquet, Arrow, CSV, npy, npz or Zarr), values by name, a
+        table with the Arrow C stream interface (pandas, polars, pyarrow), or several of these. `stansub.DataSources`
+        also says which columns a variable is read from. A `Posterior` or `FunctionFactors` already has its data: do
+        not pass `data`, `block_size`, `observations` or `evaluator` with them. If you did not set their block size,
+        `sample` chooses it as for a program.
     {options}
 
     Returns

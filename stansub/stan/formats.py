@@ -21,6 +21,7 @@ from stansub.errors import InputError
 from stansub.stan import rdump
 from stansub.stan.tables import Table, of_stream, open_file
 from stansub.stan.watched import Watched
+from stansub.stan.zarr_arrays import read_arrays
 from stansub.target.gradients import THREADS
 
 # Bare words for non-finite values that Python's JSON reader does not accept.
@@ -35,6 +36,7 @@ _FORMATS = {
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
     **{f".{kind}{packed}": kind for kind in ("csv", "tsv") for packed in ("", ".gz", ".bz2", ".zst")},
     **dict.fromkeys((".npy", ".npz"), "numpy"),
+    **dict.fromkeys((".zarr", ".zarr.zip"), "zarr"),
     **dict.fromkeys((".r", ".rdump", ".dump"), "rdump"),
 }
 
@@ -75,6 +77,8 @@ def opened(part: Any, name: str) -> Table | Values:
     kind = next((one for end, one in _FORMATS.items() if path.name.lower().endswith(end)), "json")
     if path.is_dir() and any(path.glob("**/*.parquet")):
         kind = "parquet"
+    if kind == "zarr":
+        return Values(read_arrays(path))
     if kind == "numpy":
         return _arrays(path)
     if kind not in ("json", "rdump"):

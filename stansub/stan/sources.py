@@ -37,7 +37,7 @@ class DataSources:
     Parameters
     ----------
     parts : sequence
-        Files (JSON, R's dump format, Parquet, Arrow, CSV, npy or npz), tables with the Arrow C stream interface
+        Files (JSON, R's dump format, Parquet, Arrow, CSV, npy, npz or Zarr), tables with the Arrow C stream interface
         (pandas, polars, pyarrow), structured numpy arrays, and mappings of names to values.
     columns : mapping, optional
         Columns of the tables by data variable, if their names differ: a name, a pattern such as ``x_*`` or, for
