@@ -14,7 +14,6 @@ from rich.text import Text
 
 from stansub import clock
 from stansub.acceptance.ranges import DERIVATIVES
-from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.decisions import choose_test
@@ -22,8 +21,6 @@ from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan.analysis import Analysis
-from stansub.stan.elementwise.elements import NotSeparableError
-from stansub.stan.elementwise.reformulation import Reformulated
 from stansub.stan.instances import Instances
 from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan, plan_transitions
@@ -85,8 +82,7 @@ def report(
     console, progress : Console
         For the report, and for progress.
     write : Path, optional
-        File for a form of the program that qualifies, if the program does not and there is one, or for the program in
-        current syntax.
+        File for the program in current syntax, if it has arrays in the syntax of before 2021.
     overwrite : bool
         Whether that file may be overwritten.
     verbose : bool
@@ -95,8 +91,7 @@ def report(
     Returns
     -------
     int
-        The exit code: 0 if the program qualifies or a form that does was written, `errors.MAY_QUALIFY`, or that of an
-        `InputError`.
+        The exit code: 0 if the program qualifies or was written, `errors.MAY_QUALIFY`, or that of an `InputError`.
 
     Raises
     ------
@@ -111,12 +106,6 @@ def report(
         path = files.write(write, error.code.encode(), overwrite=overwrite)
         console.print(Text(f"Written: {path}, with arrays in today's syntax; check that"), soft_wrap=True)
         return 0
-    if write is not None:
-        if data is None:
-            raise InputError(
-                "`write` needs data: stansub compares the new program with the original on them before it writes"
-            )
-        files.check_target(write, overwrite=overwrite)
     with stage_progress(progress, show=data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
     verdict = found.verdict(read.text)
@@ -128,14 +117,12 @@ def report(
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
-    if isinstance(found.written, Reformulated):
-        console.print(Text("\n".join(["", *found.written.lines, ""])), soft_wrap=True)
-    told = _written(found, stan_file, write, overwrite=overwrite)
+    if write is not None:
+        console.print(Text("Nothing is written: its arrays are in today's syntax"), soft_wrap=True)
     if data is None:
         told = f"Add data to prove this numerically: stansub check {stan_file} DATA.json"
-    if told:
         console.print(Text(told), soft_wrap=True)
-    return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code
+    return verdict.code
 
 
 def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
@@ -149,34 +136,12 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
         yield "Reason", found.reason
     for remark in found.refusals:
         yield "Not rewritten", remark.located(source)
-    if isinstance(found.written, NotSeparableError):
-        yield "Other form", f"none is known that qualifies ({found.written})"
-    if isinstance(found.written, Reformulated):
-        proof = found.written.proof
-        yield (
-            "Other form",
-            "with a function log_lik_i; its global part plus blocks equal the log density of this program at "
-            f"{proof.points} points, relative difference {proof.error:.0e}",
-        )
 
 
 def _origins(found: Examined) -> Iterator[tuple[str, str]]:
     """Yield the sources of data variables without a value."""
     if found.values is not None:
         yield from (("Data", f"{name}: {text}") for name, text in found.values.origins.texts.items())
-
-
-def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:
-    """Write the form that qualifies, if requested; return a message about it."""
-    if not isinstance(found.written, Reformulated):
-        if write is None:
-            return ""
-        return f"Nothing is written: {'it qualifies as it stands' if found.posterior else 'there is no such form'}"
-    if write is None:
-        return "Write this program with `write=FILE`"
-    head = f"// Written by `stansub check` from {stan_file.name}, with the same log density."
-    path = files.write(write, f"{head}\n{found.written.code}".encode(), overwrite=overwrite)
-    return f"Written: {path}"
 
 
 def _block_size(n: int, instances: bool) -> int:

@@ -178,36 +178,20 @@ def test_data_without_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.slow
 def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "counts.json", N=40, y=np.random.default_rng(1).integers(0, 5, 40))
-    file = tmp_path / "written.stan"
-    assert check(PROGRAMS / "one_each.stan", data, "--write", file) == 2
+    assert check(PROGRAMS / "one_each.stan", data) == 2
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
     assert lines[0].startswith("will not qualify: a model with a parameter for each observation")
     assert lines[1] == "Shown by      line 9: vector[N] z;"
     assert lines[2] == "Reason        N: the number of parameters changes with it"
-    assert lines[-1] == "Nothing is written: there is no such form"
-    assert not file.exists()
     assert "Traceback" not in captured.err
 
 
-def test_what_qualifies_is_not_written(tmp_path: Path, logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_in_todays_syntax_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "written.stan"
-    assert check(LOGISTIC, logistic_data, "--write", file) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "Nothing is written: it qualifies as it stands"
+    assert check(LOGISTIC, "--write", file) == 5
+    assert "\nNothing is written: its arrays are in today's syntax\n" in capsys.readouterr().out
     assert not file.exists()
-
-
-def test_what_cannot_be_written_is_told_first(
-    tmp_path: Path, logistic_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert check(LOGISTIC, "--write", tmp_path / "written.stan") == 2
-    assert "--write needs data" in capsys.readouterr().err
-    assert check(LOGISTIC, logistic_data, "--write", tmp_path) == 2
-    assert "is a folder" in capsys.readouterr().err
-    (tmp_path / "kept.stan").write_text("mine")
-    assert check(LOGISTIC, logistic_data, "--write", tmp_path / "kept.stan") == 2
-    assert "use --force" in capsys.readouterr().err
-    assert (tmp_path / "kept.stan").read_text() == "mine"
 
 
 def test_data_are_read_before_anything_is_compiled(

@@ -27,8 +27,8 @@ Row = dict[str, Any]
 
 QUALIFIES, MAYBE, REFUSED = "qualifies", "may qualify", "will not qualify"
 NO_WORD = "says neither"
-# How lines begin that say why.
-_ERROR, _OTHER = "stansub: error: ", "Other form"
+# How a line begins that says why.
+_ERROR = "stansub: error: "
 # Exit codes of `stansub check` with data.
 _YES, _NO = 0, 2
 _BLOCKS, _TRIES = 200, 5
@@ -98,12 +98,11 @@ class Answer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """In one line, why it refuses, and what it says of another form."""
+        """In one line, why it refuses."""
         errors = [line for line in self.error.splitlines() if line.startswith(_ERROR)]
         if errors:
             return errors[-1].removeprefix(_ERROR)
-        others = [line for line in self.out.splitlines() if line.startswith(_OTHER)]
-        return "; ".join([self.first_line, *(f"other form: {line.removeprefix(_OTHER).strip()}" for line in others)])
+        return self.first_line
 
 
 def ask(*arguments: str | Path) -> Answer:
@@ -150,7 +149,6 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
         if not row["qualifies"]:
             row["reason"] = answer.reason
             row["named"] = _names(answer, subject.obstacle)
-            row["offered"] = _offered(subject.path, data, Path(folder) / "other.stan")
         else:
             if not answer.is_exact:
                 row["inexact"] = answer.inexact
@@ -158,12 +156,6 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
             if sampled:
                 row["draws"] = _draws(subject.path, data, seed)
     return row
-
-
-def _offered(path: Path, data: Path, other: Path) -> bool | None:
-    """Whether the other form that is offered qualifies; None where none is."""
-    ask(path, data, "--write", other)
-    return ask(other, data).code == _YES if other.exists() else None
 
 
 def _cut(path: Path, data: Path) -> Row:

@@ -77,16 +77,6 @@ class Findings:
         return [row for row in self.rows if "failure" in row]
 
     @property
-    def offered(self) -> list[Row]:
-        """Programs for which a form that qualifies is offered."""
-        return [row for row in self.rows if row.get("offered") is not None]
-
-    @property
-    def false_offers(self) -> list[Row]:
-        """Forms that are offered where there is none, or that do not qualify."""
-        return [row for row in self.offered if row["is_sum"] is False or not row["offered"]]
-
-    @property
     def sampled(self) -> list[Row]:
         return [row for row in self.rows if "draws" in row]
 
@@ -96,8 +86,8 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether no verdict and no offer is false, and all are there."""
-        false = (self.false_refusals, self.false_approvals, self.misread, self.false_offers)
+        """Whether no verdict is false, and all are there."""
+        false = (self.false_refusals, self.false_approvals, self.misread)
         return not (any(false) or self.failures)
 
 
@@ -118,7 +108,6 @@ def sentences(found: Findings) -> list[str]:
         f"Refused although they are sums: {_names(found.false_refusals)}",
         f"Accepted although they are none: {_names(found.false_approvals)}",
         unnamed,
-        f"Offered another form that qualifies: {_names(found.offered)}; wrongly: {_names(found.false_offers)}",
     ]
     if found.failures:
         texts.append(f"No verdict, for something failed: {_names(found.failures)}")
@@ -219,8 +208,7 @@ def _with_data(row: Row) -> str:
         return f"**fails**: {_cell(row['failure'])}" if "failure" in row else ""
     if row["qualifies"]:
         return "qualifies"
-    other = ", another form is offered" if row.get("offered") else ""
-    return f"**refused**{other}: {_cell(row['reason'])}"
+    return f"**refused**: {_cell(row['reason'])}"
 
 
 def _cell(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stansub.stan.elementwise.elements import ELEMENTWISE
+from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewriting import Added, Pass, Symbols
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Call, Declaration, Name, Node, Program

@@ -2,7 +2,6 @@
 
 Nothing here is proved. With data, a numerical proof decides whether a likelihood is a sum over observations
 (`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
-(`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
@@ -163,8 +162,7 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     Returns
     -------
     NotASumError
-        With several lines: the reason, the statements that stand in the way where the text shows them, and who says
-        what would make the program qualify.
+        With several lines: the reason, and the statements that stand in the way where the text shows them.
     """
     lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
     form = form or analysis.form
@@ -178,6 +176,4 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     for remark in remarks:
         first.setdefault(remark.statement or remark.message, remark)
     lines += [remark.located(source) for remark in first.values()]
-    if structure is None:
-        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
     return NotASumError("\n  ".join(lines), reason)

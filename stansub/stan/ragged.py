@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stansub.stan.elementwise.elements import ELEMENTWISE
+from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewriting import Added, Pass, Refused, Symbols
 from stansub.stan.sizes import JOINT, data_declarations
 from stansub.stan.syntax import (

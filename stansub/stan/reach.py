@@ -13,7 +13,6 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from stansub.stan.elementwise.elements import ELEMENTWISE
 from stansub.stan.recognise import terms as summands
 from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
 from stansub.stan.syntax import (
@@ -92,6 +91,16 @@ _WORDS = {
 }
 
 NONE = Reach(0)
+ELEMENTWISE = frozenset(
+    word
+    for line in (
+        "exp exp2 expm1 log log2 log10 log1p log1m log1p_exp log1m_exp log_inv_logit log1m_inv_logit logit inv_logit",
+        "sqrt inv_sqrt cbrt square inv inv_square pow abs fabs sin cos tan asin acos atan sinh cosh tanh asinh acosh",
+        "atanh atan2 hypot erf erfc Phi Phi_approx inv_Phi inv_cloglog tgamma lgamma digamma lbeta beta lchoose",
+        "log_diff_exp lmultiply multiply_log fmin fmax fdim fmod floor ceil round trunc step",
+    )
+    for word in line.split()
+)
 # Functions of sizes and values, by the argument that is the size.
 _REPEATED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "zeros_vector": 0, "ones_vector": 0}
 _SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})

@@ -9,10 +9,8 @@ from typing import NamedTuple
 from stansub.errors import MAY_QUALIFY, InputError
 from stansub.stan import data as data_module
 from stansub.stan.analysis import NotASumError
-from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
-from stansub.stan.elementwise.elements import NotSeparableError
-from stansub.stan.elementwise.reformulation import Reformulated, reformulate
 from stansub.stan.posterior import Posterior
 from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
@@ -62,8 +60,6 @@ class Examined:
         Set if there were data and the program qualifies.
     reason : str
         How the numerical check failed, if it did.
-    written : Reformulated, NotSeparableError or None
-        A form that qualifies, or why none is known, if one was searched for.
     """
 
     form: Form
@@ -73,7 +69,6 @@ class Examined:
     values: Data | None = None
     posterior: Posterior | None = None
     reason: str = ""
-    written: Reformulated | NotSeparableError | None = None
 
     def verdict(self, source: str) -> Verdict:
         """Return the verdict in words, with line numbers of the user's file."""
@@ -82,9 +77,6 @@ class Examined:
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
-        if isinstance(self.written, Reformulated):
-            other = "written with a function log_lik_i, as below, it does"
-            return Verdict("will not qualify as it stands", other, InputError.exit_code)
         if self.reason:
             why = "its likelihood is no sum over observations that can be evaluated in parts"
             return Verdict("will not qualify", why, InputError.exit_code)
@@ -137,15 +129,5 @@ def examine(
     try:
         posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
     except NotASumError as error:
-        written = _form(model, values, size, progress) if structure is None and form.kind == "sum" else None
-        return replace(text, values=values, reason=error.reason, written=written)
+        return replace(text, values=values, reason=error.reason)
     return replace(text, values=values, posterior=posterior)
-
-
-def _form(
-    model: CompiledModel, values: Data, size: str, progress: Callable[[str], None] | None
-) -> Reformulated | NotSeparableError:
-    try:
-        return reformulate(model, values, size=size, progress=progress)
-    except NotSeparableError as error:
-        return error

@@ -1,4 +1,4 @@
-// Not a sum over observations: what looks like a prior reads all of them, by way of a function and a variable.
+// What looks like a prior reads all observations, by way of a function and a variable.
 functions {
   real middle(vector x) {
     return mean(x);

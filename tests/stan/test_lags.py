@@ -153,6 +153,34 @@ def test_types_of_rows(term: str, declared: str, filled: str) -> None:
     assert words(f"[stansub_row] = {filled};") in found
 
 
+def test_rows_that_data_name() -> None:
+    code = "for (t in 1:N) { real last = y[g[t]]; y[t] ~ normal(a + b * last, s); }"
+    assert model_of(code) == words("""
+        for (stansub_i in 1 : stansub_t) {
+          real last = stansub_y_1[stansub_i];
+          stansub_y_2[stansub_i] ~ normal(a + b * last, s);
+        }""")
+    assert words("if (g[t] >= 1 && g[t] <= N) { stansub_y_1[stansub_row] = y[g[t]]; }") in data_of(code)
+
+
+def test_the_place_of_an_observation() -> None:
+    code = "for (t in 1:N) y[t] ~ normal(a + b * t, s);"
+    assert model_of(code) == words("""
+        for (stansub_i in 1 : stansub_t) { stansub_y_1[stansub_i] ~ normal(a + b * stansub_t_2[stansub_i], s); }""")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for (t in 1:N) y[t] ~ normal(known[g[t]], s);",
+        "for (t in 1:N) y[t] ~ normal(level[g[t]], s);",
+        "y ~ normal(a, s); for (j in 1:K) known[j] ~ normal(a * j, s);",
+    ],
+)
+def test_what_only_its_own_row_decides_is_left_alone(code: str) -> None:
+    assert with_lags(read(code)) is None
+
+
 def test_units_with_series_of_different_lengths() -> None:
     code = "for (j in 1:J) for (t in 2:seen[j]) p[j, t] ~ normal(level[j] + b * p[j, t-1], s);"
     assert words("int stansub_t = 0; for (j in 1 : J) { stansub_t += max(0, seen[j] - 1); }") in data_of(code)

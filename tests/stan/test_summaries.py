@@ -8,7 +8,11 @@ from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program, parse, tokenize
 
 HEAD = """
-data { int N; int K; vector[N] x; vector[N] y; matrix[N, K] X; array[N] int count; vector[K] scale; real w; }
+functions { real middle(vector v) { return mean(v); } real f_lpdf(real u, vector v) { return -mean(v) * square(u); } }
+data {
+  int N; int K; vector[N] x; vector[N] y; matrix[N, K] X; array[N] int count; array[N] int partner; vector[K] scale;
+  real w;
+}
 transformed data { vector[N] z = x / 2; }
 parameters { real a; real b; vector[N] each; vector[K] c; real<lower=0> s; }
 """
@@ -41,6 +45,22 @@ def words(text: str) -> str:
             "y ~ normal(a + b * x / stansub_summary_1, s);",
             "real stansub_summary_1 = max({mean(x), sum(square(x)) / N});",
         ),
+        (
+            "y ~ normal(a + b * x[partner] + c[1] * X[partner, 2], s);",
+            "y ~ normal(a + b * stansub_summary_1 + c[1] * stansub_summary_2, s);",
+            "vector[N] stansub_summary_1 = x[partner]; vector[N] stansub_summary_2 = X[partner, 2];",
+        ),
+        (
+            "y ~ normal(X[partner] * c + X[partner, :] * c + count[1], s);",
+            "y ~ normal(stansub_summary_1 * c + stansub_summary_2 * c + stansub_summary_3, s);",
+            "matrix[N, K] stansub_summary_1 = X[partner]; matrix[N, K] stansub_summary_2 = X[partner,  : ];"
+            "int stansub_summary_3 = count[1];",
+        ),
+        (
+            "a ~ normal(middle(x), 1); y ~ normal(a + x[1] * b, s);",
+            "a ~ normal(stansub_summary_1, 1); y ~ normal(a + stansub_summary_2 * b, s);",
+            "real stansub_summary_1 = middle(x); real stansub_summary_2 = x[1];",
+        ),
     ],
 )
 def test_summaries_of_data_are_transformed_data(model: str, written: str, declared: str) -> None:
@@ -63,6 +83,10 @@ def test_transformed_parameters_too() -> None:
         pytest.param("y ~ normal(a + b * mean(x * s), s);", id="of what depends on one"),
         pytest.param("for (n in 1:N) y[n] ~ normal(a + mean(X[n]) * b, s);", id="of an observation"),
         pytest.param("y ~ normal(a + b * fmax(w, 1), s);", id="of no container"),
+        pytest.param("y ~ normal(a + scale[1] * x, s);", id="an element of what is not of observations"),
+        pytest.param("y ~ normal(each[partner], s);", id="rows of a parameter"),
+        pytest.param("for (n in 1:N) y[n] ~ normal(a + b * middle(X[n]'), s);", id="a function of an observation"),
+        pytest.param("target += f_lpdf(1.5 | x); y ~ normal(a, s);", id="a density"),
         pytest.param("target += sum(y) * a + dot_product(x, y) * b - sum(exp(a + b * x));", id="sums"),
     ],
 )

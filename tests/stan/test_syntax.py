@@ -364,3 +364,39 @@ def test_tokens(text: str, words: list[str]) -> None:
 def test_broken_programs_are_input_errors(code: str) -> None:
     with pytest.raises(InputError, match="Stan program"):
         parse(code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a + b * c ^ -2",
+        "x[n, :]' * beta",
+        "normal_lpdf(y | a + b, s)",
+        "y[2 : N] - y[: (N - 1)]",
+        "a ? b : c ? d : e",
+        "{1, 2}",
+        "[a, b]' .* v",
+        "f()",
+        "a == 1 && !b",
+        'reject("x is ", x)',
+    ],
+)
+def test_expressions_are_written_as_they_were_read(text: str) -> None:
+    assert str(parse_expression(text)) == text
+
+
+def test_operators_bind_as_in_stan() -> None:
+    added = parse_expression("a - b - c * d")
+    assert isinstance(added, Infix)
+    assert (str(added.left), str(added.right)) == ("a - b", "c * d")
+    power = parse_expression("-a ^ b ^ c")
+    assert isinstance(power, Prefix)
+    assert isinstance(power.operand, Infix)
+    assert str(power.operand.right) == "b ^ c"
+    assert [str(one) for one in parse_expression("f(x)[1]").inner()] == ["f(x)[1]", "f(x)", "x", "1"]
+
+
+@pytest.mark.parametrize("text", ["a +", "f(a", "1 : N", "a b", ")", "t.x"])
+def test_what_is_no_expression(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_expression(text)

@@ -77,7 +77,9 @@ def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refused
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
             yield Refused(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
-    if adds(loop) and any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
+    if adds(loop) and any(
+        direct(index.expression) & nest.places for read in nest.reads() for index in rows.indices(read)
+    ):
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
@@ -294,7 +296,7 @@ def _beside(nest: Nest) -> For | None:
         if isinstance(one, For) and adds(one) and len(nest.body) > 1:
             inner = replace(nest, loops=(*nest.loops, one), body=one.body)
             if any(
-                one.variable in direct(index) and not is_bare(index)
+                one.variable in direct(index.expression) and not is_bare(index)
                 for read in inner.reads()
                 for index in nest.rows.indices(read)
             ):

@@ -120,7 +120,7 @@ class Nest:
         return self.rows.reads(self.body)
 
     def is_lagged(self, counts: Callable[[Expression], bool]) -> bool:
-        """Whether it reads data beside the observation, or not from the first one on.
+        """Whether it reads data beside the observation, or not from the first one on, or the observation's place.
 
         Parameters
         ----------
@@ -128,15 +128,28 @@ class Nest:
             Whether a size may be that of observations.
         """
         late = {loop.variable for loop in self.loops if loop.lower != ONE}
+        alone = False
         for read in self.reads():
             sizes = self.rows.shapes[read.variable].all_dims
             if not any(map(counts, sizes)) and len(sizes) == 1:
                 continue
             for index in self.rows.indices(read):
-                at = direct(index) & self.places
+                at = direct(index.expression) & self.places
                 if at and (not is_bare(index) or at & late):
                     return True
-        return False
+                alone = alone or bool(at)
+        is_place_read = bool(direct(*self.body) & self.places) and (any(map(adds, self.body)) or any(self._filling()))
+        return alone and (is_place_read or self._picks())
+
+    def _picks(self) -> bool:
+        """Whether it reads rows that data of this row name, such as ``y[partner[n]]``."""
+        reads = [(read, self._at(read)) for read in self.reads()]
+        own = {self.rows.shapes[read.variable].all_dims[0] for read, last in reads if last == 0}
+        return any(
+            last < 0 and self._at(read, deep=True) >= 0
+            for read, last in reads
+            if self.rows.shapes[read.variable].all_dims[0] in own
+        )
 
     def piece(self, first: Affine, n: Affine, size: Expression) -> For:
         """Return the loop over ``n`` rows of a single loop after the ``first`` ones; what it fills is declared."""
@@ -237,8 +250,8 @@ class Nest:
         """Yield where variables are read at this row's place, or (True) beside it."""
         for read in self.rows.reads(self.body, variables):
             found = [Index.of(one, self.rows) for one in read.indices]
-            mine = [index for index in found if direct(index) & self.places]
-            if set().union(*map(direct, mine)) & self.places != self.places:
+            mine = [index for index in found if direct(index.expression) & self.places]
+            if direct(*(index.expression for index in mine)) & self.places != self.places:
                 continue
             if all(map(is_bare, mine)):
                 yield read, False
@@ -267,7 +280,8 @@ class Nest:
         """Return the last of its indices that depends on the row; -1 if none does."""
         indices = self.rows.indices(read)
         return max(
-            (k for k, index in enumerate(indices) if (index.names if deep else direct(index)) & self.places), default=-1
+            (k for k, index in enumerate(indices) if (index.names if deep else direct(index.expression)) & self.places),
+            default=-1,
         )
 
     def _row(self, read: Read, deep: set[Expression]) -> Expression | None:
@@ -314,7 +328,7 @@ class Nest:
         (loop,) = self.loops
         around = {one.variable for one in self._inner(read.node.span)} | self.places
         beside = first.lower - _term(loop.variable)
-        if beside.names & around or any(direct(index) & self.places for index in rest):
+        if beside.names & around or any(direct(index.expression) & self.places for index in rest):
             return None
         return beside + self.rows.affine(loop.lower)
 
@@ -422,13 +436,13 @@ def _nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Stateme
     return body
 
 
-def direct(index: Index) -> set[str]:
-    """Return variables in an index that are not themselves in brackets of another variable."""
+def direct(*nodes: Node) -> set[str]:
+    """Return variables in nodes that are not themselves in brackets of another variable."""
 
     def without_brackets(node: Node) -> Node | None:
         return changed(node.base, without_brackets) if isinstance(node, Subscript) else None
 
-    return names(changed(index.expression, without_brackets))
+    return names(*(changed(node, without_brackets) for node in nodes))
 
 
 def is_bare(index: Index) -> bool:

@@ -1,1 +1,0 @@
-"""Rewriting of a likelihood as a function of one observation, with a proof."""
