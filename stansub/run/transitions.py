@@ -98,13 +98,7 @@ def _settled(
 ) -> Taken | TransitionsLeft:
     """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(
-        given,
-        seed=config.seed,
-        observations=config.observations,
-        log=progress,
-        of_family=not config.surrogate,
-    )
+    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
     split = posterior.split(progress)
     settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None

@@ -97,7 +97,8 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
         raise NotInArgumentsError("no statement of the model adds what depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
-    linear = frozenset[str]().union(*(_linear(step.statement) for step in kept))
+    changing = {key.partition("@")[0] for key in reading.changing}
+    linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
         raise NotInArgumentsError("the likelihood reads no parameters")
@@ -196,11 +197,12 @@ def _range(statement: Statement) -> tuple[Bound, ...]:
     return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
 
 
-def _linear(statement: Statement) -> set[str]:
+def _linear(statement: Statement, changing: Collection[str]) -> set[str]:
     """Return variables that a statement uses as coefficients or predictors, for which a link would not be affine.
 
     They are added to terms that do not contain them (the share in ``z + (1 - z) * p`` is not a coefficient), or are an
-    argument that a density uses unchanged.
+    argument that a density uses unchanged. ``changing`` variables depend on parameters: a product of two of them, such
+    as discrimination and ability, is not affine with or without a link.
     """
     sums = [_terms(one) for one in find(Infix, [statement]) if one.operator in _SUMS]
     if isinstance(statement, Assign) and statement.operator in ("+=", "-="):
@@ -209,7 +211,7 @@ def _linear(statement: Statement) -> set[str]:
     for terms in sums:
         for k, term in enumerate(terms):
             others = [names(one) for place, one in enumerate(terms) if place != k and names(one)]
-            found |= {name for name in _factors(term) if any(name not in one for one in others)}
+            found |= {name for name in _factors(term, changing) if any(name not in one for one in others)}
     drawn = [one.distribution for one in find(Tilde, [statement])]
     densities = [(one.name, one.arguments) for one in drawn]
     densities += [(one.name.rpartition("_")[0], one.arguments[1:]) for one in find(Call, [statement]) if one.bar]
@@ -218,7 +220,7 @@ def _linear(statement: Statement) -> set[str]:
             found |= names(*arguments)
         elif name in SPECS:
             as_it_is = (one for link, one in zip(SPECS[name].links, arguments, strict=False) if link.words == "{}")
-            found = found.union(*map(_factors, as_it_is))
+            found = found.union(*(_factors(one, changing) for one in as_it_is))
     return found
 
 
@@ -230,13 +232,16 @@ def _terms(expression: Expression) -> list[Expression]:
     return [expression]
 
 
-def _factors(expression: Expression) -> set[str]:
-    """Return variables that are factors of an expression."""
+def _factors(expression: Expression, changing: Collection[str]) -> set[str]:
+    """Return variables that are factors of an expression, unless it is a product of two changing ones."""
     expression = bare(expression)
     if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
-        return _factors(expression.left) | _factors(expression.right)
+        sides = expression.left, expression.right
+        if all(names(side) & changing for side in sides):
+            return set()
+        return set[str]().union(*(_factors(side, changing) for side in sides))
     if isinstance(expression, Prefix | Transpose):
-        return _factors(expression.operand)
+        return _factors(expression.operand, changing)
     return {name} if (name := name_of(expression)) else set()
 
 

@@ -34,6 +34,8 @@ from stansub.types import FloatArray
 
 # Precision of the ridge, and steps and step halvings towards its mode, which need not be exact.
 _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
+# Relative error of a step up to which its precision was positive definite.
+_EXACT = 1e-4
 # Rounds with a new metric, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
 # Starting values to try.
@@ -175,7 +177,11 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
     for _ in range(_NEWTON):
         progress.check()
         slope = here.gradient - _RIDGE * here.point
-        step = cholesky(sp.csc_array(here.precision + ridge)).solve(slope)
+        step, is_definite = _newton_step(here.precision + ridge, slope)
+        if not is_definite:
+            # A likelihood of products, such as a discrimination times an ability, has saddles.
+            n_passes += 1
+            step, _ = _newton_step(predictors.expansion(here.point, concave=True).precision + ridge, slope)
         decrement = float(slope @ step)
         if not decrement > _DECREMENT:
             break
@@ -190,6 +196,12 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
         here = predictors.expansion(phi)
         n_passes += 1
     return here, n_passes
+
+
+def _newton_step(precision: sp.csr_array, slope: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the step, and whether the precision is positive definite, so that the step is exact."""
+    step = cholesky(sp.csc_array(precision)).solve(slope)
+    return step, bool(np.abs(precision @ step - slope).max() <= _EXACT * np.abs(slope).max())
 
 
 class _Explored(NamedTuple):

@@ -108,6 +108,20 @@ def test_what_a_density_takes_as_it_is_is_not_read_by_its_logarithm() -> None:
     assert arguments(code) == ["vector[J] rate"]
 
 
+@pytest.mark.parametrize(
+    ("predictor", "kept"),
+    [("a[g] .* (t[g] - b[g])", True), ("a[g] .* t[g]", True), ("b[g] + a[g] .* t[g]", True), ("a[g] + t[g]", False)],
+)
+def test_a_positive_factor_of_another_parameter_is_read_by_its_logarithm(predictor: str, kept: bool) -> None:
+    code = program(
+        parameters="vector[J] z; vector[J] t; vector[J] b;",
+        transformed="vector[J] a = exp(z);",
+        model=f"z ~ std_normal(); t ~ std_normal(); b ~ std_normal(); y ~ normal({predictor}, 1);",
+    )
+    assert ("vector<lower=0>[J] a" in arguments(code)) == kept
+    assert ("vector[J] a" in arguments(code)) != kept
+
+
 def test_the_range_of_what_several_statements_write_is_not_assumed() -> None:
     code = program(
         parameters="vector[J] z; real<lower=0> tau;",

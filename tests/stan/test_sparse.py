@@ -16,7 +16,6 @@ from stansub.stan.data import Data, load
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
-from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
 N, LEVELS = 60, 12
@@ -55,9 +54,7 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     own = Analysis.of(parse(CODE)).halves("N")
     order = [one.name for one in own.arguments]
     assert sorted(order) == ["a", "b", "p", "u"]
-    with pytest.raises(NoPredictorsError, match="not exactly one density"):
-        sparse_predictors(own, data, N)
-    found = sparse_predictors(own, data, N, of_family=False)
+    found = sparse_predictors(own, data, N)
     assert isinstance(found.family, ProgramFamily)
     assert len(found.rows) == 2
     assert sorted(one.gathered.nnz for one in found.rows) == [0, N]
@@ -72,7 +69,7 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
 
 
 def test_a_probability_is_an_argument_where_an_expansion_can_begin(data: dict[str, Any]) -> None:
-    found = sparse_predictors(Analysis.of(parse(CODE)).halves("N"), data, N, of_family=False)
+    found = sparse_predictors(Analysis.of(parse(CODE)).halves("N"), data, N)
     here = found.expansion(np.zeros(found.dim))
     assert np.isfinite(here.value)
     assert np.isfinite(here.gradient).all()
