@@ -197,7 +197,7 @@ def _range(statement: Statement) -> tuple[Bound, ...]:
     return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
 
 
-def _linear(statement: Statement, changing: Collection[str]) -> set[str]:
+def _linear(statement: Statement, changing: set[str]) -> set[str]:
     """Return variables that a statement uses as coefficients or predictors, for which a link would not be affine.
 
     They are added to terms that do not contain them (the share in ``z + (1 - z) * p`` is not a coefficient), or are an
@@ -232,7 +232,7 @@ def _terms(expression: Expression) -> list[Expression]:
     return [expression]
 
 
-def _factors(expression: Expression, changing: Collection[str]) -> set[str]:
+def _factors(expression: Expression, changing: set[str]) -> set[str]:
     """Return variables that are factors of an expression, unless it is a product of two changing ones."""
     expression = bare(expression)
     if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
