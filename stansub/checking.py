@@ -206,10 +206,9 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         own, counting = analysis.halves(size), size or analysis.size
         if posterior is None or counting not in posterior.values.values:
             return _Surrogate(effects)
-        n = posterior.values.integer(counting)
-        return _Surrogate(
-            effects, sparse_predictors(own, posterior.values.values, n, cut=cutting(posterior.values, counting))
-        )
+        values, few = posterior.values, posterior.dim <= MANY
+        n, cut = values.integer(counting), cutting(values, counting)
+        return _Surrogate(effects, sparse_predictors(own, values.values, n, of_family=few, cut=cut))
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
 

@@ -92,7 +92,9 @@ def recorded_of(data: Data) -> str:
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
-def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:
+def make_uncut(
+    given: Given, *, seed: int, observations: str | None, log: Progress, of_family: bool = False
+) -> tuple[Posterior, float]:
     """Return the posterior for surrogate transitions, and the time when its program was compiled.
 
     Raises
@@ -114,7 +116,9 @@ def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progre
         programs = plan_transitions(given.analysis, size)
         # The text is checked before compiling, which takes a minute.
         if size in values.values and (n := values.integer(size)):
-            sparse = sparse_predictors(given.analysis.halves(size), values.values, n, cut=cutting(values, size))
+            sparse = sparse_predictors(
+                given.analysis.halves(size), values.values, n, of_family=of_family, cut=cutting(values, size)
+            )
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
     posterior = model.uncut(values, seed=seed, observations=observations, progress=log)

@@ -25,7 +25,9 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.surrogate import Settled, settle
 from stansub.tuning.transitions import accepted_rate, normal_rate
 
-# With more parameters, a posterior with effects is not tested for normality.
+# With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
+# family: other moves would not mix. With fewer, they do, and the search for modes after them finds what an expansion
+# about a single point does not show.
 MANY = 50
 # Acceptance rate of normal moves from which moves about the mode do better. It was 0.85 for 20 centred effects of
 # 100,000 observations, which gave ten times the draws, and 0.48 for the same effects non-centred, where they stick.
@@ -98,7 +100,13 @@ def _settled(
 ) -> Taken | TransitionsLeft:
     """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
+    posterior, compiled_at = make_uncut(
+        given,
+        seed=config.seed,
+        observations=config.observations,
+        log=progress,
+        of_family=not config.surrogate and given.n_parameters <= MANY,
+    )
     split = posterior.split(progress)
     settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None

@@ -34,7 +34,7 @@ Cut = Callable[[slice], Mapping[str, Any]]
 
 
 def sparse_predictors(
-    own: OwnArguments, values: Mapping[str, Any], n: int, *, cut: Cut | None = None
+    own: OwnArguments, values: Mapping[str, Any], n: int, *, of_family: bool = False, cut: Cut | None = None
 ) -> SparsePredictors:
     """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
@@ -44,13 +44,15 @@ def sparse_predictors(
     values : mapping
         Data of all observations.
     n : int
+    of_family : bool
+        Whether only a known family is acceptable.
     cut : callable, optional
         Data of some rows, to process one part after the other.
 
     Raises
     ------
     NoPredictorsError
-        If its text cannot be followed, or it has too many arguments.
+        If its text cannot be followed, it is no known family and ``of_family`` is set, or it has too many arguments.
     """
     if cut is not None and is_cut(own, n):
         try:
@@ -60,7 +62,7 @@ def sparse_predictors(
         finally:
             memory.give_back()
     followed = _followed(own, values, n)
-    family, arguments = arguments_of(followed, n)
+    family, arguments = arguments_of(followed, n, of_family=of_family)
     variables = _variables(followed)
     del followed  # its terms have rows of their own, as large as those of the arguments
     return SparsePredictors(tuple(_joined([_part(one, variables, n)], n) for one in arguments), family)

@@ -27,6 +27,8 @@ POINTS, _FINAL_POINTS = 4, 16
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
 _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+# Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
+_DEEP = 0.5
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
 _TIME, _MOST = 2.0, 10
 
@@ -83,18 +85,18 @@ class Tuner:
         are repeated within a step, because they cost nothing compared with a decision.
         """
         nuts = surrogate.nuts(tuned.centre, tuned.factor, tuned.coordinates)
-        draws, _ = self._fixed(nuts, tuned.draws[-1], _ADAPTING, tuned.step_size)
+        draws, *_ = self._fixed(nuts, tuned.draws[-1], _ADAPTING, tuned.step_size)
         coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
         centre = coordinates.inward(draws).mean(axis=0)
         nuts = surrogate.nuts(centre, factor, coordinates)
         found = tuned
         for target in _TARGETS:
             draws, step_size = self._adapted(nuts, draws[-1], _ADAPTING, target)
-            draws, diverging = self._fixed(nuts, draws[-1], _SHOWING, step_size)
+            draws, diverging, deep = self._fixed(nuts, draws[-1], _SHOWING, step_size)
             time = autocorrelation_times(draws[np.newaxis])[0].max()
             n = int(np.clip(np.rint(time / _TIME), 1, _MOST))
             found = Tuned(coordinates, centre, factor, step_size, draws, n, diverging)
-            if diverging <= _DIVERGING:
+            if diverging <= _DIVERGING or deep > _DEEP:
                 break
         return found
 
@@ -121,16 +123,17 @@ class Tuner:
             step_size = float(np.exp(log_step))
         return draws, float(np.exp(log_mean))
 
-    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> tuple[FloatArray, float]:
-        """Return draws with a fixed step size, and the share of the transitions that diverged."""
-        theta, draws, diverged = np.array(theta), np.empty((n, len(theta))), 0
+    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> tuple[FloatArray, float, float]:
+        """Return draws with a fixed step size, and shares of transitions that diverged and whose trees were full."""
+        theta, draws, diverged, deep = np.array(theta), np.empty((n, len(theta))), 0, 0
         for t in range(n):
             if t % 10 == 0:
                 self.check()
             made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
             draws[t] = theta
             diverged += made.diverging
-        return draws, diverged / n
+            deep += made.tree_depth >= MAX_TREE_DEPTH
+        return draws, diverged / n, deep / n
 
 
 def spread(draws: FloatArray, n: int) -> FloatArray:

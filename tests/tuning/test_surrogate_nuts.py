@@ -21,14 +21,20 @@ class Made(NamedTuple):
 
 
 class Sampler:
-    """Autoregressive draws; the acceptance rate falls with the step size, above a limit transitions diverge."""
+    """Autoregressive draws; the acceptance rate falls with the step size, above a limit transitions diverge.
 
-    def __init__(self, rng: np.random.Generator, *, rho: float = 0.0, limit: float = np.inf) -> None:
-        self.rng, self.rho, self.limit = rng, rho, limit
+    Trees have the maximum depth below another step size.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, *, rho: float = 0.0, limit: float = np.inf, full_below: float = 0.0
+    ) -> None:
+        self.rng, self.rho, self.limit, self.full_below = rng, rho, limit, full_below
 
     def __call__(self, bits: Any, theta: Any, *, step_size: float, max_tree_depth: int, n: int = 1) -> Made:
         theta[:] = self.rho * theta + np.sqrt(1 - self.rho**2) * self.rng.standard_normal(DIM)
-        return Made(float(np.exp(-step_size)), step_size > self.limit)
+        depth = max_tree_depth if step_size < self.full_below else 1
+        return Made(float(np.exp(-step_size)), step_size > self.limit, tree_depth=depth)
 
 
 class Flat:
@@ -63,6 +69,12 @@ def test_a_step_size_is_made_smaller_where_transitions_diverge() -> None:
     assert free.step_size == pytest.approx(-np.log(0.8), rel=0.15)
     assert held.step_size < 0.15
     assert held.diverging == 0
+
+
+def test_a_step_size_with_full_trees_is_not_made_smaller() -> None:
+    held = finished(limit=0.0, full_below=0.15)
+    assert held.step_size == pytest.approx(-np.log(0.9), rel=0.15)
+    assert held.diverging == 1
 
 
 def test_divergent_transitions_that_no_step_size_prevents_are_counted() -> None:
