@@ -1,4 +1,4 @@
-// Arguments from Python: numpy's arrays and generators.
+// Arguments from Python: numpy arrays and generators.
 #pragma once
 
 #include <nanobind/nanobind.h>

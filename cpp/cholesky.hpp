@@ -12,7 +12,7 @@
 
 namespace stansub {
 
-// A lower triangle by compressed columns, each begun by its diagonal.
+// A lower triangle in compressed columns; each column starts with its diagonal element.
 struct LowerTriangle {
   std::vector<std::int32_t> starts, rows;
   std::vector<double> values;
@@ -72,7 +72,7 @@ struct SparseCholesky : LowerTriangle {
   }
 
  private:
-  // What is below the diagonal.
+  // Elements below the diagonal.
   struct Column {
     std::int32_t n;
     const std::int32_t* rows;
@@ -84,10 +84,10 @@ struct SparseCholesky : LowerTriangle {
     return {starts[j + 1] - first, rows.data() + first, values.data() + first};
   }
 
-  // Whether rows follow each other, so that vector instructions serve.
+  // Whether the rows are contiguous, so that vector instructions apply.
   static bool is_run(std::int32_t n, const std::int32_t* at) { return n > 1 && at[n - 1] - at[0] == n - 1; }
 
-  // The product of that and x.
+  // Product of these elements and x.
   double below(std::size_t j, const double* x) const {
     const auto [n, at, factors] = column(j);
     if (is_run(n, at)) return dot(factors, x + *at, n);
@@ -97,8 +97,8 @@ struct SparseCholesky : LowerTriangle {
   }
 };
 
-// L with L L' = A + E, E diagonal and not negative: 0 where A is positive definite with a diagonal of 1, and just large
-// enough that no element of L grows beyond what those of such a matrix can be (Gill, Murray and Wright 1981, section
+// L with L L' = A + E, where E is diagonal and not negative: 0 if A is positive definite with a diagonal of 1, and just large
+// enough that no element of L exceeds the maximum for such a matrix (Gill, Murray and Wright 1981, section
 // 4.4.2.2, for a scaled matrix).
 inline LowerTriangle modified_cholesky(const LowerTriangle& a) {
   constexpr double kLeastPivot = 1e-12;
@@ -107,7 +107,7 @@ inline LowerTriangle modified_cholesky(const LowerTriangle& a) {
   double largest = 0;
   for (std::size_t j = 0; j < d; ++j)
     for (std::int32_t k = a.starts[j] + 1; k < a.starts[j + 1]; ++k) largest = std::max(largest, std::abs(a.values[k]));
-  // The square of the largest element that L may have.
+  // Square of the largest permitted element of L.
   const double most = std::max(1.0, largest / std::sqrt(std::max(1.0, static_cast<double>(d * d) - 1)));
   struct Entry {
     std::int32_t column, at;

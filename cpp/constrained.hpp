@@ -12,10 +12,10 @@
 
 namespace stansub {
 
-// A program that writes its values for one draw, in a thread of its own.
+// A program that writes its values for one draw, for use in one thread.
 class Writer {
  public:
-  // Of `n_written` values those in `columns` are kept.
+  // Keeps those of `n_written` values that are in `columns`.
   Writer(const void* model, void* rng, BridgeStan::ParamConstrain write, BridgeStan::FreeError free_error,
          bool include_tp, bool include_gq, std::size_t n_written, std::vector<std::int64_t> columns)
       : model_(model),

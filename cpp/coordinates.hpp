@@ -11,15 +11,15 @@
 
 namespace stansub {
 
-// Some of the parameters theta are in blocks. In place of a block z stands u = S z, where S is lower triangular and
+// Some of the parameters theta are in blocks. A block z is replaced by u = S z, where S is lower triangular and
 // depends on parameters of no block: row i of S has norm e^f_ii and the partial correlations tanh f_ij, j < i, and each f
-// is affine in those parameters. That is a bijection whatever f is, with log determinant
+// is affine in those parameters. This is a bijection for any f, with log determinant
 //   sum_i f_ii + sum_{j < i} log sech f_ij
-// so that numbers that suit a posterior badly make a sampler slow, and never wrong.
+// Unsuitable numbers therefore make a sampler slow, but never wrong.
 class Coordinates {
  public:
-  // Of each block its size; of all blocks, one after the other, where the effects stand, and the functions by rows of
-  // lower triangles: constants, and by compressed rows their coefficients.
+  // For each block its size; for all blocks, concatenated, the positions of the effects, and the functions by rows of
+  // lower triangles: constants, and coefficients in compressed rows.
   struct Functions {
     std::vector<std::int32_t> sizes, places, starts, columns;
     std::vector<double> coefficients, constants;
@@ -78,8 +78,8 @@ class Coordinates {
     });
   }
 
-  // A log density and its gradient at a place become those in these coordinates. The place is the one that inner
-  // coordinates were taken to, or from, last.
+  // Transforms a log density and its gradient at a point to these coordinates. The point is the latest one that was
+  // converted to or from inner coordinates.
   void pull(const double* inner, const double* theta, double& log_density, double* gradient) const {
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = k; i-- > 0;) {  // S'^-1 of the gradient
@@ -104,7 +104,7 @@ class Coordinates {
  private:
   static std::size_t index(std::int32_t i, std::int32_t j) { return static_cast<std::size_t>(i) * (i + 1) / 2 + j; }
 
-  // S_ij of the block with this first function.
+  // S_ij of the block that starts at this function.
   double entry(std::size_t first, std::int32_t i, std::int32_t j) const {
     const std::size_t f = first + index(i, j);
     return j < i ? rests_[f] * tanhs_[f] : rests_[f];
@@ -133,7 +133,7 @@ class Coordinates {
       gradient[own_.columns[k]] += slope * own_.coefficients[k];
   }
 
-  // What is left of a row's norm before each entry: e^f_ii, then times sech f_i0, and so on.
+  // Remaining norm of a row before each entry: e^f_ii, then times sech f_i0, and so on.
   void set(const double* theta) {
     blocks([&](const std::int32_t*, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {

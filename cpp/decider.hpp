@@ -1,4 +1,4 @@
-// Metropolis-Hastings decisions from as few blocks as a boundary allows.
+// Metropolis-Hastings decisions from as few blocks as the boundary allows.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct Moments {
   double spread() const { return high - low; }
 };
 
-// The log density at one parameter value, as far as it is known: forgetting it is a change of stamp.
+// The known parts of the log density at one parameter value; changing the stamp forgets them.
 struct Point {
   struct Known {
     double value = 0;
@@ -73,8 +73,8 @@ struct Point {
   bool knows(std::int32_t b) const { return blocks[b].stamp == stamp; }
 };
 
-// All that later decisions of a chain depend on, beside its generators: restored into another decider of the same
-// model and looks, it continues with the very same decisions and counters.
+// Everything that later decisions of a chain depend on, except its generators. Restored into another decider of the same
+// model and looks, it continues with the same decisions and counters.
 struct DeciderState {
   std::vector<double> theta;
   double global = 0;
@@ -130,7 +130,7 @@ class Decider {
     set_table(table_);
   }
 
-  // Other looks for the decisions to come.
+  // Sets other looks for later decisions.
   void set_table(Table table) {
     if (table.n.back() != n_blocks_) throw std::invalid_argument("the last look must be at all blocks");
     require_range(table);
@@ -143,7 +143,7 @@ class Decider {
   double global_log_density() const { return current_.global; }
   const Counters& counters() const { return counters_; }
 
-  // Moves to theta; nothing but the global part is evaluated.
+  // Moves to theta; evaluates only the global part.
   void reset(const double* theta) {
     start(current_, theta);
     started_ = true;
@@ -161,7 +161,7 @@ class Decider {
     return state;
   }
 
-  // Nothing is evaluated.
+  // Evaluates nothing.
   void restore(const DeciderState& state) {
     if (state.theta.size() != current_.theta.size() || state.known.size() != state.values.size())
       throw std::invalid_argument("the state is of a decider of another model");
@@ -184,7 +184,7 @@ class Decider {
     started_ = true;
   }
 
-  // The whole log density at the current state.
+  // Log density at the current state, with all blocks.
   double log_density() {
     require_start();
     learn_all(current_, all_, counters_.evaluated_extra);
@@ -192,12 +192,12 @@ class Decider {
   }
 
   // Accepts or rejects theta_new, given log u and log q(theta | theta_new) - log q(theta_new | theta).
-  // Random numbers are drawn for blocks and then, by Barker's noise rule, one more.
+  // Draws random numbers for blocks and, with Barker's noise rule, one more.
   Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit) {
     return decide(all_, table_, theta_new, log_u, log_q_ratio, bits, audit);
   }
 
-  // The same where the log ratio's sum is over some of the blocks.
+  // The same if the sum in the log ratio is over some of the blocks.
   Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit,
                   const Subset& subset) {
     require_range(subset.table());
@@ -234,7 +234,7 @@ class Decider {
       throw std::invalid_argument("this table needs a source of the range of differences");
   }
 
-  // Blocks are drawn in an order that is kept from decision to decision while these are about the same subset.
+  // The order of blocks is kept from decision to decision while these concern the same subset.
   void turn_to(const std::vector<std::int32_t>& which) {
     if (which != some_.which) some_ = Population(which, block_sizes_, surrogate_ ? &*surrogate_ : nullptr);
   }
@@ -254,12 +254,12 @@ class Decider {
     point.global = status == 0 ? checked(point.global) : -infinity;
   }
 
-  // No density is infinite: what says so is as undefined as NaN.
+  // No density is infinite: an infinite value is as undefined as NaN.
   static double checked(double value) {
     return value == infinity ? std::numeric_limits<double>::quiet_NaN() : value;
   }
 
-  // Evaluates those of the blocks that are not known yet.
+  // Evaluates the blocks that are not known yet.
   void learn(Point& point, const std::int32_t* which, std::int32_t n, std::int64_t& evaluated) {
     missing_.clear();
     for (std::int32_t k = 0; k < n; ++k)
@@ -285,7 +285,7 @@ class Decider {
 
   double difference(std::int32_t b) const { return proposed_.blocks[b].value - current_.blocks[b].value; }
 
-  // What the test looks at: the difference less what the surrogate knows of it.
+  // The value that the test averages: the difference minus that of the surrogate.
   double remainder(std::int32_t b) const {
     return surrogate_ ? difference(b) - surrogate_->change(b) : difference(b);
   }
@@ -305,8 +305,8 @@ class Decider {
     return total;
   }
 
-  // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
-  // can be off by more than it should.
+  // Compares with all blocks. A decision that accounts for noise is not wrong if it differs from theirs, but its estimate
+  // can be less accurate than it should be.
   void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
     if (is_thinned(blocks)) {  // such decisions are not those of a threshold
       if (bounds_ && !bounds_->proved()) check_acceptance(rest);
@@ -326,8 +326,8 @@ class Decider {
     counters_.audit_squares += decision.audit_z * decision.audit_z;
   }
 
-  // `rest` is the log ratio without the likelihood; the proposal is accepted where the log ratio exceeds the threshold,
-  // unless the noise rule counts its own noise in. Before the last look the log ratio is estimated by
+  // `rest` is the log ratio without the likelihood; the proposal is accepted if the log ratio exceeds the threshold,
+  // unless the noise rule accounts for its own noise. Before the last look the log ratio is estimated by
   // M mean(r) + C.w + rest, r being the remainders of the drawn blocks and C.w the surrogate's change over all blocks
   // (Bardenet, Doucet and Holmes 2017, section 7.1); the last look needs no surrogate.
   Decision settle(Population& blocks, const Table& table, double rest, double threshold, bitgen_t* bits) {
@@ -383,7 +383,7 @@ class Decider {
     return decision;
   }
 
-  // The log ratio is S at first, that with expansions in place of likelihoods.
+  // Initially the log ratio is S, with expansions instead of likelihoods.
   Decision settle_by_thinning(double rest, double log_u, bitgen_t* bits) {
     Decision decision;
     decision.log_ratio = rest + thinned_->set_move(current_.theta.data(), proposed_.theta.data());
@@ -394,7 +394,7 @@ class Decider {
     return decision;
   }
 
-  // What the surrogate leaves of all blocks.
+  // Sum of the remainders of all blocks.
   class BlockRemainders final : public Remainders {
    public:
     explicit BlockRemainders(Decider& decider) : decider_(decider) {}
@@ -467,7 +467,7 @@ class Decider {
     RemainderBounds::Rates rates_{};
   };
 
-  // Where bounds were learned: a remainder beyond its bound is taken for it. Adds what that does to the acceptance
+  // For learned bounds: a remainder beyond its bound is clipped to it. Adds the effect on the acceptance
   // probability of this move.
   void check_acceptance(double rest) {
     ++counters_.audited_acceptances;
@@ -515,8 +515,8 @@ class Decider {
     decision.bound_violated = violated(std::isnan(range) ? 0 : total_spread(blocks), range);
   }
 
-  // A boundary without offset knows the remainders by their sd only, one with an estimated range by
-  // their spread only: while all are equal it knows nothing.
+  // A boundary without offset knows the remainders only by their sd, one with an estimated range only by
+  // their spread: while all are equal, neither can decide.
   bool crossed(const Table& table, std::size_t k, double gap, const Moments& drawn, double range) const {
     const double scale = table.scale[k], offset = table.offset[k];
     const bool by_sd = scale != 0 && offset == 0;
@@ -546,7 +546,7 @@ class Decider {
     return high - low;
   }
 
-  // A promised range is broken by remainders that are seen to lie further apart, beyond rounding.
+  // A declared range is violated if remainders differ by more, beyond rounding.
   bool violated(double spread, double range) const {
     return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }

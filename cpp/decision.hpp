@@ -38,8 +38,8 @@ struct Counters {
   double acceptance_error = 0;  // sum over these of what exceeded bounds do to the acceptance probability
 };
 
-// A log ratio that is infinite is known for good, one that is NaN is a rejection: what has not been evaluated cannot
-// change either.
+// An infinite log ratio is final, and NaN means rejection: blocks that were not evaluated cannot
+// change either of them.
 inline void finish_nonfinite(Decision& decision, double log_ratio, double threshold, Counters& counters) {
   decision.log_ratio = log_ratio;
   decision.accepted = log_ratio > threshold;

@@ -34,10 +34,10 @@ namespace densities {
 
 inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// Successes and trials, by the logit.
+// Successes and trials, as a function of the logit.
 inline double binomial(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - y[1] * softplus(eta[0]); }
 
-// A count and its exposure, by the log of its rate.
+// A count and its exposure, as a function of the log rate.
 inline double poisson(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - y[1] * std::exp(eta[0]); }
 
 // A count and its dispersion phi, by the log of its mean: y eta - (y + phi) log(e^eta + phi).
@@ -64,7 +64,7 @@ inline double logistic(const double* y, const double* eta, std::size_t) {
   return -x - 2 * softplus(-x);
 }
 
-// In the following the scale is unknown: the second argument is its log.
+// In the following, the scale is unknown: the second argument is its log.
 inline double standard(const double* y, const double* eta) { return (y[0] - eta[0]) * std::exp(-eta[1]); }
 
 inline double normal_scale(const double* y, const double* eta, std::size_t) {
@@ -89,7 +89,7 @@ inline double extreme_scale(const double* y, const double* eta, std::size_t) {
   return x - std::exp(x) - eta[1];
 }
 
-// Stirling's series has errors below 1e-12 from here on.
+// Stirling's series has errors below 1e-12 above this value.
 constexpr double kStirling = 10;
 constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
@@ -98,13 +98,13 @@ inline double log_gamma(double x) {
   return ::lgamma_r(x, &sign);  // std::lgamma writes a global
 }
 
-// log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2.
+// log Gamma(x) minus (x - 1/2) log x - x + log(2 pi) / 2.
 inline double stirling(double x) {
   const double inverse = 1 / x, square = inverse * inverse;
   return inverse * (1.0 / 12 - square * (1.0 / 360 - square * (1.0 / 1260 - square / 1680)));
 }
 
-// A count, by the logs of its mean and of its dispersion phi. Differences of large numbers are taken by hand.
+// A count, as a function of the logs of its mean and its dispersion phi. Differences of large numbers are rearranged by hand.
 inline double neg_binomial_2(const double* y, const double* eta, std::size_t) {
   const double phi = std::exp(eta[1]), end = phi + y[0];
   const double rising = phi < kStirling
@@ -113,7 +113,7 @@ inline double neg_binomial_2(const double* y, const double* eta, std::size_t) {
   return rising + y[0] * eta[0] - end * softplus(eta[0] - eta[1]);
 }
 
-// A gamma variable, by the logs of its shape and of its rate.
+// A gamma variable, as a function of the logs of its shape and rate.
 inline double gamma(const double* y, const double* eta, std::size_t) {
   const double shape = std::exp(eta[0]), log_scaled = eta[1] + std::log(y[0]);
   if (shape < kStirling) return shape * log_scaled - log_gamma(shape) - std::exp(log_scaled);
@@ -121,7 +121,7 @@ inline double gamma(const double* y, const double* eta, std::size_t) {
   return -shape * (std::expm1(w) - w) + 0.5 * eta[0] - kHalfLogTwoPi - stirling(shape);
 }
 
-// A category from 0, by the logs of all probabilities up to a constant.
+// A category from 0, as a function of the logs of all probabilities up to a constant.
 inline double categorical(const double* y, const double* eta, std::size_t q) {
   const double most = *std::max_element(eta, eta + q);
   double sum = 0;
@@ -142,7 +142,7 @@ inline double ordered(const double* y, const double* eta, std::size_t q) {
 
 }  // namespace densities
 
-// Of a density that is known, or by a program; an observation has `n_data` numbers of data.
+// Log likelihood by a known density or by a program; an observation has `n_data` numbers of data.
 class LogLik {
  public:
   std::size_t n_data;

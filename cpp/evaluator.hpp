@@ -5,14 +5,14 @@
 
 namespace stansub {
 
-// Plain C function pointers, so that anything that can make one (compiled Stan code, ctypes, numba)
-// can be a model. A return value other than 0 means that the log density is not defined at theta,
-// which the loop takes as minus infinity.
+// Plain C function pointers, so that any code that can create them (compiled Stan code, ctypes, numba)
+// can be a model. A non-zero return value means that the log density is not defined at theta,
+// which the loop treats as minus infinity.
 struct Evaluator {
   void* self;
   std::int32_t dim;
   std::int32_t n_blocks;
-  // *value = everything in the log density but the likelihood, at theta (dim numbers)
+  // *value = log density without the likelihood, at theta (dim numbers)
   int (*global)(void* self, const double* theta, double* value);
   // out[k] = log likelihood of block which[k], for k < n; global_value is global's value at theta
   int (*blocks)(void* self, const double* theta, double global_value, const std::int32_t* which,

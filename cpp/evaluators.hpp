@@ -16,7 +16,7 @@ namespace stansub {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Functions and objects of other libraries come from Python as plain addresses.
+// Python passes functions and objects of other libraries as plain addresses.
 template <class Pointer>
 Pointer from_address(std::uintptr_t address, const char* what) {
   if (address == 0) throw std::invalid_argument(std::string(what) + " must not be a null address");
@@ -30,13 +30,13 @@ class EvaluatorObject {
   EvaluatorObject& operator=(const EvaluatorObject&) = delete;
 
   const Evaluator& functions() const { return functions_; }
-  // The object whose `functions` these are.
+  // The object that owns these `functions`.
   static const EvaluatorObject& of(const Evaluator& functions) {
     return *static_cast<const Functions&>(functions).object;
   }
 
-  // Value and gradient (dim numbers) of the global part plus the log likelihoods of n blocks. What it
-  // returns is 0, or something else where they are not defined. The loop itself needs no gradients.
+  // Value and gradient (dim numbers) of the global part plus the log likelihoods of n blocks. The return
+  // value is 0, or non-zero if they are not defined. The loop itself needs no gradients.
   virtual int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
                        double* out) = 0;
 
@@ -101,7 +101,7 @@ class CallbackEvaluator final : public EvaluatorObject {
   Gradient gradient_;
 };
 
-// The functions of BridgeStan's C API that are needed here.
+// The functions of BridgeStan's C API that are used here.
 struct BridgeStan {
   using LogDensity = int (*)(const void* model, bool propto, bool jacobian, const double* theta_unc,
                              double* value, char** error);
@@ -131,7 +131,7 @@ struct BridgeStan {
   }
 };
 
-// The model of a block, and whether it stays where it is; otherwise it does until the next one is asked for.
+// The model of a block, and whether its address is permanent; otherwise it is valid until the next request.
 using ModelSource = std::function<std::pair<const void*, bool>(std::int32_t)>;
 
 // Block b is a BridgeStan model of its own, which is made when it is first evaluated. Where blocks are `alone` its log density without Jacobian is
@@ -169,7 +169,7 @@ class InstanceEvaluator final : public EvaluatorObject {
     return 0;
   }
 
-  // Each block that is not alone brings the global part along: of n blocks, n - 1 times too many.
+  // Each block that is not alone includes the global part: n blocks include it n - 1 times too often.
   int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
                double* out) override {
     *value = 0;
@@ -215,8 +215,8 @@ class InstanceEvaluator final : public EvaluatorObject {
   bool alone_;
 };
 
-// One library whose header lets the caller say which slices of the observations count. The subset is
-// thread-local in the library, so it is set, used and taken back within each call. The object
+// One library whose header lets the caller select slices of the observations. The subset is
+// thread-local in the library, so it is set, used and reset within each call. The object
 // holds scratch memory: one per chain.
 class LibraryEvaluator final : public EvaluatorObject {
  public:
@@ -245,7 +245,7 @@ class LibraryEvaluator final : public EvaluatorObject {
 
   int blocks(const double* theta, double, const std::int32_t* which, std::int32_t n, double* out) {
     choose(which, n);
-    // a likelihood that the program switches off (as `if (!prior_only)` does) hands over nothing
+    // a likelihood that the program switches off (for example by `if (!prior_only)`) returns nothing
     std::fill_n(out, n, 0.0);
     const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, out);
     char* error = nullptr;

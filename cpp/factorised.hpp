@@ -1,4 +1,4 @@
-// Bounds on the remainders of block expansions, and random picks in proportion to bounds.
+// Bounds on the remainders of block expansions, and random draws in proportion to bounds.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class AliasTable {
       small += left < 1;
       large += left < 1;
     }
-    // What rounding left over.
+    // Entries left over by rounding.
     for (std::size_t k = 0; k < small; ++k) rows_[stacks[k]].own = 1;
     for (std::size_t k = large; k < n; ++k) rows_[stacks[k]].own = 1;
   }
@@ -58,7 +58,7 @@ class AliasTable {
 
   std::int32_t draw(bitgen_t* bits) const { return at(place(bits)); }
 
-  // The same in two parts, between which the table's row can be fetched: a random place, and the index that is drawn there.
+  // The same in two parts, between which the table's row can be prefetched: a random row, and the index drawn from it.
   double place(bitgen_t* bits) const { return bits->next_double(bits->state) * static_cast<double>(rows_.size()); }
   void prefetch(double place) const { __builtin_prefetch(&rows_[row_of(place)]); }
   std::int32_t at(double place) const {
@@ -79,8 +79,8 @@ class AliasTable {
   double total_ = 0, largest_ = 0;
 };
 
-// Bounds on the remainders of all blocks about an anchor: with w = A (theta - anchor), block b's expansion of order p is
-// off by at most c_b |w|^(p + 1) wherever |w| is no more than a radius. There may be several radii, each with its c.
+// Bounds on the remainders of all blocks around an anchor: with w = A (theta - anchor), block b's expansion of order p is
+// off by at most c_b |w|^(p + 1) if |w| is at most a radius. There may be several radii, each with its own c.
 // Bounds that are not proved, but learned from trials, can be exceeded.
 class RemainderBounds {
  public:
@@ -89,7 +89,7 @@ class RemainderBounds {
     AliasTable constants;
   };
 
-  // Those of one move: block b is a candidate at rate `bound(b)`, all of them at rate `total`.
+  // Bounds of one move: block b is a candidate at rate `bound(b)`, all blocks together at rate `total`.
   struct Rates {
     const AliasTable* constants;  // null beyond the last radius
     double factor, rounding, by_constants, total;
@@ -97,7 +97,7 @@ class RemainderBounds {
     double bound(std::int32_t b) const { return factor * constants->weight(b) + rounding; }
   };
 
-  // `whitening` is A, dim by dim; candidates above `share` of the blocks are more than evaluating all of them costs.
+  // `whitening` is A, dim by dim; candidates above `share` of the blocks cost more than evaluating all blocks.
   RemainderBounds(std::vector<double> anchor, std::vector<double> whitening, int order, std::vector<Level> levels,
                   double share, bool proved = true)
       : anchor_(std::move(anchor)),
@@ -120,7 +120,7 @@ class RemainderBounds {
   int order() const { return order_; }
   bool proved() const { return proved_; }
 
-  // Those of a move between two points, with what rounding adds to each block's remainder.
+  // Bounds of a move between two points, including the rounding error of each block's remainder.
   Rates rates(const double* theta, const double* theta_new, double rounding) const {
     const double from = length(theta), to = length(theta_new), by = factor(from, to);
     const AliasTable* own = constants(from, to);
@@ -128,13 +128,13 @@ class RemainderBounds {
     return {own, by, rounding, by_constants, by_constants + rounding * static_cast<double>(n_blocks())};
   }
 
-  // Of all blocks' bounds of a move the largest; infinite beyond the last radius.
+  // The largest bound of a move over all blocks; infinite beyond the last radius.
   double largest(const double* theta, const double* theta_new, double rounding) const {
     const Rates move = rates(theta, theta_new, rounding);
     return move.constants ? move.factor * move.constants->largest() + rounding : std::numeric_limits<double>::infinity();
   }
 
-  // Whether so many candidates cost more than evaluating all blocks.
+  // Whether this number of candidates costs more than evaluating all blocks.
   bool too_many(double n) const { return !(n <= share_ * static_cast<double>(n_blocks())); }
 
  private:
@@ -149,13 +149,13 @@ class RemainderBounds {
     return std::sqrt(squares);
   }
 
-  // What a constant is multiplied with for a move between points of such lengths: both remainders are part of it.
+  // Factor of a constant for a move between points of these lengths, for both remainders.
   double factor(double length, double length_new) const {
     const double a = length * length, b = length_new * length_new;
     return order_ == 1 ? a + b : a * length + b * length_new;
   }
 
-  // The constants that hold at both points; null beyond the last radius.
+  // The constants that are valid at both points; null beyond the last radius.
   const AliasTable* constants(double length, double length_new) const {
     const double longest = std::max(length, length_new);
     for (const Level& level : levels_)

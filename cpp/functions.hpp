@@ -14,8 +14,8 @@
 
 namespace stansub {
 
-// The functions get copies of numbers that numpy owns, and return None where something is not defined; what they raise
-// passes through the decision loop. The interpreter's lock is taken for each call.
+// The functions receive copies of numbers that numpy owns, and return None if a value is not defined; exceptions
+// pass through the decision loop. Each call takes the interpreter's lock.
 class FunctionEvaluator final : public EvaluatorObject {
  public:
   FunctionEvaluator(std::int32_t dim, std::int32_t n_blocks, nanobind::object global, nanobind::object blocks,
@@ -52,7 +52,7 @@ class FunctionEvaluator final : public EvaluatorObject {
     return 0;
   }
 
-  // For Python's garbage collector: the functions, and an end to holding them.
+  // For Python's garbage collector: visits the functions, and releases them.
   std::array<nanobind::handle, 3> held() const { return {global_, blocks_, gradient_}; }
   void release() { global_ = blocks_ = gradient_ = nanobind::none(); }
 

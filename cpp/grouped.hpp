@@ -1,4 +1,4 @@
-// Thinning over observations with sparse rows: candidates are picked by group, without a pass over the data.
+// Thinning over observations with sparse rows: candidates are drawn by group, without a pass over the data.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@
 namespace stansub {
 
 // An observation depends on phi through q arguments eta_k = a_k . phi + o_k, and its log likelihood is expanded to second
-// order about a point. With lengths l_k the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, delta_k being
+// order around a point. With lengths l_k the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, delta_k being
 // the change of argument k. That change is a sum over terms: numbers that all observations have, whose part is at most
 // m_i |w|, w = A d with A from the precision of their coefficients, and one coefficient of each grouping. With shares s_j
 // of the terms of an argument, which add up to 1,
 //
 //   t^3 <= sum_k sum_terms (|change by the term| / l_k)^3 / s_j^2
 //
-// since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: nearest where the shares are
+// since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: tightest if the shares are
 // those of the terms. Each term is a source of candidates: the first kind has one
 // table over observations, the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table
-// within each. The bound by an observation's own row sends most of them away.
+// within each. The bound from an observation's own row rejects most of them.
 class GroupedObservations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 8;
@@ -43,7 +43,7 @@ class GroupedObservations final : public RemainderSource {
     std::vector<double> whitening;
   };
 
-  // One coefficient of an observation: its place in phi (-1 for none), and its factor.
+  // One coefficient of an observation: its index in phi (-1 for none), and its factor.
   struct Gathered {
     const std::int32_t* places;
     const double* factors;
@@ -78,7 +78,7 @@ class GroupedObservations final : public RemainderSource {
   std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
 
-  // Of one argument: numbers of all observations, or a grouping.
+  // A term of one argument: numbers of all observations, or a grouping.
   struct Term {
     std::size_t argument;
     double times;                            // 1 / s^2
@@ -132,7 +132,7 @@ class GroupedObservations final : public RemainderSource {
     move.rate = std::isinf(move.factor) ? move.factor : move.factor * rate;
   }
 
-  // Observations at the rate of `first_bound`. They lie anywhere in memory: what is read of each is fetched while others
+  // Draws observations at the rate of `first_bound`. They are anywhere in memory: the data of each are prefetched while others
   // are drawn.
   template <std::size_t n>
   void draw(bitgen_t* bits, const Move& move, std::array<std::int32_t, n>& drawn) const {
@@ -159,7 +159,7 @@ class GroupedObservations final : public RemainderSource {
     }
   }
 
-  // The rate at which an observation is picked, over all terms.
+  // The rate at which an observation is drawn, over all terms.
   double first_bound(std::int32_t i, const Move& move) const {
     double sum = 0;
     for (std::size_t j = 0; j < terms_.size(); ++j) {
@@ -175,7 +175,7 @@ class GroupedObservations final : public RemainderSource {
     return move.factor * record(i)[0] * sum;
   }
 
-  // That by its own row.
+  // The bound from its own row.
   double second_bound(std::int32_t i, const Move& move, Changes& changes) const {
     const double* own = record(i);
     double t_from = 0, t_to = 0;
@@ -202,7 +202,7 @@ class GroupedObservations final : public RemainderSource {
     return move.factor * own[0] * (cube(t_from) + cube(t_to));
   }
 
-  // The change of its log likelihood less that of its expansion.
+  // The change of its log likelihood minus that of its expansion.
   Remainder remainder(std::int32_t i, const Changes& changes) const {
     return kept_.remainder<most_arguments>(record(i), changes.from, changes.to);
   }
@@ -225,7 +225,7 @@ class GroupedObservations final : public RemainderSource {
     return {&term, g};
   }
 
-  // Has fetched what bounds and remainders read of an observation.
+  // Prefetches the data that bounds and remainders read of an observation.
   void prefetch(std::int32_t i) const {
     __builtin_prefetch(record(i));
     for (const Term& term : terms_)
@@ -361,14 +361,14 @@ class GroupedObservations final : public RemainderSource {
   std::vector<Term> terms_;
 };
 
-// Those of one chain.
+// The remainders of one chain.
 class GroupedRemainders final : public Remainders {
  public:
   explicit GroupedRemainders(const GroupedObservations& all) : all_(all) {}
 
   const char* unit() const override { return "observation"; }
 
-  // The expansions' change is the surrogate's own: none of it is counted here.
+  // The change of the expansions belongs to the surrogate and is not counted here.
   double set_move(const double* phi, const double* phi_new) override {
     all_.set_move(phi, phi_new, move_);
     next_ = drawn_.size();
@@ -408,8 +408,8 @@ class GroupedRemainders final : public Remainders {
     return sums;
   }
 
-  // What decides how many candidates are worth their cost: the sum of the bounds b_i by the observations' rows, and
-  // sum_i r_i^2 / b_i, which kappa divides in the variance of the log ratio.
+  // Determines how many candidates pay off: the sum of the bounds b_i from the observations' rows, and
+  // sum_i r_i^2 / b_i, which is divided by kappa in the variance of the log ratio.
   std::pair<double, double> spread() {
     double bounds = 0, squares = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(all_.size()); ++i) {

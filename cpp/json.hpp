@@ -19,7 +19,7 @@
 
 namespace stansub {
 
-// One number, of the type that its array has.
+// One number, of the type of its array.
 union JsonNumber {
   std::int64_t integer;
   double real;
@@ -30,22 +30,22 @@ struct FreeMemory {
 };
 using JsonNumbers = std::unique_ptr<JsonNumber[], FreeMemory>;
 
-// Memory that nobody has written to.
+// Uninitialised memory.
 inline JsonNumbers allocate_numbers(std::size_t n) {
   void* memory = std::malloc(std::max<std::size_t>(n, 1) * sizeof(JsonNumber));
   if (memory == nullptr) throw std::bad_alloc();
   return JsonNumbers(static_cast<JsonNumber*>(memory));
 }
 
-// Integers where every number was written as one; rows lie one after the other.
+// Integers if every number was written as an integer; rows are contiguous.
 struct JsonArray {
   JsonNumbers numbers;
   bool is_integer;
   std::vector<std::size_t> shape;  // empty for a number by itself
 };
 
-// Elements of one array, from somewhere behind a comma or the bracket that opens it. The text ends with a character
-// that is in no number (0 behind the last one), so that numbers are read without asking where it ends.
+// Elements of one array, starting after a comma or the opening bracket. The text ends with a character
+// that no number contains (0 after the last one), so that numbers can be read without checking for the end.
 class JsonElements {
  public:
   JsonElements(const char* begin, const char* end, JsonNumber* out) : at_(begin), end_(end), first_(out), out_(out) {}
@@ -54,8 +54,8 @@ class JsonElements {
     while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t') ++at;
   }
 
-  // All elements up to the end, with commas between them but not behind the last one. The first array of each depth
-  // says how long they all are, the first number how deep numbers are; `shape()[0]` counts the elements.
+  // All elements up to the end, separated by commas. The first array of each depth
+  // defines the length of all, the first number the depth of numbers; `shape()[0]` counts the elements.
   bool read_all() {
     shape_.assign(1, 0);
     do {
@@ -65,7 +65,7 @@ class JsonElements {
     return at_ == end_;
   }
 
-  // A number that is no element, or an array.
+  // A number that is not an element, or an array.
   bool read_one() { return read_value(0); }
 
   const char* at() const { return at_; }
@@ -82,7 +82,7 @@ class JsonElements {
  private:
   static constexpr std::size_t kMaxDims = 16;
   static constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
-  // Characters of a decimal number that fit into 64 bits, what a double holds exactly, and its exact powers of 10.
+  // Digits of a decimal number that fit into 64 bits, those that a double represents exactly, and its exact powers of 10.
   static constexpr std::ptrdiff_t kExactDigits = 20, kExactPowers = 23;
   static constexpr std::uint64_t kExactMantissa = std::uint64_t{1} << 53;
   static constexpr double kPowers[kExactPowers] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -117,21 +117,21 @@ class JsonElements {
     return shape_[depth] == length;
   }
 
-  // Digits from `at` on, which are appended to those of the mantissa.
+  // Appends the digits from `at` on to the mantissa.
   static bool digits(const char*& at, std::uint64_t& mantissa) {
     const char* first = at;
     while ('0' <= *at && *at <= '9') mantissa = 10 * mantissa + static_cast<std::uint64_t>(*at++ - '0');
     return at != first;
   }
 
-  // The same, eight at a time: each byte of a word holds a digit, of which sums of pairs, fours and eight are made.
+  // The same, eight at a time: each byte of a word contains a digit; pairs, fours and eights are summed.
   bool decimals(const char*& at, std::uint64_t& mantissa) const {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     const char* first = at;
     for (int n = 8; n == 8 && end_ - at >= 8; at += n) {
       std::uint64_t word;
       std::memcpy(&word, at, 8);
-      // Digits are 0x30 to 0x39: their upper half is 3, and still is when 6 is added.
+      // Digits are 0x30 to 0x39: their upper half is 3, and stays 3 after adding 6.
       const std::uint64_t other = ((word & (word + 0x0606060606060606)) ^ 0x3030303030303030) & 0xF0F0F0F0F0F0F0F0;
       n = other == 0 ? 8 : __builtin_ctzll(other) / 8;
       if (n == 0) return at != first;
@@ -169,7 +169,7 @@ class JsonElements {
     if (at == point) return add_integer(first);
     if (is_integer_) make_real();
     const auto places = last - point - 1;
-    // Both are exact, so that the quotient is what the decimal number rounds to.
+    // Both are exact, so the quotient is the correctly rounded decimal number.
     if (at == last && last - lead < kExactDigits && mantissa <= kExactMantissa && places < kExactPowers) {
       const double size = static_cast<double>(mantissa) / kPowers[places];
       std::uint64_t bits;
@@ -181,7 +181,7 @@ class JsonElements {
     return add_real(first);
   }
 
-  // The number between `first` and here; false where it is out of range.
+  // The number between `first` and here; false if it is out of range.
   bool add_integer(const char* first) {
     std::int64_t value = 0;
     if (std::from_chars(first, at_, value).ec != std::errc()) return false;
@@ -209,11 +209,11 @@ class JsonElements {
   std::size_t leaf_ = kUnknown;
 };
 
-// Takes an object {"name": number or nested arrays of numbers, ...} whose arrays are not ragged. Whatever
-// else JSON allows, and all that is not JSON, is left to a complete reader, which also words what is wrong.
+// Accepts an object {"name": number or nested arrays of numbers, ...} whose arrays are not ragged. Everything
+// else is left to a complete reader, which also reports errors.
 //
-// Elements of a long array are read by several threads. Where it is cut does not matter for what is taken: each piece
-// must be whole elements with commas between them, and so is then what they make together.
+// Several threads read the elements of a long array. The cuts do not affect the result: each piece
+// must consist of whole elements separated by commas, and so does the whole.
 class JsonReader {
  public:
   using Object = std::vector<std::pair<std::string, JsonArray>>;
@@ -268,7 +268,7 @@ class JsonReader {
 
   bool read_variable(JsonArray& array) {
     JsonElements::skip_space(at_);
-    // Arrays of numbers have no quotation marks: they end before the next name.
+    // Arrays of numbers contain no quotation marks: they end before the next name.
     const void* quote = std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_));
     const char* limit = quote == nullptr ? end_ : static_cast<const char*>(quote);
     const std::size_t n = std::min(threads_, static_cast<std::size_t>(limit - at_) / piece_);
@@ -285,7 +285,7 @@ class JsonReader {
     return true;
   }
 
-  // The elements of the array that begins here, in n pieces or less; none where its end is not found.
+  // The elements of the array that begins here, in at most n pieces; none if its end is not found.
   std::vector<Piece> cut(const char* limit, std::size_t n) const {
     std::size_t depth = 0;  // of numbers in an element
     const char* begin = at_;
@@ -307,7 +307,7 @@ class JsonReader {
     return pieces;
   }
 
-  // The first comma from `at` on that follows so many closing brackets, perhaps with space between.
+  // The first comma from `at` on after this many closing brackets, ignoring white space.
   static const char* next_comma(const char* at, const char* end, std::size_t brackets) {
     std::size_t closed = 0;
     for (; at < end; ++at) {
@@ -320,7 +320,7 @@ class JsonReader {
     return end;
   }
 
-  // Calls f for every piece, each in a thread of its own as far as there are any.
+  // Calls f for every piece, in separate threads as far as available.
   template <class F>
   static void each(std::vector<Piece>& pieces, F&& f) {
     std::vector<std::thread> threads;
@@ -351,7 +351,7 @@ class JsonReader {
     array.is_integer = true;
     for (const Piece& one : pieces) {
       const std::vector<std::size_t>& shape = one.elements->shape();
-      // Pieces without a number for each comma leave gaps; there are none where arrays have elements.
+      // Pieces without a number for each comma leave gaps; arrays with elements have none.
       if (!one.good || one.elements->size() != one.n_numbers || shape.size() != array.shape.size() ||
           !std::equal(shape.begin() + 1, shape.end(), array.shape.begin() + 1))
         return false;

@@ -1,4 +1,4 @@
-// A file mapped into memory that may lose its end while it is read.
+// A file mapped into memory that may be truncated while it is read.
 //
 // Reading a page that the file no longer has raises SIGBUS, which ends a process. While somebody has promised to ask
 // `is_lost` before results computed from the values are used, such pages become zeros. Otherwise the process ends with
@@ -61,7 +61,7 @@ class MappedFile {
   void release() { --region_->n_promises; }
 
  private:
-  // Where a mapping stands. Regions are used again and never freed: a signal may come at any time.
+  // Address range of a mapping. Regions are reused and never freed, because a signal may arrive at any time.
   struct Region {
     std::atomic<std::uintptr_t> begin{0}, end{0};
     std::atomic<bool> is_lost{false}, is_free{false};
@@ -89,7 +89,7 @@ class MappedFile {
     sigaction(SIGBUS, &action, &before);
   }
 
-  // A file is cut off at its end: with a page, all pages after it are gone.
+  // A file is truncated at its end: if a page is gone, so are all pages after it.
   static void on_bus_error(int number, siginfo_t* info, void*) {
     const int kept = errno;
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -103,7 +103,7 @@ class MappedFile {
       errno = kept;
       return;
     }
-    // Not ours: the handler before takes it, of the access that is made again, or of the signal that was sent.
+    // Not ours: the previous handler receives the repeated access, or the signal that was sent.
     sigaction(SIGBUS, &before, nullptr);
     if (info->si_code <= 0) raise(number);
     errno = kept;
@@ -111,7 +111,7 @@ class MappedFile {
 
   [[noreturn]] static void end_process() {
     static const char line[] =
-        "stansub: error: a data file was cut short while it was read: run again with a file that nothing writes to\n";
+        "stansub: error: a data file was cut short while it was read; run again when no other process writes to it\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, line, sizeof line - 1);
     _exit(1);
   }

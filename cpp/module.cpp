@@ -53,7 +53,7 @@ std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
   return pointers;
 }
 
-// A Python function that any thread may let go of.
+// A Python function that any thread may release.
 std::shared_ptr<nb::callable> to_shared(nb::callable function) {
   return {new nb::callable(std::move(function)), [](nb::callable* held) {
             nb::gil_scoped_acquire lock;
@@ -61,7 +61,7 @@ std::shared_ptr<nb::callable> to_shared(nb::callable function) {
           }};
 }
 
-// A Python function from a block to the address of its model, and whether that stays. The lock is taken for each call.
+// A Python function from a block to the address of its model, and whether the address is permanent. Each call takes the lock.
 ModelSource to_source(nb::callable function) {
   return [shared = to_shared(std::move(function))](std::int32_t block) {
     nb::gil_scoped_acquire lock;
@@ -296,8 +296,8 @@ Decision decide(Decider& decider, const Vector<double>& theta, double log_u, dou
   return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
 }
 
-// Functions of a model may hold the very decider that calls them: Python's garbage collector sees the way from the one
-// to the other, and breaks it where nothing else holds them.
+// Functions of a model may refer to the decider that calls them: Python's garbage collector sees the reference from the one
+// to the other, and breaks the cycle if nothing else refers to them.
 int traverse_functions(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self))
@@ -348,7 +348,7 @@ DeciderState to_decider_state(const nb::tuple& t) {
            count(13), nb::cast<double>(counters[14])}};
 }
 
-// Tables, ranges, noise rules and subsets: what a decider is made of.
+// Tables, ranges, noise rules and subsets: the parts of a decider.
 void define_parts(nb::module_& m) {
   nb::class_<Table>(m, "Table")
       .def(
@@ -516,7 +516,7 @@ void define_observations(nb::module_& m) {
           "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>());
 }
 
-// How many draws were written, and the message of the error that ended it.
+// Number of draws written, and the message of the error that stopped it.
 nb::tuple write_draws(Writer& writer, const Matrix& theta, const OutputMatrix& out, const Output<std::int32_t>& stop) {
   require_length(out.shape(0), theta.shape(0), "out");
   require_length(out.shape(1), writer.width(), "a row of out");
@@ -564,7 +564,7 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals
 }  // namespace
 
 NB_MODULE(_loop, m) {
-  // As Python's error of the system, and as the package's own, which is a line for a user.
+  // As Python's OSError, and as the package's own error, which is one line for the user.
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

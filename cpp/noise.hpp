@@ -12,19 +12,19 @@
 
 namespace stansub {
 
-// The normal deviate that has about the same tail probability as t with so many degrees of freedom (Wallace
+// The normal deviate with about the same tail probability as t with this number of degrees of freedom (Wallace
 // 1959).
 inline double as_normal(double t, double degrees) {
   const double z = (8 * degrees + 1) / (8 * degrees + 3) * std::sqrt(degrees * std::log1p(t * t / degrees));
   return std::copysign(z, t);
 }
 
-// The estimate x of a log ratio from n of M blocks is taken for normal, with the standard error s that these show.
+// The estimate x of a log ratio from n of M blocks is assumed normal, with the standard error s of these blocks.
 //
-// Whether the noise settles a decision, and after how many blocks, depends on s alone: s knows nothing of x where the
-// blocks are normal, and is the same for the move back.
+// Whether and when the noise is small enough depends on s alone: s is independent of x if the
+// blocks are normal, and equal for the reverse move.
 //
-// What is left of error is that of s, which is about s / n: fewer blocks settle less noise.
+// The remaining error is that of s, which is about s / n: it grows if there are fewer blocks.
 class NoiseRule {
  public:
   static constexpr double kMeasured = 20;
@@ -37,17 +37,17 @@ class NoiseRule {
   }
   virtual ~NoiseRule() = default;
 
-  // What the exact log ratio is held against.
+  // Threshold of the exact log ratio.
   virtual double threshold(double log_u) const = 0;
 
-  // Whether an estimate from n blocks with such a standard error is accepted.
+  // Whether an estimate from n blocks with this standard error is accepted.
   virtual bool accepts(double estimate, double error, double n, double threshold, bitgen_t* bits) const = 0;
 
   static double standard_error(double n, double n_blocks, double sd) {
     return n_blocks * sd * std::sqrt((1 - (n - 1) / (n_blocks - 1)) / n);
   }
 
-  // After a look at n blocks; gives up when the limit is further off than the share of the blocks.
+  // Called after a look at n blocks; gives up if reaching the limit takes more than the share of the blocks.
   Next next(double n, double n_blocks, double sd) const {
     if (sd == 0) return Next::look;
     if (standard_error(n, n_blocks, sd) <= limit_ * std::min(1.0, n / kMeasured)) return Next::settle;
@@ -60,7 +60,7 @@ class NoiseRule {
   double limit_, share_;
 };
 
-// Accepts when x - penalty > log u (Ceperley and Dewing 1999).
+// Accepts if x - penalty > log u (Ceperley and Dewing 1999).
 class PenaltyRule final : public NoiseRule {
  public:
   using NoiseRule::NoiseRule;
@@ -79,7 +79,7 @@ class PenaltyRule final : public NoiseRule {
   }
 };
 
-// Accepts when x, a normal number of variance limit^2 - s^2 and a number from the correction distribution sum to more
+// Accepts if x, a normal number of variance limit^2 - s^2 and a number from the correction distribution sum to more
 // than 0 (Seita et al. 2017); the uniform number u of the decision gives the last.
 class BarkerRule final : public NoiseRule {
  public:

@@ -1,8 +1,8 @@
 // The no-U-turn sampler (Hoffman and Gelman 2014), with multinomial sampling from its trees (Betancourt 2017).
 //
-// It is reversible for its target as long as what ends a tree is a property of the tree and not of where it began:
-// U-turns by the tree's ends and total momentum, and divergence by its largest less its smallest energy. A half that
-// ends so is never drawn from; a whole tree that does is drawn from, and not doubled again.
+// It is reversible for its target if the criteria that end a tree depend on the tree only, not on its starting point:
+// U-turns by the tree's ends and total momentum, and divergence by its largest minus its smallest energy. A half that
+// ends in this way is never sampled from; a whole tree that does is sampled from, but not doubled again.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline double log_sum(double a, double b) {
 //   double energy(const State&)
 //   bool stops(const State& left, const State& right, const Sum&, double low, double high)
 //            whether a tree with such ends, total momentum and energies is not to be doubled
-// Coins is called with a probability, and answers whether.
+// Coins is called with a probability and returns a random boolean.
 template <class System, class Coins>
 class Nuts {
  public:
@@ -74,7 +74,7 @@ class Nuts {
     return {state, state, state, system_.total(state), start_energy_ - energy, energy, energy};
   }
 
-  // A tree of so many doublings beyond an end; false where it, or a part of it, ends.
+  // A tree with this number of doublings beyond an end; false if it, or a part of it, ends.
   bool build(const State& end, int direction, std::int32_t depth, Tree& tree) {
     if (depth == 0) {
       State state = end;
@@ -95,7 +95,7 @@ class Nuts {
     return join(tree, std::move(more), direction);
   }
 
-  // The two as one tree; false where that is not to be doubled. A trajectory may also turn between the two.
+  // Joins two trees; false if the result must not be doubled. A trajectory may also turn between the two.
   bool join(Tree& tree, Tree&& more, int direction) {
     Tree &before = direction > 0 ? tree : more, &after = direction > 0 ? more : tree;
     const double low = std::min(tree.low, more.low), high = std::max(tree.high, more.high);

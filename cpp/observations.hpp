@@ -25,11 +25,11 @@
 namespace stansub {
 
 // An observation depends on theta through q arguments of its density, eta_k = z_k . theta + o_k. Its log likelihood is
-// expanded to order p about an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
+// expanded to order p around an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
 // delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
 // c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
 //
-// What is asked of an observation beside its rows z_k lies together as one of `Records`; levels of bounds are by |w|.
+// The data of an observation other than its rows z_k form one of `Records`; levels of bounds are by |w|.
 class Observations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;
@@ -60,7 +60,7 @@ class Observations final : public RemainderSource {
     Source source;
   };
 
-  // Where records and rows lie.
+  // Addresses of records and rows.
   struct Store {
     const double* records;
     std::vector<const double*> designs;
@@ -80,7 +80,7 @@ class Observations final : public RemainderSource {
     for (const auto& design : designs_) store_.designs.push_back(design.rows);
   }
 
-  // Of a stream, whose designs have rows only where all observations share one.
+  // For a stream, whose designs have rows only if all observations share one.
   Observations(LogLik density, std::vector<Design> designs, Stream stream, std::size_t n, std::size_t width, Expansion expansion,
                std::vector<Level> levels, double share)
       : Observations(std::move(density), std::move(designs), n, width, std::move(expansion), std::move(levels), share,
@@ -131,7 +131,7 @@ class Observations final : public RemainderSource {
   double share() const { return share_; }
   const Store& store() const { return store_; }
 
-  // A parameter value, as far as all observations share what it is.
+  // Values at a parameter value that all observations share.
   struct Point {
     std::vector<double> d;         // theta - m
     std::vector<double> products;  // of pairs of these, in the third order
@@ -143,7 +143,7 @@ class Observations final : public RemainderSource {
     double total = 0;            // of all expansions
   };
 
-  // Two of them: scratch memory of a chain.
+  // Two such values: scratch memory of a chain.
   struct Pair {
     Point from, to;
     double factor = 0;   // of bounds there; infinite beyond the last radius
@@ -157,7 +157,7 @@ class Observations final : public RemainderSource {
     double from[most_arguments], to[most_arguments];
   };
 
-  // Where a chain stands is one of the two points before, mostly.
+  // Usually the state of a chain is one of the two previous points.
   void set_pair(const double* theta, const double* theta_new, Pair& pair) const {
     set_change(theta, pair.d);
     if (pair.d == pair.to.d)
@@ -174,10 +174,10 @@ class Observations final : public RemainderSource {
   // The change of the sum of all expansions.
   double total_change(const Pair& pair) const { return pair.to.total - pair.from.total; }
 
-  // An observation, or a class of them, in proportion to its bound.
+  // Draws an observation, or a class of them, in proportion to its bound.
   const AliasTable& constants() const { return constants_; }
 
-  // Of a stream, a member in proportion to its constant: its place among all of them.
+  // Draws a member of a stream in proportion to its constant; returns its index.
   std::int64_t member(bitgen_t* bits) const {
     const auto k = static_cast<std::size_t>(constants_.draw(bits));
     const std::int64_t first = stream_->starts[k], count = stream_->starts[k + 1] - first;
@@ -212,7 +212,7 @@ class Observations final : public RemainderSource {
     }
   }
 
-  // Observations lie anywhere in memory: has fetched what will be asked of one soon.
+  // Observations are anywhere in memory: prefetches the data of one.
   void prefetch(std::int32_t i) const {
     if (sketch_) {
       sketch_->prefetch(i);
@@ -223,19 +223,19 @@ class Observations final : public RemainderSource {
       if (!designs_[k].shared()) prefetch(row(store_, k, i), dim());
   }
 
-  // The bound on the remainder of observation i of a store by which it is picked.
+  // The bound on the remainder of observation i of a store by which it is drawn.
   double first_bound(const Store& store, std::size_t i, const Pair& pair) const {
     return pair.factor * pair.lengths * record(store, i)[0];
   }
 
-  // Whether the bound by its arguments' changes is certainly below this share of it.
+  // Whether the bound from its arguments' changes is certainly below this share of it.
   bool is_below(double share, std::int32_t i, const Pair& pair) const {
     if (!sketch_) return false;
     const auto t = [&](const Point& point) { return std::max(point.t_shared, sketch_->at_most(i, point.sketch)); };
     return share * pair.lengths > (1 + 1e-9) * (power(t(pair.from)) + power(t(pair.to)));
   }
 
-  // That by the changes of its arguments, which are written.
+  // The bound from the changes of its arguments, which are written.
   double second_bound(const Store& store, std::size_t i, const Pair& pair, Changes& changes) const {
     const double* own = record(store, i);
     double t_from = 0, t_to = 0;
@@ -254,7 +254,7 @@ class Observations final : public RemainderSource {
     return pair.factor * own[0] * (power(t_from) + power(t_to));
   }
 
-  // The change of its log likelihood less that of its expansion.
+  // The change of its log likelihood minus that of its expansion.
   Remainder remainder(const Store& store, std::size_t i, const Changes& changes) const {
     return kept_.remainder<most_arguments>(record(store, i), changes.from, changes.to);
   }
@@ -339,7 +339,7 @@ class Observations final : public RemainderSource {
   std::optional<Stream> stream_;
 };
 
-// Those of one chain, wherever its candidates come from.
+// The remainders of one chain, from any source of candidates.
 class ObservationRemainders : public Remainders {
  public:
   explicit ObservationRemainders(const Observations& all) : all_(all) {}
@@ -356,7 +356,7 @@ class ObservationRemainders : public Remainders {
   bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
 
  protected:
-  // Points below an observation's bound by its row are those of a process with that bound.
+  // Points below the bound from an observation's row form a process with that bound.
   bool stays(const Observations::Store& store, std::size_t i, double share, Candidate& candidate) {
     candidate.height = share * all_.first_bound(store, i, pair_);
     candidate.bound = all_.second_bound(store, i, pair_, changes_);
@@ -478,7 +478,7 @@ class StreamRemainders final : public ObservationRemainders {
     return counted(sums, decision, counters);
   }
 
-  // Members that were drawn and not used yet.
+  // Members that were drawn but not used yet.
   std::vector<double> ahead() const override {
     return {members_.begin() + static_cast<std::ptrdiff_t>(next_), members_.end()};
   }

@@ -15,7 +15,7 @@
 
 namespace stansub {
 
-// Some of the blocks, and when a decision among them is clear. An empty subset has no looks.
+// A subset of the blocks, with the looks of its decisions. An empty subset has no looks.
 class Subset {
  public:
   Subset(std::vector<std::int32_t> which, Table table) : which_(std::move(which)), table_(std::move(table)) {
@@ -32,7 +32,7 @@ class Subset {
   Table table_;
 };
 
-// What is kept from decision to decision about the blocks that they are about.
+// State of the population between decisions.
 struct Population {
   std::vector<std::int32_t> which;   // in the order of sums over them
   std::int64_t n_observations = 0;
@@ -45,7 +45,7 @@ struct Population {
     if (surrogate) sums = surrogate->sums();
   }
 
-  // Some of them.
+  // A subset of the blocks.
   Population(std::vector<std::int32_t> blocks, const std::vector<std::int32_t>& block_sizes, const Surrogate* surrogate)
       : Population(std::move(blocks), block_sizes) {
     if (surrogate) sums = surrogate->sums(which);

@@ -69,8 +69,8 @@ class Monomials {
   std::vector<int> starts_, products_;
 };
 
-// Variants of a program, one of which an observation's first number of data names. An instruction's result is what later
-// ones call by its place; the last one's is the log likelihood.
+// Variants of a program; an observation's first number of data selects one. Later instructions refer to an instruction's result
+// by its index; the last result is the log likelihood.
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
@@ -131,7 +131,7 @@ class Program {
   };
 
   // All Taylor coefficients of the log likelihood where argument k is centre_k + length_k s_k, |s_k - at_k| <= width_k; those
-  // of instructions are cut by what the centre's and the next ones allow, if given.
+  // of instructions are intersected with the enclosure from the centre's and the next ones, if given.
   template <class S>
   const S* expand(const Monomials& monomials, const double* own, const double* centre, const double* lengths, const double* at,
                   const double* width, Jets<S>& jets, const Interval* known = nullptr) const {
@@ -210,7 +210,7 @@ class Program {
     }
   }
 
-  // A coefficient on a box is its value at the centre and what the next ones add to that.
+  // A coefficient on a box is its value at the centre plus the contribution of the next ones.
   static void cut(const Monomials&, const Interval*, const double*, double*) {}
   static void cut(const Monomials& monomials, const Interval* centre, const double* width, Interval* box) {
     for (int d = monomials.degree() - 1; d >= 0; --d)
@@ -237,7 +237,7 @@ class ProgramBounds {
   // arguments a cut along one of them gains little.
   static constexpr int cuts_of(std::size_t q) { return q == 1 ? 3 : q == 2 ? 2 : 0; }
   static constexpr double lost = 2;
-  // The next order cuts what an enclosure loses; of many arguments it has more coefficients than that is worth.
+  // The next order tightens an enclosure; with many arguments it has too many coefficients to pay off.
   static int degree_of(std::size_t q, int order) { return q <= 4 ? std::min(order + 1, unary::most) : order; }
 
   ProgramBounds(const Program& program, int order)

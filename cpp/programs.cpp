@@ -36,7 +36,7 @@ std::shared_ptr<Program> to_program(const Starts& starts, const Codes& codes, co
   return std::make_shared<Program>(std::move(variants), n_arguments, n_data);
 }
 
-// The numbers of observations, which stand in columns, one after the other.
+// The numbers of observations, in contiguous columns.
 class Columns {
  public:
   Columns(const Program& program, const Matrix& data, const Matrix& centre) : data_(data), centre_(centre) {

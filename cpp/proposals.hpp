@@ -14,7 +14,7 @@
 
 namespace stansub {
 
-// Row i of a lower triangular matrix times a vector, up to and without the entry `end`.
+// Row i of a lower triangular matrix times a vector, up to but excluding the entry `end`.
 inline double row_times(const double* row, const double* x, std::size_t end) {
   double sum = 0;
   for (std::size_t j = 0; j < end; ++j) sum += row[j] * x[j];
@@ -76,12 +76,12 @@ class Affine {
   bool diagonal_, symmetric_;
 };
 
-// One of several proposals, chosen with fixed probabilities, without regard to the state: each step is
+// One of several proposals, chosen with fixed probabilities, independent of the state: each step is
 // one of a Metropolis-Hastings kernel of its own (Tierney 1994, section 2.4). Draws from the generator a uniform
-// where there is a choice, then dim normals.
+// if there is a choice, then dim normals.
 class Proposals {
  public:
-  // k matrices, offsets and factors one after the other, and k probabilities.
+  // k concatenated matrices, offsets and factors, and k probabilities.
   Proposals(std::size_t dim, std::size_t k, const double* matrix, const double* offset, const double* cholesky,
             const double* weight)
       : dim_(dim) {

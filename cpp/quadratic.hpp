@@ -1,4 +1,4 @@
-// The log density less the likelihood, if it is a sum of quadratics of one parameter each.
+// The log density without the likelihood, if it is a sum of quadratics of one parameter each.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace stansub {
 
-// value + sum_j (slope_j d_j + curvature_j d_j^2 / 2), d = theta - centre, known to hold where each |d_j| is at most
-// reach_j: what normal and flat priors are, without a call of the program.
+// value + sum_j (slope_j d_j + curvature_j d_j^2 / 2), d = theta - centre, valid if each |d_j| is at most
+// reach_j: normal and flat priors, evaluated without calling the program.
 class GlobalQuadratic {
  public:
   GlobalQuadratic(std::vector<double> centre, std::vector<double> reach, double value, std::vector<double> slope,

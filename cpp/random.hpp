@@ -37,7 +37,7 @@ class Urn {
     return order_.data() + from;
   }
 
-  // All that a later sample depends on, beside the generator.
+  // Everything that a later sample depends on, except the generator.
   const std::vector<std::int32_t>& order() const { return order_; }
 
   void restore(std::vector<std::int32_t> order) {

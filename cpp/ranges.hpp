@@ -16,7 +16,7 @@
 
 namespace stansub {
 
-// What a range may be found from.
+// Inputs from which a range is computed.
 struct Move {
   const std::vector<double>& theta;
   const std::vector<double>& theta_new;
@@ -30,9 +30,9 @@ class Range {
  public:
   virtual ~Range() = default;
   virtual double of(const Move& move) const = 0;
-  // Whether it holds for all blocks by somebody's word, so that drawn ones that lie further apart are counted.
+  // Whether it is declared for all blocks, so that drawn blocks that violate it are counted.
   virtual bool promised() const { return false; }
-  // Whether it is that of the drawn blocks, and so another at each look.
+  // Whether it is the range of the drawn blocks, which changes at each look.
   virtual bool from_drawn() const { return false; }
   virtual bool needs_surrogate() const { return false; }
 };
@@ -60,7 +60,7 @@ class LipschitzRange final : public Range {
   double constant_;
 };
 
-// A multiple of what a function of another library gives; without bound where it gives nothing.
+// A multiple of the result of a function of another library; infinite if it returns nothing.
 class FunctionRange final : public Range {
  public:
   using Function = int (*)(void* self, const double* theta, const double* theta_new, double* range);
@@ -80,7 +80,7 @@ class FunctionRange final : public Range {
   double factor_;
 };
 
-// Twice the largest remainder, by a bound on a derivative of the blocks' log likelihoods.
+// Twice the largest remainder, from a bound on a derivative of the blocks' log likelihoods.
 class DerivativeRange final : public Range {
  public:
   explicit DerivativeRange(double constant) : constant_(nonnegative(constant)) {}
@@ -94,7 +94,7 @@ class DerivativeRange final : public Range {
   double constant_;
 };
 
-// Twice the largest remainder, by bounds on each block's.
+// Twice the largest remainder, from bounds on each block's.
 class RemainderRange final : public Range {
  public:
   explicit RemainderRange(std::shared_ptr<const RemainderBounds> bounds) : bounds_(std::move(bounds)) {}
@@ -114,7 +114,7 @@ class ScannedRange final : public Range {
   double of(const Move& move) const override { return move.evaluated(); }
 };
 
-// That of the blocks drawn so far.
+// The range of the blocks drawn so far.
 class EstimatedRange final : public Range {
  public:
   bool from_drawn() const override { return true; }

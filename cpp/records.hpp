@@ -13,12 +13,12 @@
 
 namespace stansub {
 
-// Where a move is no longer than the radius bounds are `factor` times what the constants say.
+// If a move is at most as long as the radius, bounds are `factor` times the constants.
 struct Level {
   double radius, factor;
 };
 
-// The factor for a length, infinite beyond the last radius; of a radius `power` is as long.
+// The factor for a length; infinite beyond the last radius.
 template <class Power>
 double factor_at(const std::vector<Level>& levels, double length, Power power) {
   double factor = std::numeric_limits<double>::infinity();

@@ -10,7 +10,7 @@
 namespace stansub {
 
 // With u_i = L' z_i / l_i, of length 1 or 0, an argument moves by |u_i . w| times l_i. Rounded to 16 bits, in a quarter of
-// the memory, u_i tells that up to an error that is known. Sums of products are sums of integers: the same everywhere.
+// the memory, u_i gives this up to a known error. Sums of products are sums of integers, equal on all machines.
 class Sketch {
  public:
   using Number = std::int16_t;
@@ -35,11 +35,11 @@ class Sketch {
     const double times = length > 0 ? unit / length : 0;
     for (std::size_t j = 0; j < w.size(); ++j) point.w[j] = static_cast<Number>(std::lrint(w[j] * times));
     point.scale = length / (unit * unit);
-    // Both roundings, and what is left of those of doubles.
+    // Both roundings, and the remaining rounding of doubles.
     point.slack = length * (error_ * (2 + error_) + 1e-6);
   }
 
-  // No less than |u_i . w|.
+  // An upper bound on |u_i . w|.
   double at_most(std::int32_t i, const Point& point) const {
     const Number* row = rows_ + static_cast<std::size_t>(i) * width_;
     const Number* w = point.w.data();

@@ -1,4 +1,4 @@
-// Stretches of Metropolis-Hastings steps with Gaussian proposals.
+// Batches of Metropolis-Hastings steps with Gaussian proposals.
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,7 @@ struct Rows {
   }
 };
 
-// What another thread may do meanwhile: ask for a stop, read how far the work is.
+// Access for another thread: request a stop, read the progress.
 struct Signals {
   const std::int32_t* stop;
   std::int64_t* progress;  // steps, accepted, observations used, observations evaluated

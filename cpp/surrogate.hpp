@@ -63,7 +63,7 @@ class Surrogate {
   std::size_t n_anchors() const { return expansions_.size(); }
   int order() const { return n_features_ == dim() ? 1 : 2; }
 
-  // Turns to another pair of parameter values.
+  // Sets the pair of parameter values.
   void set_pair(const double* theta, const double* theta_new) {
     from_ = nearest(theta);
     to_ = nearest(theta_new);
@@ -84,7 +84,7 @@ class Surrogate {
   // The sums over all blocks, an anchor each.
   const std::vector<Sum>& sums() const { return all_; }
 
-  // The sums over some.
+  // The sums over some blocks.
   std::vector<Sum> sums(const std::vector<std::int32_t>& which) const {
     std::vector<Sum> found;
     for (const Expansion& expansion : expansions_) {
@@ -122,14 +122,14 @@ class Surrogate {
     return derivative / 6 * (r * r * r + r_new * r_new * r_new) + rounding(sums);
   }
 
-  // What the rounding of coefficients adds to the change of a block's expansion between the pair, at most.
+  // Maximum effect of the rounding of coefficients on the change of a block's expansion between the pair.
   double rounding(const std::vector<Sum>& sums) const {
     const double own = kRounding * sums[from_].longest * std::sqrt(dot_self(features_));
     return from_ == to_ ? own : own + kRounding * sums[to_].longest * std::sqrt(dot_self(features_new_));
   }
 
-  // Coefficients lie anywhere in memory: has them fetched while the blocks are evaluated. What
-  // follows the first lines of a long row the processor fetches by itself.
+  // Coefficients are anywhere in memory: prefetches them while the blocks are evaluated. The processor
+  // itself prefetches the rest of a long row.
   void prefetch(std::int32_t b) const {
     const std::size_t bytes = std::min(n_features_ * sizeof(float), std::size_t{512});
     for (const Expansion* expansion : {&from(), &to()}) {
@@ -179,7 +179,7 @@ class Surrogate {
     return std::min_element(expansions_.begin(), expansions_.end(), closer) - expansions_.begin();
   }
 
-  // What rows about an anchor are multiplied with from theta to theta_new.
+  // Factors of the rows around an anchor for the move from theta to theta_new.
   void set_change(const std::vector<double>& anchor, const double* theta, const double* theta_new, double* w) const {
     const std::size_t dim = anchor.size();
     for (std::size_t i = 0; i < dim; ++i) *w++ = theta_new[i] - theta[i];
@@ -202,7 +202,7 @@ class Surrogate {
     return expansion.rows + static_cast<std::size_t>(b) * n_features_;
   }
 
-  // In double, as several sums, which the compiler makes vector instructions of.
+  // In double, as several sums, which the compiler can vectorise.
   template <class Number>
   double dot(const Number* c, const std::vector<double>& features) const {
     constexpr std::size_t lanes = 8;

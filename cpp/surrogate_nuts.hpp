@@ -1,4 +1,4 @@
-// The no-U-turn sampler on a surrogate posterior, which is a program without the likelihood's data.
+// The no-U-turn sampler on a surrogate posterior, a program without the data of the likelihood.
 #pragma once
 
 #include <numpy/random/bitgen.h>
@@ -45,7 +45,7 @@ class SurrogateSystem {
   std::size_t dim() const { return centre_.size(); }
   void set_step_size(double step_size) { step_size_ = step_size; }
 
-  // The state at a position, at rest; null where the log density is not defined.
+  // The state at a position, at rest; null if the log density is not defined.
   State place(const double* theta) {
     const std::size_t d = dim();
     auto found = std::make_shared<Point>();
@@ -100,7 +100,7 @@ class SurrogateSystem {
     point.energy = 0.5 * dot(point.momentum.data(), point.momentum) - point.log_density;
   }
 
-  // Parameters at z; their inner coordinates are at hand then.
+  // Parameters at z; also sets their inner coordinates.
   void outward(const std::vector<double>& z, double* theta) {
     x_ = z;
     cholesky_.backward(x_);
@@ -108,7 +108,7 @@ class SurrogateSystem {
     coordinates_.outward(inner_.data(), theta);
   }
 
-  // At parameters whose inner coordinates are at hand.
+  // At parameters whose inner coordinates are set.
   bool evaluate(const double* theta, Point& point) {
     if (api_.gradient(model_, true, theta, &point.log_density, slope_.data()) != 0) return false;
     coordinates_.pull(inner_.data(), theta, point.log_density, slope_.data());
@@ -127,13 +127,13 @@ class SurrogateSystem {
   double step_size_ = 1;
 };
 
-// Answers of a random generator.
+// Random booleans from a generator.
 struct RandomCoins {
   bitgen_t* bits;
   bool operator()(double probability) const { return bits->next_double(bits->state) < probability; }
 };
 
-// All answers that there are, path by path, with the probability of each.
+// All possible outcomes, path by path, with their probabilities.
 class EnumeratedCoins {
  public:
   bool operator()(double probability) {
@@ -146,7 +146,7 @@ class EnumeratedCoins {
 
   double weight() const { return weight_; }
 
-  // On to the next path; false after the last.
+  // Moves to the next path; false after the last.
   bool next() {
     while (!path_.empty() && !path_.back().answer) path_.pop_back();
     if (path_.empty()) return false;

@@ -53,7 +53,7 @@ inline std::vector<double> default_steps(const double* theta, std::size_t dim) {
 
 // Row k of out holds the coefficients of block which[k] at theta: gradient, then the Hessian's lower
 // triangle row by row. The Hessian is the central difference of gradients, made symmetric. All
-// that belongs to a block is evaluated in one go, while its data are in the cache.
+// evaluations of a block follow each other, while its data are in the cache.
 inline void block_taylor(EvaluatorObject& evaluator, const double* theta, const std::int32_t* which, std::size_t n,
                          int order, const std::vector<double>& steps, float* out) {
   const std::size_t dim = evaluator.functions().dim, n_points = order == 1 ? 1 : 2 * dim + 1;

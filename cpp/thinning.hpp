@@ -1,8 +1,8 @@
-// Exact decisions from the few factors of a likelihood that a Poisson process picks.
+// Exact decisions from the few factors of a likelihood that a Poisson process selects.
 //
-// Between two points the log likelihood of factor i, an observation or a block of them, changes by what its expansion
-// says and by a remainder r_i, with |r_i| <= b_i. The two rules below take candidates from a process that picks factor
-// i at rate `times` b_i; where the candidates come from, and how a remainder is evaluated, they do not know.
+// Between two points the log likelihood of factor i, an observation or a block of them, changes by the change of its
+// expansion plus a remainder r_i, with |r_i| <= b_i. The two rules below use candidates from a process that selects factor
+// i at rate `times` b_i; they do not depend on the source of candidates or on how a remainder is evaluated.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,19 @@
 
 namespace stansub {
 
-// A factor that was picked.
+// A selected factor.
 struct Candidate {
   std::int32_t i = 0;
   double bound = 0;   // b_i
   double height = 0;  // uniform between 0 and b_i
 };
 
-// r_i, and what rounding may make of it.
+// r_i, and its possible rounding error.
 struct Remainder {
   double value, rounding;
 };
 
-// Over all factors.
+// Sums over all factors.
 struct RemainderSums {
   double all = 0;   // of r_i
   double lost = 0;  // of max(0, -r_i)
@@ -45,45 +45,45 @@ struct RemainderSums {
   }
 };
 
-// What expansions leave of the factors of a likelihood between two points. The remainders change their signs, and the
-// bounds stay, where the points are exchanged.
+// Remainders of the factors' expansions between two points. If the points are exchanged, the remainders change their signs and the
+// bounds stay.
 class Remainders {
  public:
   virtual ~Remainders() = default;
 
-  // What a factor is called in messages.
+  // Name of a factor in messages.
   virtual const char* unit() const = 0;
 
-  // Whether the bounds hold for certain.
+  // Whether the bounds are proved.
   virtual bool proved() const { return true; }
 
-  // Turns to the move between two points. Returns the change of the sum of all expansions.
+  // Sets the move between two points, and returns the change of the sum of all expansions.
   virtual double set_move(const double* theta, const double* theta_new) = 0;
 
-  // Of that move: the sum of the bounds by which `draw` picks factors; infinite if no bound is known.
+  // For that move: the sum of the bounds by which `draw` selects factors; infinite if no bound is known.
   virtual double rate() = 0;
 
-  // Whether so many candidates cost more than evaluating all factors.
+  // Whether this number of candidates costs more than evaluating all factors.
   virtual bool too_many(double n) const = 0;
 
-  // Picks a factor in proportion to these bounds. False where a nearer bound sends it away, which needs no likelihood;
-  // those that stay are picked in proportion to b_i.
+  // Selects a factor in proportion to these bounds. False if a tighter bound rejects it, which needs no likelihood;
+  // those that remain are selected in proportion to b_i.
   virtual bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) = 0;
 
   // The remainder of the latest candidate.
   virtual Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) = 0;
 
-  // Those of all factors.
+  // The remainders of all factors.
   virtual RemainderSums evaluate_all(Decision& decision, Counters& counters) = 0;
 
-  // What was drawn ahead for candidates to come: part of a chain's state.
+  // Random numbers drawn in advance for later candidates: part of a chain's state.
   virtual std::vector<double> ahead() const { return {}; }
   virtual void restore(const std::vector<double>& ahead) {
     if (!ahead.empty()) throw std::invalid_argument("the state is of a decider of other data");
   }
 };
 
-// Where chains have their remainders from; shared by them.
+// Source of remainders, shared by all chains.
 class RemainderSource {
  public:
   virtual ~RemainderSource() = default;
@@ -91,11 +91,11 @@ class RemainderSource {
   virtual std::size_t dim() const = 0;
   virtual std::size_t size() const = 0;  // observations
 
-  // Those of one chain. The source must outlive them.
+  // The remainders of one chain. The source must outlive them.
   virtual std::unique_ptr<Remainders> remainders() const = 0;
 };
 
-// What control variates leave of a factor lies beyond a bound that is said to hold for certain.
+// A remainder exceeds a bound that is declared as proved.
 struct BoundExceeded : std::runtime_error {
   BoundExceeded(const char* unit, std::int32_t number, double remainder, double bound)
       : std::runtime_error(worded(unit, number, remainder, bound)) {}
@@ -118,7 +118,7 @@ inline void count_all(Decision& decision, std::int64_t n_observations) {
   decision.n_obs_used = n_observations;
 }
 
-// The next candidate's remainder, held against its bound; nothing where a nearer bound sends the candidate away.
+// The next candidate's remainder, compared with its bound; nothing if a tighter bound rejects the candidate.
 inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bits, Candidate& candidate,
                                             Decision& decision, Counters& counters) {
   ++counters.candidates;
@@ -135,7 +135,7 @@ inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bi
   return r.value;
 }
 
-// Both rules begin with a decision whose log ratio is S, that with expansions in place of likelihoods.
+// Both rules begin with a decision whose log ratio is S, with expansions instead of likelihoods.
 
 // Accepts with probability min(1, e^S) prod_i exp(-max(0, -r_i)) (Cornish et al. 2019, section 3): S changes its sign
 // for the move back, and so does each r_i, so that the ratio of the two probabilities is e^S prod_i e^r_i, the exact
@@ -167,7 +167,7 @@ class FactorisedRule {
     }
   }
 
-  // By how much clipped remainders raise the acceptance probability.
+  // Increase of the acceptance probability by clipped remainders.
   static double error(double log_ratio, const RemainderSums& exact, const RemainderSums& clipped) {
     return std::exp(std::min(0.0, log_ratio)) * (std::exp(-clipped.lost) - std::exp(-exact.lost));
   }
@@ -195,7 +195,7 @@ class JointRule {
     if (!(kappa >= 0.5) || !std::isfinite(kappa)) throw std::invalid_argument("kappa must be finite and at least 1/2");
   }
 
-  // What bounds are multiplied with: lambda_i - r_i / 2 is no more.
+  // Factor of the bounds: an upper limit of lambda_i - r_i / 2.
   double times() const { return kappa_ + 0.5; }
 
   void settle(Remainders& remainders, double log_u, bitgen_t* bits, Decision& decision, Counters& counters) const {
@@ -223,22 +223,22 @@ class JointRule {
     decision.accepted = log_ratio > log_u;
   }
 
-  // By how much clipped remainders change the acceptance probability of Metropolis and Hastings.
+  // Change of the Metropolis-Hastings acceptance probability by clipped remainders.
   static double error(double log_ratio, const RemainderSums& exact, const RemainderSums& clipped) {
     const auto accepted = [&](double all) { return std::exp(std::min(0.0, log_ratio + all)); };
     return std::abs(accepted(clipped.all) - accepted(exact.all));
   }
 
  private:
-  // Whether so many candidates can change the decision: each moves the log ratio by `most_` at most.
+  // Whether this number of candidates can change the decision: each changes the log ratio by at most `most_`.
   bool is_open(double log_ratio, double log_u, std::int64_t left) const {
     if (left == 0) return false;
     const double most = most_ * static_cast<double>(left);
     return log_ratio + most > log_u && !(log_ratio - most > log_u);
   }
 
-  // Counts a candidate in, if it is kept. Rounding may lift a remainder above its bound, and a learned bound may be
-  // too small: it is taken for the bound, at both ends of the move.
+  // Adds a candidate, if it is kept. Rounding may raise a remainder above its bound, and a learned bound may be
+  // too small: the remainder is then clipped to the bound, at both ends of the move.
   void add(double r, const Candidate& candidate, double& log_ratio) const {
     const double half = std::clamp(r, -candidate.bound, candidate.bound) / 2, middle = kappa_ * candidate.bound;
     if (candidate.height * times() < middle - half) log_ratio += std::log((middle + half) / (middle - half));

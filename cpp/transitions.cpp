@@ -37,7 +37,7 @@ class SurrogateNuts {
                 Coordinates coordinates)
       : system_(model, api, std::move(centre), std::move(cholesky), std::move(coordinates)) {}
 
-  // `n` transitions from theta, which becomes where they end; figures are those of the worst.
+  // `n` transitions from theta, which becomes their end; statistics are those of the worst transition.
   Transition operator()(bitgen_t* bits, double* theta, double step_size, std::int32_t max_depth, std::int32_t n) {
     Transition found;
     RandomCoins coins{bits};
@@ -128,9 +128,9 @@ std::vector<GroupedObservations::Argument> to_arguments(
   return arguments;
 }
 
-// Joint decisions of one chain about what a surrogate leaves out. Moves whose bounds are large take a smaller kappa, so
-// that no more than so many candidates are expected while kappa is above 1: the bounds, and so kappa, are the same for the
-// move back.
+// Joint decisions of one chain about the remainders of a surrogate. Moves with large bounds use a smaller kappa, so
+// that the expected number of candidates stays below a limit while kappa is above 1: the bounds, and so kappa, are equal for the
+// reverse move.
 class SurrogateDecider {
  public:
   SurrogateDecider(const GroupedObservations& all, double kappa, double most)
@@ -147,7 +147,7 @@ class SurrogateDecider {
     return decision;
   }
 
-  // The rate of candidates for kappa = 1/2, and what `GroupedRemainders::spread` says.
+  // The rate of candidates for kappa = 1/2, and the result of `GroupedRemainders::spread`.
   nb::tuple costs(const double* phi, const double* phi_new) {
     remainders_.set_move(phi, phi_new);
     const auto [bounds, squares] = remainders_.spread();

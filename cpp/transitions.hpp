@@ -1,4 +1,4 @@
-// Declarations of what `transitions.cpp` adds to the extension module.
+// Declarations of the parts of the extension module in `transitions.cpp`.
 #pragma once
 
 #include <nanobind/nanobind.h>

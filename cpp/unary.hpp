@@ -15,7 +15,7 @@ struct Interval {
 
   static constexpr double infinity = std::numeric_limits<double>::infinity();
   static Interval whole() { return {-infinity, infinity}; }
-  // Endpoints moved outward by more than the rounding of one operation; what is no number encloses everything.
+  // Endpoints moved outward by more than the rounding of one operation; NaN encloses everything.
   static Interval outward(double lo, double hi) {
     constexpr double eps = 4.5e-16, tiny = std::numeric_limits<double>::min(), most = std::numeric_limits<double>::max();
     if (!(lo <= hi)) return whole();
@@ -48,7 +48,7 @@ inline Interval multiply(const Interval& a, const Interval& b) {
   return Interval::outward(*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4));
 }
 
-// Functions of one variable: derivatives at a point, and where these turn.
+// Functions of one variable: derivatives at a point, and their turning points.
 namespace unary {
 
 constexpr int most = 5;  // derivatives that are needed
@@ -150,11 +150,11 @@ inline void atan(double x, int n, Derivatives& out) {
   double power = 1;
   for (int k = 1; k <= n; ++k) {
     power *= c * (k > 1 ? k - 1 : 1);
-    // cos(a) is taken of x: far out the angle itself has lost it.
+    // cos(a) is computed from x, because the angle itself loses precision for large x.
     out.set(k, power * std::sin(k * std::atan2(1.0, -x)), 2e-15 * k * power);
   }
 }
-// It turns where the next one is zero.
+// Its turning points are zeros of the next derivative.
 inline std::vector<double> atan_turns(int k) {
   std::vector<double> found;
   for (int m = 1; m <= k; ++m) found.push_back(-1 / std::tan(m * 3.14159265358979324 / (k + 1)));
@@ -199,7 +199,7 @@ inline void digamma(double x, int n, Derivatives& out) {
   for (int k = 0; k <= n; ++k) out.set(k, found[k], 1e-14 * ((k == 0) + std::abs(found[k])));
 }
 
-// Far to the left by the continued fraction of Mills's ratio, which converges fast there.
+// For very negative x, the continued fraction of Mills's ratio converges fast.
 inline double log_phi_value(double x) {
   if (x > -6) return x > 6 ? std::log1p(-0.5 * std::erfc(x * 0.70710678118654752)) : std::log(0.5 * std::erfc(-x * 0.70710678118654752));
   double fraction = 0;
@@ -230,7 +230,7 @@ inline void log_phi(double x, int n, Derivatives& out) {
   for (int k = 1; k <= n; ++k) out.set(k, all[k], k == 1 ? 2e-14 * h : size * std::pow(2 + std::abs(x), k - 2) * factorials[k]);
 }
 
-// Where each derivative turns, from order 0 on; and the open interval on which the function is defined.
+// Turning points of each derivative, from order 0 on, and the open interval on which the function is defined.
 struct Function {
   const char* name;
   At at;
@@ -275,7 +275,7 @@ inline void taylor(const Function& g, double x, int n, double* out) {
   for (int k = 0; k <= n; ++k) out[k] = found.value[k] / factorials[k];
 }
 
-// The same enclosed on an interval: between their turns derivatives are monotone.
+// Enclosures of these on an interval: derivatives are monotone between their turning points.
 inline void taylor(const Function& g, Interval x, int n, Interval* out) {
   const bool mirrored = g.at == inv && x.hi < 0;  // 1 / x left of 0
   if (mirrored) x = {-x.hi, -x.lo};

@@ -6,7 +6,7 @@
 
 namespace stansub {
 
-// The product of two vectors, as several sums, which the compiler makes vector instructions of.
+// The dot product of two vectors, as several sums, which the compiler can vectorise.
 inline double dot(const double* a, const double* b, std::size_t n) {
   constexpr std::size_t lanes = 4;
   double sums[lanes] = {}, rest = 0;

@@ -257,7 +257,7 @@ class Page:
         Parameters
         ----------
         summary : str
-            What came of it, in a sentence of the index.
+            The result, in a sentence of the index.
         **values
             What the template names: numbers, texts, lists and mappings of them.
         """

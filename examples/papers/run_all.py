@@ -48,11 +48,11 @@ APPLICATIONS = (
 
 HEAD = """# Applications of the papers
 
-Each page is a run of ours, made by `python examples/papers/run_all.py`: what a paper claims, the same figure from our
-own run, where they differ and why, and what the same posterior costs with the default of today and with NUTS. Sizes are
-small unless a row says otherwise; `--size full` takes those of the papers.
+Each page describes one run of `python examples/papers/run_all.py`: the claim of a paper, the same figure from our run,
+the differences and their reasons, and the cost of the same posterior with stansub's default and with NUTS. Sizes
+are small unless a row says otherwise; `--size full` uses those of the papers.
 
-| paper, section | application | what came of it | size | time |
+| paper, section | application | result | size | time |
 |---|---|---|---|---|
 """
 

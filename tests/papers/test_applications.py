@@ -41,7 +41,7 @@ def test_an_application(name: str, tmp_path: Path) -> None:
     done = command(PAPERS / name / "run.py", "--output-dir", tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "What it costs today" in page
+    assert "Cost with today's methods" in page
     assert "{{" not in page
     assert "nan" not in page
     for picture in tmp_path.glob("*.png"):
@@ -57,7 +57,7 @@ def test_every_application_is_in_the_index() -> None:
     assert folders == {one.name for one in run_all.APPLICATIONS}
     for name in folders:
         text = (PAPERS / name / "page.md").read_text(encoding="utf-8")
-        assert "What it costs today" in text
+        assert "Cost with today's methods" in text
         assert "differs from the paper" in text
 
 
