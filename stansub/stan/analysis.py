@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from stansub.errors import InputError
-from stansub.stan.advice import obstacles
 from stansub.stan.effects import effects
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
 from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.reach import Term, terms
+from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
@@ -110,9 +109,15 @@ class Analysis:
         return named(self.program, size) if self.form.kind == "sum" else None
 
     def doubts(self, size: str = "") -> Iterator[Remark]:
-        """Yield statements that may tie observations to each other, as far as the text shows."""
+        """Yield statements that may tie observations to each other, in the program that passes write."""
         if self.form.kind == "sum" and self.structure(size) is None:
-            yield from obstacles(self.program, size or self.size)
+            program, size = self.rewriting.program, self.counted if self.counted == N_ROWS else size or self.size
+            if not size:
+                message = "no integer in the data block is a size of data, so there is nothing that counts observations"
+                yield Remark("", message)
+            for one in entries(program, size):
+                others = one.reach & ~(Reach.OWN | Reach.GATHERED)
+                yield Remark(program.text(one.statement.span), f"depends on {others.words}")
 
 
 @lru_cache(maxsize=64)

@@ -95,6 +95,17 @@ class Steps:
                         changed = True
         return found
 
+    def reached(self, variables: Collection[str]) -> set[str]:
+        """Return the names of some variables, and of all that depend on them."""
+        keys = frozenset().union(*(step.reads | step.writes for step in (*self.transformed, *self.model)))
+        given = [key for key in keys if key.partition("@")[0] in variables]
+        return {*variables, *plain_names(self.depending({"": given}))}
+
+
+def plain_names(keys: Iterable[str]) -> set[str]:
+    """Return names of variables, from their keys."""
+    return {key.partition("@")[0] for key in keys}
+
 
 def together(found: Mapping[str, frozenset[str]], variables: Iterable[str]) -> frozenset[str]:
     """Return what any of some variables depends on."""

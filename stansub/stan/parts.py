@@ -8,10 +8,10 @@ a sum over its rows and that all groups together are the user's log density; cut
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from stansub.stan.dependence import Step, Steps, needed, text_of, together
+from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
 from stansub.stan.rewrite import silenced
 from stansub.stan.syntax import (
     Assign,
@@ -81,8 +81,8 @@ def divide(program: Program) -> Parts | None:
     if taken or any(find(Jump, [program])) or any(call.name == "target" for call in calls(program)):
         return None
     ours, anew = {one.name for one in program.transformed_data.declarations}, _holding_places(program)
-    of_rows = _plain_names(key for step in anew for key in step.writes)
-    declarations = _needed_data(program, _plain_names(key for step in anew for key in step.reads))
+    of_rows = plain_names(key for step in anew for key in step.writes)
+    declarations = _needed_data(program, plain_names(key for step in anew for key in step.reads))
     given = tuple(one for one in declarations if one.name not in of_rows)
     computed = tuple(one for one in given if one.name in ours)
     if not all(map(is_copied, computed)):
@@ -175,11 +175,6 @@ def _is_inverse(one: Assign, loop: For) -> bool:
 def _is_entry(index: Expression, i: Name) -> bool:
     """Return whether an index is i, or an entry i of a list."""
     return index == i or (isinstance(index, Subscript) and index.indices[-1:] == (i,))
-
-
-def _plain_names(keys: Iterable[str]) -> set[str]:
-    """Return names of variables, from their keys."""
-    return {key.partition("@")[0] for key in keys}
 
 
 def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
-from stansub.target.rows import compact
+from stansub.target.rows import compact, shortest
 from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
@@ -227,7 +227,7 @@ def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | 
     family, kept = spec.choose(Rows(given[0], given[1:], constant))
     head, *rest = (offset[row] for row in kept)
     first_offset = np.broadcast_to(head[0][0], n) if _is_one_number(head) else _row(head)
-    shortened = (_shortest(_row(one)) for one in rest)
+    shortened = (shortest(_row(one)) for one in rest)
     return LinearPredictors(tuple(design[row] for row in kept), (first_offset, *shortened), family.compacted())
 
 
@@ -250,7 +250,7 @@ def _data(x: Number, n: int, otherwise: str) -> FloatArray:
 
 def _offset(x: Number) -> FloatArray:
     values = x.values if is_kind(x, "affine") else known(x)
-    return _shortest(np.atleast_1d(np.asarray(values, np.float64)))
+    return shortest(np.atleast_1d(np.asarray(values, np.float64)))
 
 
 def _is_changing(argument: Argument) -> bool:
@@ -258,16 +258,11 @@ def _is_changing(argument: Argument) -> bool:
     return bool(slopes.count_nonzero() if isinstance(slopes, sp.csr_array) else slopes.any())
 
 
-def _shortest(values: FloatArray) -> FloatArray:
-    """Return one entry, or row, if all are equal."""
-    return values[:1] if (values == values[0]).all() else values
-
-
 def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
     if sum(np.prod(one.slopes.shape, dtype=float) for one in arguments) > _MOST_NUMBERS:
         raise NoPredictorsError("the rows of its arguments take too much memory")
     first, *offsets = (one.offset for one in arguments)
-    design = tuple(_shortest(dense(one.slopes)) for one in arguments)
+    design = tuple(shortest(dense(one.slopes)) for one in arguments)
     return LinearPredictors(design, (np.broadcast_to(first, family.data.shape[1]), *offsets), family)
 
 

@@ -13,6 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
+from stansub.stan.recognise import REDUCE_SUM
 from stansub.stan.recognise import terms as summands
 from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
 from stansub.stan.syntax import (
@@ -38,14 +39,17 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     Transpose,
+    UnsizedType,
     bare,
+    calls,
     flat,
     name_of,
+    names,
     walk,
     writes,
 )
 from stansub.stan.syntax import Braces as Scope
-from stansub.stan.typing import INT, REAL, Typed, Types
+from stansub.stan.typing import INT, MATRIX, REAL, ROW_VECTOR, Typed, Types
 
 
 class Reach(Flag):
@@ -86,8 +90,8 @@ _WORDS = {
     Reach.OWN: "the observation's own row",
     Reach.GATHERED: "elements that this row picks",
     Reach.OFFSET: "rows beside it or its place",
-    Reach.SUMMARY: "all rows of data",
-    Reach.TOTAL: "what is computed from all rows and parameters",
+    Reach.SUMMARY: "the data of all observations",
+    Reach.TOTAL: "what is computed from all observations and parameters",
 }
 
 NONE = Reach(0)
@@ -102,12 +106,16 @@ ELEMENTWISE = frozenset(
     for word in line.split()
 )
 # Functions of sizes and values, by the argument that is the size.
-_REPEATED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "zeros_vector": 0, "ones_vector": 0}
+_REPEATED = {"zeros_vector": 0, "ones_vector": 0}
+_REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
 _SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
+_BY_ROW = frozenset({"rows_dot_product", "rows_dot_self"})
+# The axis of a variable to which a loop adds a number of each observation.
+_ADDED = -1
 
 
 class Term(NamedTuple):
-    """A statement that adds to the log density, and which rows it depends on for an observation."""
+    """A statement, and which rows it depends on for an observation."""
 
     statement: Statement
     reach: Reach
@@ -121,7 +129,7 @@ class _Value(NamedTuple):
     reach : Reach
         For a container with an element for each observation, the reach of an element.
     axis : int or None
-        The dimension that counts the observations.
+        The dimension that counts the observations; -1 for a number that is a sum over them.
     changing : bool
         Whether it depends on parameters.
     """
@@ -148,6 +156,28 @@ def terms(program: Program, size: str) -> tuple[Term, ...]:
     size : str
         The integer that counts the observations.
     """
+    return tuple(Term(one, reach) for one, reach in _walked(program, size).found.items())
+
+
+def entries(program: Program, size: str) -> tuple[Term, ...]:
+    """Return the statements through which terms depend on other rows, in order, with their reach.
+
+    They are the first to do so: all variables that they read depend on single rows. Parameters as many as the
+    observations are among them. There are none if all terms depend on single rows.
+
+    Parameters
+    ----------
+    program, size
+        See `terms`.
+    """
+    walked = _walked(program, size)
+    if all(reach.is_alone for reach in walked.found.values()):
+        return ()
+    return tuple(Term(one, reach) for one, reach in walked.entries.items())
+
+
+def _walked(program: Program, size: str) -> _Walk:
+    """Return the state after a walk through a program; transformed data are data, computed from all of them."""
     walked = _Walk(program, size)
     for one in data_declarations(program):
         walked.declare(one, changing=False)
@@ -156,9 +186,9 @@ def terms(program: Program, size: str) -> tuple[Term, ...]:
         if (value := walked.values[one.name]).axis is not None:
             # Other rows would have other parameters.
             walked.values[one.name] = value._replace(reach=value.reach | Reach.OFFSET)
-    for block in (program.transformed_data, program.transformed_parameters, program.model):
-        walked.run(block.statements)
-    return tuple(Term(one, reach) for one, reach in walked.found.items())
+            walked.entries[one] = Reach.OFFSET
+    walked.run(program.evaluated)
+    return walked
 
 
 @dataclass
@@ -173,6 +203,8 @@ class _Walk:
         Reach of variables.
     found : dict
         Reach of the statements that add.
+    entries : dict
+        Reach of the statements through which other rows come in.
     index : str
         The loop variable over observations; empty outside such a loop.
     outside : frozenset of str
@@ -189,6 +221,7 @@ class _Walk:
     size: str
     values: dict[str, _Value] = field(default_factory=dict)
     found: dict[Statement, Reach] = field(default_factory=dict)
+    entries: dict[Statement, Reach] = field(default_factory=dict)
     index: str = ""
     outside: frozenset[str] = frozenset()
     guard: Reach = NONE
@@ -197,6 +230,8 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.types = Types(self.program)
+        self.data = {one.name for one in data_declarations(self.program)}
+        self.own = {_density_of(one.name) for one in self.program.functions} | {*REDUCE_SUM}
 
     def declare(self, one: Declaration, *, changing: bool) -> None:
         """Record a variable without a value."""
@@ -214,9 +249,9 @@ class _Walk:
                     self.declare(one, changing=False)
                     self.outside -= {one.name}
                     if one.value is not None:
-                        self._assign(Name(one.name), self.of(one.value), whole=True)
+                        self._assign(one, Name(one.name), "=", one.value)
                 case Assign(place, operator, expression) if len(one.variables) == 1:
-                    self._assign(place, self.of(expression), whole=operator == "=")
+                    self._assign(one, place, operator, expression)
                 case Target() | Tilde():
                     self._add(one)
                 case For():
@@ -240,11 +275,17 @@ class _Walk:
             case Name(name):
                 if name == self.size:
                     return _Value(Reach.SUMMARY)
-                return _Value(Reach.OFFSET) if name == self.index else self.values.get(name, _Value())
+                value = _Value(Reach.OFFSET) if name == self.index else self.values.get(name, _Value())
+                return value.together if value.axis == _ADDED else value
             case Subscript():
                 return self._part(expression)
-            case Group("(", (inside,)) | Prefix(_, inside) | Transpose(inside):
+            case Group("(", (inside,)) | Prefix(_, inside):
                 return self.of(inside)
+            case Transpose(inside):
+                value = self.of(inside)
+                if value.axis is not None and self._type(inside) == MATRIX:
+                    return value._replace(axis=1 - value.axis)
+                return value
             case Infix(operator, left, right):
                 return self._infix(operator, left, right)
             case Choice(condition, then, orelse):
@@ -257,20 +298,26 @@ class _Walk:
         values = self.of(left), self.of(right)
         if operator in ("*", "/", "\\") and not self._is_by_row(operator, left, right):
             return _joined([one.together for one in values])
-        return _joined(values)
+        found = _joined(values)
+        # The columns of a row vector times a matrix are its elements.
+        is_row = operator == "*" and found.axis == 1 and self._type(left) == ROW_VECTOR
+        return found._replace(axis=0) if is_row else found
 
     def _is_by_row(self, operator: str, left: Expression, right: Expression) -> bool:
-        """Return whether each row of a product or quotient depends on that row alone."""
+        """Return whether each row, or column, of a product or quotient depends on that one alone."""
         rows = self.of(left).axis, self.of(right).axis
         if rows == (None, None) or self._is_number(right):
             return True
         if operator == "*":
-            return rows == (0, None) or self._is_number(left)
+            return rows in ((0, None), (None, 1)) or self._is_number(left)
         return False
 
     def _is_number(self, expression: Expression) -> bool:
         """Return whether an expression is a single number."""
-        return self.types.of(expression, self.scope).type in (INT, REAL)
+        return self._type(expression) in (INT, REAL)
+
+    def _type(self, expression: Expression) -> UnsizedType:
+        return self.types.of(expression, self.scope).type
 
     def _is_all(self, expression: Expression) -> bool:
         """Return whether an expression is the number of observations."""
@@ -281,13 +328,14 @@ class _Walk:
 
     def _call(self, name: str, arguments: Sequence[Expression]) -> _Value:
         place = _REPEATED.get(name)
-        if place is not None and len(arguments) == place + 1 and self._is_all(arguments[place]):
-            filled = _joined([self.of(one) for one in arguments[:place]])
+        if place is not None and len(arguments) > place and self._is_all(arguments[place]):
+            filled = _joined([self.of(one) for k, one in enumerate(arguments) if k != place])
             return _Value(filled.reach, 0, filled.changing)
         values = [self.of(one) for one in arguments]
         if name == "target" or name.endswith("_lp"):
             return _Value(Reach.TOTAL, None, True)
-        return _joined(values if name in ELEMENTWISE | _SAME else [one.together for one in values])
+        by_row = name in _BY_ROW and all(one.axis in (None, 0) for one in values)
+        return _joined(values if by_row or name in ELEMENTWISE | _SAME else [one.together for one in values])
 
     def _part(self, expression: Subscript) -> _Value:
         """Return the reach of elements of a variable."""
@@ -322,10 +370,16 @@ class _Walk:
     def _bounds(self, index: Slice) -> _Value:
         return _joined([self.of(one).together for one in (index.lower, index.upper) if one is not None])
 
-    def _assign(self, place: Expression, value: _Value, *, whole: bool) -> None:
+    def _assign(self, statement: Statement, place: Expression, operator: str, expression: Expression) -> None:
         """Record an assigned value."""
-        name = name_of(place)
-        before = self.values.get(name, _Value())
+        name, value, whole = name_of(place), self.of(expression), operator == "="
+        before, read = self.values.get(name, _Value()), self._read(statement)
+        if self._is_added(place, operator, before):
+            value = value.together
+            reach = before.reach | value.reach | self.guard | Reach.OWN
+            self.values[name] = _Value(reach, _ADDED, value.changing or before.changing)
+            self._enter(statement, read, reach)
+            return
         found = value if before.axis is None else value._replace(axis=before.axis)
         if self.index:
             value = found = value.together
@@ -346,6 +400,24 @@ class _Walk:
                 reach |= Reach.TOTAL
         axis = before.axis if before.axis is not None else value.axis if not self.index else None
         self.values[name] = _Value(reach | kept, axis, value.changing or before.changing)
+        self._enter(statement, read, reach)
+
+    def _is_added(self, place: Expression, operator: str, before: _Value) -> bool:
+        """Return whether a loop over observations only adds to a variable."""
+        if not self.index or operator != "+=" or not isinstance(place, Name) or place.name not in self.outside:
+            return False
+        return before.axis == _ADDED or (before.axis is None and not before.reach)
+
+    def _read(self, statement: Statement) -> Reach:
+        """Return the reach of all variables in a statement that are not data."""
+        read = (names(statement) & self.values.keys()) - self.data
+        return reduce(or_, (self.values[name].reach for name in read), NONE)
+
+    def _enter(self, statement: Statement, read: Reach, reach: Reach) -> None:
+        """Record a statement if other rows come in through it; what functions of the program do is left open."""
+        called = {_density_of(call.name) for call in calls(statement)}
+        if read.is_alone and not reach.is_alone and not called & self.own:
+            self.entries[statement] = reach
 
     def _add(self, one: Target | Tilde) -> None:
         """Record a statement that adds to the log density."""
@@ -358,20 +430,28 @@ class _Walk:
         found = found.together if self.index else found
         reach = found.reach | self.guard | (Reach.OWN if self.index else NONE)
         self.found[one] = self.found.get(one, NONE) | reach
+        self._enter(one, self._read(one), reach)
 
     def _added(self, term: Expression) -> _Value:
         """Return the reach of what is added for all observations: sums and densities add up those of each."""
         match bare(term):
-            case Call("sum", (inside,)):
-                return self.of(inside)
+            case Call("sum" | "dot_product", arguments):
+                return _joined([self.of(one) for one in arguments])
+            case Infix("*", left, right) if self.of(left).axis is None:
+                return _joined([self.of(left), self._added(right)])
+            case Name(name) if name in self.values:
+                return self.values[name] if self.values[name].axis == _ADDED else self.of(term).together
             case Call(name, arguments) if name.endswith(DENSITIES):
-                return self._values(name.rpartition("_")[0], arguments)
+                return self._values(_density_of(name), arguments)
         return self.of(term).together
 
     def _values(self, density: str, arguments: Iterable[object]) -> _Value:
-        given = [self.of(one) for one in arguments if isinstance(one, Expression)]
-        own = any(one.name.rpartition("_")[0] == density for one in self.program.functions)
-        apart = not own and not density.startswith(JOINT)
+        each = [one for one in arguments if isinstance(one, Expression)]
+        given = [self.of(one) for one in each]
+        # A joint density of an array is one of each of its elements.
+        of_array = bool(each) and self._type(each[0]).depth > 0
+        of_elements = of_array and all(one.axis in (None, 0) for one in given)
+        apart = density not in self.own and (of_elements or not density.startswith(JOINT))
         return _joined(given if apart else [one.together for one in given])
 
     def _loop(self, loop: For) -> None:
@@ -400,6 +480,11 @@ class _Walk:
                 self.values[name] = _Value(Reach.TOTAL, None, True)
             if isinstance(one, Target | Tilde | Perform):
                 self.found[one] = Reach.TOTAL
+
+
+def _density_of(function: str) -> str:
+    """Return the name of a density without its suffix; of other functions their name."""
+    return function.rpartition("_")[0] if function.endswith(DENSITIES) else function
 
 
 def _joined(values: Sequence[_Value]) -> _Value:

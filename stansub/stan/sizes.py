@@ -44,13 +44,10 @@ class SizeCandidate:
         The integer.
     uses : tuple of SizeUse
         Data variables with the integer itself as a dimension.
-    obstacles : tuple of Declaration
-        Data variables with a dimension computed from it (``N + 1``), which cannot be cut.
     """
 
     name: str
     uses: tuple[SizeUse, ...]
-    obstacles: tuple[Declaration, ...]
 
 
 @lru_cache(maxsize=64)
@@ -60,16 +57,13 @@ def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
     for size in program.data.declarations:
         if size.base != "int" or size.all_dims:
             continue
-        uses, obstacles = [], []
+        uses = []
         for declaration in program.data.declarations:
             axes = tuple(axis for axis, dim in enumerate(declaration.sizes) if dim == size.name)
             if axes:
                 uses.append(SizeUse(declaration, axes))
-            others = [dim for dim in declaration.all_dims if str(dim) != size.name]
-            if size.name in names(*others, *declaration.type.elements):
-                obstacles.append(declaration)
         if uses:
-            candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
+            candidates.append(SizeCandidate(size.name, tuple(uses)))
     return tuple(candidates)
 
 

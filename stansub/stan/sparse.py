@@ -23,7 +23,7 @@ from stansub.stan.observation import Followed, follow
 from stansub.stan.predictors import affine_density, arguments_of
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
-from stansub.target.rows import compact
+from stansub.target.rows import compact, shortest
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
@@ -183,14 +183,14 @@ def _joined(parts: list[_Part], n: int) -> SparseRows:
     firsts = dict(zip(read, np.cumsum([0, *map(len, read.values())]), strict=False))
     places = np.concatenate([*read.values(), np.empty(0, np.int64)]).astype(np.int64)
     gathered = _stacked([part.gathered for part in parts])
-    offset = _shortest(_offsets(parts))
+    offset = shortest(_offsets(parts))
     rows, first = np.zeros((n, len(places))), 0
     for number, part in enumerate(parts):
         for k, (elements, block) in part.dense.items():
             rows[first : first + part.n, firsts[k] + np.searchsorted(read[k], elements)] = block
         first += part.n
         parts[number] = part._replace(dense={})
-    return SparseRows(_shortest(rows), places, gathered, offset)
+    return SparseRows(shortest(rows), places, gathered, offset)
 
 
 def _stacked(parts: Sequence[sp.csr_array]) -> sp.csr_array:
@@ -206,16 +206,11 @@ def _offsets(parts: Sequence[_Part]) -> FloatArray:
     return np.concatenate([np.broadcast_to(part.offset, part.n) for part in parts])
 
 
-def _shortest(values: FloatArray) -> FloatArray:
-    """Return one entry, or row, if all are equal."""
-    return values[:1].copy() if len(values) and (values == values[0]).all() else values
-
-
 def _vectors(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Yield indices of a variable's elements; for a matrix or array, along its shortest index."""
     if places.ndim < 2:
         yield places.ravel()
         return
-    shortest = int(np.argmin(places.shape))
-    for k in range(places.shape[shortest]):
-        yield from _vectors(np.take(places, k, axis=shortest))
+    axis = int(np.argmin(places.shape))
+    for k in range(places.shape[axis]):
+        yield from _vectors(np.take(places, k, axis=axis))

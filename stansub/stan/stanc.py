@@ -83,20 +83,6 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
     return _run(code, arguments, name=name, folder=folder)
 
 
-def formatted(code: str, *, name: str) -> str:
-    """Return Stan code in stanc's layout, with comments.
-
-    Raises
-    ------
-    InputError
-        If stanc rejects the code.
-    RunError
-        If there is no stanc or it does not run.
-    """
-    arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={printable(name)}"]
-    return _run(code, arguments, name=name)
-
-
 def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None = None) -> str:
     stanc = find_home().stanc
     try:

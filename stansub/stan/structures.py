@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from stansub.stan.dependence import Steps
 from stansub.stan.recursions import Recursion, recursions
 from stansub.stan.remarks import Remark
 from stansub.stan.sizes import (
@@ -44,7 +45,6 @@ from stansub.stan.syntax import (
     names,
     placed,
     walk,
-    writes,
 )
 
 _MULTIVARIATE = ("multi_normal", "multi_student_t")
@@ -166,8 +166,13 @@ class Reading:
             for loop in scope.loops
             for one in recursions(loop)
             if names(loop.lower, loop.upper) & scope.lengths
-            and (scope.caller or _reached(self, one.variable, sources=True) & parameters)
+            and (scope.caller or one.variable in self.steps.reached(parameters))
         ]
+
+    @property
+    def steps(self) -> Steps:
+        """Return the simple statements of the program."""
+        return Steps.of(self.program)
 
     def text(self, statement: Statement) -> str:
         """Return the text of a statement."""
@@ -309,7 +314,7 @@ def _hidden_markov(reading: Reading) -> str:
 
 def _garch(reading: Reading) -> str:
     def is_one(scope: Scope, one: Recursion) -> bool:
-        return not scope.caller and bool(_reached(reading, one.variable) & _places(reading)[1])
+        return not scope.caller and bool(reading.steps.reached({one.variable}) & _places(reading)[1])
 
     return _recurring(reading, is_one)
 
@@ -317,7 +322,7 @@ def _garch(reading: Reading) -> str:
 def _arma(reading: Reading) -> str:
     def is_one(scope: Scope, one: Recursion) -> bool:
         reads = not scope.caller and bool(names(one.loop) & reading.observed)
-        return reads and bool(_reached(reading, one.variable) & _places(reading)[0])
+        return reads and bool(reading.steps.reached({one.variable}) & _places(reading)[0])
 
     return _recurring(reading, is_one)
 
@@ -333,26 +338,11 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
     return centres, scales - centres
 
 
-def _reached(reading: Reading, variable: str, *, sources: bool = False) -> set[str]:
-    """Return a variable, and what is computed from it, or what it is computed from."""
-    steps = [
-        (writes(one), names(*one.computes))
-        for one in walk(reading.program.evaluated)
-        if isinstance(one, Declaration | Assign)
-    ]
-    found = {variable}
-    while True:
-        pairs = ((read, written) if sources else (written, read) for written, read in steps)
-        more = set().union(*(new for new, old in pairs if old & found)) - found
-        if not more:
-            return found
-        found |= more
-
-
 def _state_space(reading: Reading) -> str:
     latent = set(reading.latent)
+    follows = reading.steps.reached(latent)
     for _, one in reading.recursions:
-        if _reached(reading, one.variable, sources=True) & latent:
+        if one.variable in follows:
             return reading.text(one.statement)
     for statement in walk(reading.program.evaluated):
         density = _density(statement)

@@ -72,3 +72,8 @@ def compact(values: FloatArray) -> NDArray[Any]:
             if (found == values).all():
                 return found
     return values
+
+
+def shortest(values: FloatArray) -> FloatArray:
+    """Return one entry, or row, if all are equal."""
+    return values[:1].copy() if len(values) and (values == values[0]).all() else values

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stansub.stan import stanc
 from stansub.stan.library import Library
-from stansub.stan.reach import NONE, Reach, terms
+from stansub.stan.reach import NONE, Reach, entries, terms
 from stansub.stan.syntax import Program, parse, printed, tokenize
 
 HEAD = """functions {
@@ -54,11 +54,44 @@ def read(model: str, transformed: str = "") -> Program:
         ("real s = a; for (n in 1 : N) { s = y[n] - s; s ~ normal(0, 1); }", OWN | TOTAL),
         ("target += -spread(y, a);", OWN | SUMMARY),
         ("target += log_sum_exp(x * a);", OWN | TOTAL),
+        ("y ~ normal((b' * X')', 1);", OWN),
+        ("y ~ normal(X' * x * a, 1);", OWN | SUMMARY),
+        ("target += 2 * normal_lpdf(y | a, 1) + dot_product(x, a * y);", OWN),
+        ("y ~ normal(rows_dot_product(X, X) * a, 1);", OWN),
+        ("matrix[N, 2] m = rep_matrix(0, N, 2); y ~ normal(m * b, 1);", OWN),
+        ("array[N] vector[2] v; for (n in 1 : N) v[n] = X[n]'; v ~ multi_normal(b, identity_matrix(2));", OWN),
+        ("real s = a; for (n in 1 : N) s += normal_lpdf(y[n] | a, 1); target += s;", OWN),
+        ("real s = a; for (n in 1 : N) { s += a * x[n]; target += s; }", OWN | TOTAL),
     ],
 )
 def test_kinds(model: str, reach: Reach) -> None:
     found = terms(read(model), "N")
     assert found[-1].reach == reach
+
+
+@pytest.mark.parametrize(
+    ("model", "entering"),
+    [
+        ("y ~ normal(a + x, 1);", []),
+        ("y ~ normal(x - mean(x), 1);", ["y ~ normal(x - mean(x), 1);"]),
+        ("real s = log_sum_exp(x * a); y ~ normal(s, 1); x ~ normal(s, 1);", ["real s = log_sum_exp(x * a);"]),
+        ("y ~ normal(spread(x, a), 1);", []),
+        ("target += -spread(y, a); y[2 : N] ~ normal(x[1 : N - 1], 1);", ["y[2 : N] ~ normal(x[1 : N - 1], 1);"]),
+    ],
+)
+def test_where_other_rows_come_in(model: str, entering: list[str]) -> None:
+    program = read(model)
+    assert [program.text(one.statement.span) for one in entries(program, "N")] == entering
+
+
+def test_parameters_as_many_as_the_observations_are_of_other_rows() -> None:
+    program = parse("data { int N; vector[N] y; } parameters { vector[N] z; } model { y ~ normal(z, 1); }")
+    assert [program.text(one.statement.span) for one in entries(program, "N")] == ["vector[N] z;"]
+
+
+def test_transformed_data_are_data() -> None:
+    data = "data { int N; vector[N] y; } transformed data { vector[N] z = y - mean(y); } parameters { real a; }"
+    assert [one.reach for one in terms(parse(f"{data} model {{ z ~ normal(a, 1); }}"), "N")] == [OWN]
 
 
 class Sources:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stansub.stan import source, stanc
-from stansub.stan.advice import obstacles
+from stansub.stan.analysis import Analysis
 from stansub.stan.parts import divide
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.sizes import main_size
@@ -222,4 +222,4 @@ def test_an_outcome_that_is_known_in_parts_is_counted_by_what_sizes_no_parameter
 def test_missing_values_are_no_parameters_of_each_observation(file: Path) -> None:
     program = source.read(file).program
     assert named(program) is None
-    assert not list(obstacles(program, main_size(program)))
+    assert not list(Analysis.of(program).doubts())
