@@ -42,9 +42,9 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
 _FORMS = {
-    "log_lik_i": "a loop over log_lik_i",
-    "reduce_sum": "a reduce_sum call",
-    "sum": "a likelihood that must be a sum over observations",
+    "log_lik_i": "the likelihood is a loop over log_lik_i",
+    "reduce_sum": "the likelihood is a reduce_sum call",
+    "sum": "the likelihood must be a sum over observations",
 }
 _LABEL = 14
 
@@ -109,12 +109,13 @@ def report(
         if write is None:
             raise
         path = files.write(write, error.code.encode(), overwrite=overwrite)
-        console.print(Text(f"Written: {path}, with arrays in today's syntax; check that"), soft_wrap=True)
+        console.print(Text(f"Written: {path}, with arrays in current syntax. Check this file next."), soft_wrap=True)
         return 0
     if write is not None:
         if data is None:
             raise InputError(
-                "`write` needs data: stansub compares the new program with the original on them before it writes"
+                "`write` needs data, on which stansub compares the new program with "
+                "the original before it writes the file"
             )
         files.check_target(write, overwrite=overwrite)
     with stage_progress(progress, show=data is not None) as log:
@@ -124,7 +125,11 @@ def report(
     costs = _measure(found.posterior) if found.posterior is not None else None
     surrogate = _surrogate(read.analysis, observations or "", found.posterior)
     lines = [*_refusal(found, read.text), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
-    for label, text in (*lines, *_moves(surrogate, found.posterior), *(_inside(read, observations) if verbose else ())):
+    for label, text in (
+        *lines,
+        *_proposals(surrogate, found.posterior),
+        *(_inside(read, observations) if verbose else ()),
+    ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -132,7 +137,7 @@ def report(
         console.print(Text("\n".join(["", *found.written.lines, ""])), soft_wrap=True)
     told = _written(found, stan_file, write, overwrite=overwrite)
     if data is None:
-        told = f"Add data to prove this numerically: stansub check {stan_file} DATA.json"
+        told = f"For a numerical proof, add data: stansub check {stan_file} DATA.json"
     if told:
         console.print(Text(told), soft_wrap=True)
     return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code
@@ -150,13 +155,13 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
     for remark in found.refusals:
         yield "Not rewritten", remark.located(source)
     if isinstance(found.written, NotSeparableError):
-        yield "Other form", f"none is known that qualifies ({found.written})"
+        yield "Other form", f"none found that qualifies ({found.written})"
     if isinstance(found.written, Reformulated):
         proof = found.written.proof
         yield (
             "Other form",
-            "with a function log_lik_i; its global part plus blocks equal the log density of this program at "
-            f"{proof.points} points, relative difference {proof.error:.0e}",
+            "with a function log_lik_i; the sum of its global part and blocks equals the log density of this program "
+            f"at {proof.points} points (relative difference {proof.error:.0e})",
         )
 
 
@@ -171,9 +176,9 @@ def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite:
     if not isinstance(found.written, Reformulated):
         if write is None:
             return ""
-        return f"Nothing is written: {'it qualifies as it stands' if found.posterior else 'there is no such form'}"
+        return f"Nothing written: {'the program qualifies' if found.posterior else 'no form that qualifies was found'}."
     if write is None:
-        return "Write this program with `write=FILE`"
+        return "Save this program with `write=FILE`."
     head = f"// Written by `stansub check` from {stan_file.name}, with the same log density."
     path = files.write(write, f"{head}\n{found.written.code}".encode(), overwrite=overwrite)
     return f"Written: {path}"
@@ -188,7 +193,7 @@ def _lines(
     read: Source, found: Examined, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
-    yield "Program", f"read as {_FORMS[form.kind]}"
+    yield "Form", _FORMS[form.kind]
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
     likelihood, size = _likelihood(read.analysis, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
@@ -197,7 +202,7 @@ def _lines(
     own = (LIPSCHITZ, "log_lik_range", *DERIVATIVES.values())
     bounds = [name for name in own if name in read.analysis.functions]
     if bounds:
-        yield "Range", f"{', '.join(bounds)}: for the concentration bounds"
+        yield "Range", f"from {', '.join(bounds)}, for the concentration bounds"
     if posterior is None or costs is None:
         yield "Observations", f"{form.n or size or 'not found'}"
         for parameter in program.parameters.declarations:
@@ -211,18 +216,18 @@ def _lines(
         inner, outer = (math.prod(shapes.get(parameter.name, (0,))) for shapes in (constrained, unconstrained))
         sizes = _count(inner, "value") + ("" if inner == outer else f", {outer:,} unconstrained")
         yield "Parameter", f"{parameter.type} {parameter.name}: {sizes}"
-    yield "", f"{_count(posterior.dim, 'unconstrained parameter')} together"
+    yield "", f"{_count(posterior.dim, 'unconstrained parameter')} in total"
     yield "Evaluator", _evaluator(posterior)
     order = "shuffled" if posterior.order is not None else "in their original order (the log density depends on it)"
     yield "Blocks", f"{len(blocks):,} of {_count(blocks.size, 'observation')}, {order}"
-    again = ", in which the global part is evaluated again" if costs.repeated else ""
+    again = ", including the global part, which every block evaluates again" if costs.repeated else ""
     yield "Cost", f"global part {_duration(costs.shared)}, a block {_duration(costs.block)}{again}"
     yield (
         "Proof",
-        f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
-        f"relative difference {posterior.proof.error:.0e}",
+        f"the sum of global part and blocks equals the program's log density at {posterior.proof.points} points "
+        f"(relative difference {posterior.proof.error:.0e})",
     )
-    yield "Decisions", f"exact decisions: {_exact(posterior, surrogate)}"
+    yield "Exact", _exact(posterior, surrogate)
 
 
 class _Surrogate(NamedTuple):
@@ -250,29 +255,29 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
 
 
 def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
-    """Return whether bounds are proved for the likelihood, or why not."""
+    """Return whether decisions can be exact, or why not."""
     try:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
         if surrogate.predictors is None:
-            return f"no, {error}"
-        return f"yes, of surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')})"
-    return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
+            return f"no: {error}"
+        return f"yes, for surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+    return f"yes ({_count(len(predictors.design), 'argument')} per observation)"
 
 
-def _moves(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
-    """Yield the moves that `sample` uses if no proposal is named."""
-    effects, others = surrogate.effects, "about the mode, or a random walk that learns"
+def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
+    """Yield the proposals that `sample` uses if none is named."""
+    effects, others = surrogate.effects, "around the mode, or an adaptive random walk"
     if not effects:
-        yield "Moves", others
+        yield "Proposals", others
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
     if surrogate.refusal is not None:
-        yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {surrogate.refusal}"
+        yield "Proposals", f"{others}; {are}, but surrogate transitions are not possible: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
-    unless = f", unless there are at most {MANY} parameters and the posterior is near to normal" if few else ""
-    yield "Moves", f"surrogate transitions, for {are}{unless}"
+    unless = f", unless there are at most {MANY} parameters and the posterior is nearly normal" if few else ""
+    yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 
 def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
@@ -288,7 +293,7 @@ def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]
         yield "Compiled", f"{role}: {why}"
     for role, why in plan(read.analysis).reasons.items():
         if role not in transitions:
-            yield "Compiled", f"{role}: {why}{'; for other moves' if transitions else ''}"
+            yield "Compiled", f"{role}: {why}{'; for other proposals' if transitions else ''}"
 
 
 def _likelihood(
@@ -345,13 +350,13 @@ def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[st
     share = costs.shared / costs.block
     if costs.repeated and share > _LARGE_SHARE:
         yield (
-            f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: take larger "
+            f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: use larger "
             "blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
         yield (
-            f"the global part takes as long as {share:,.0f} blocks, at every step: look for what it computes from all "
-            "observations"
+            f"every step evaluates the global part, which takes as long as {share:,.0f} blocks: check whether it "
+            "computes something from all observations"
         )
 
 
@@ -386,7 +391,7 @@ def _count(n: int, what: str) -> str:
 
 def _evaluator(posterior: Posterior) -> str:
     if isinstance(posterior.population, LoopEvaluator):
-        return "the program rewritten so that its likelihood runs over chosen blocks"
+        return "the program, rewritten so that its likelihood runs over chosen blocks"
     if isinstance(posterior.population, Instances) and posterior.population.alone:
-        return "one instance of the program's likelihood a block"
-    return "one instance of the program a block"
+        return "one instance of the program's likelihood per block"
+    return "one instance of the program per block"

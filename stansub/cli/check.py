@@ -23,8 +23,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Write a form of the program that qualifies, if the program itself does not, or a program with "
-            "pre-2021 arrays (`real x\\[N]`) in current syntax.",
+            help="Write a form of the program that qualifies, if the program itself does not. Also converts pre-2021 "
+            "arrays (`real x\\[N]`) to current syntax.",
         ),
     ] = None,
     force: Annotated[bool, forcing("Overwrite that file.")] = False,
@@ -40,8 +40,8 @@ def check(
 ) -> None:
     """Check whether a program can be subsampled, and show its likelihood and its global part.
 
-    Exit codes: 0 the program qualifies, which needs data to prove (or --write wrote one that does); 5 it may qualify; 2
-    it does not qualify, or program or data are wrong.
+    Exit codes: 0 the program qualifies (proved with data), or --write wrote one that does; 5 it may qualify; 2 it does
+    not qualify, or program or data are invalid.
     """
     from stansub import checking
 

@@ -51,7 +51,7 @@ def obstacles(program: Program, size: str) -> Iterator[Remark]:
         The integer that counts the observations; without one nothing is found.
     """
     if not size:
-        yield Remark("", "no integer in the data block is a size of data, so there is nothing that counts observations")
+        yield Remark("", "no integer in the data block is the size of other data, so nothing counts the observations")
         return
     sized = sized_by(program, {size})
     for candidate in size_candidates(program):
@@ -59,22 +59,22 @@ def obstacles(program: Program, size: str) -> Iterator[Remark]:
             for declaration in candidate.obstacles:
                 yield Remark(
                     program.text(declaration.span),
-                    f"has a size computed from {size}, so it cannot be cut along the observations",
+                    f"has a size computed from {size}, so stansub cannot cut it by observations",
                 )
             for use in candidate.uses:
                 if len(use.axes) > 1:
-                    yield Remark(program.text(use.declaration.span), "relates all observations to each other")
+                    yield Remark(program.text(use.declaration.span), "couples all observations")
     for declaration in program.parameters.declarations:
         if declaration.name in sized:
             yield Remark(
                 program.text(declaration.span),
-                "has a value for each observation, so a part of the data has other parameters than the whole",
+                "has a value for each observation, so the parameters depend on which observations are in the data",
             )
     yield from _aggregates(program, program.transformed_parameters.statements, sized)
     for statement, around in placed(program.evaluated):
         over = (one for one in around if isinstance(one, For) and size in names(one.lower, one.upper))
         if not statement.bodies and _reaches_out(statement, size, sized, {one.variable for one in over}):
-            yield Remark(program.text(statement.span), "takes one observation together with others")
+            yield Remark(program.text(statement.span), "combines an observation with others")
 
 
 def _aggregates(program: Program, statements: Sequence[Statement], sized: set[str]) -> Iterator[Remark]:
@@ -87,8 +87,8 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
         if called or (read & sized and not writes(statement) & sized):
             yield Remark(
                 program.text(statement.span),
-                "is computed from all observations, so it has another value on a part of the data; "
-                "what needs no parameters may stand in transformed data",
+                "is computed from all observations, so its value changes with a part of the data; if it needs no "
+                "parameters, compute it in transformed data",
             )
 
 

@@ -169,7 +169,9 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
     form = form or analysis.form
     if form.kind != "sum":
-        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
+        where = Remark(
+            form.statement, "must be a sum over observations that does not depend on their order or on how they are cut"
+        )
         return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals
@@ -179,5 +181,7 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
         first.setdefault(remark.statement or remark.message, remark)
     lines += [remark.located(source) for remark in first.values()]
     if structure is None:
-        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
+        lines.append(
+            "`stansub check` with these data tries to rewrite the program to qualify (`write` saves the result)"
+        )
     return NotASumError("\n  ".join(lines), reason)

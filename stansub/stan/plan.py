@@ -22,7 +22,7 @@ PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
 )
 
 # Purposes of programs in the progress display.
-PROPOSALS, _FEW = "to propose without data", "for decisions from subsets"
+PROPOSALS, _FEW = "for proposals without data", "for decisions from subsets"
 _DATA, _SILENT = "for its transformed data", "without print, for threads"
 
 
@@ -112,7 +112,7 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
         Planned(
             SURROGATE,
             code,
-            "all but the likelihood, with a quadratic in its place",
+            "the program with its likelihood replaced by a quadratic",
             PROPOSALS,
             "_surrogate",
             COMPILED_WITH,
@@ -123,13 +123,13 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
 
 
 def _whole(program: Program) -> Planned:
-    return Planned(PROGRAM, program.code, "the program as it is: whatever is written from it is proved against it")
+    return Planned(PROGRAM, program.code, "the original program, against which all rewritten ones are proved")
 
 
 def _silenced(program: Program) -> Iterator[Planned]:
     if (silenced := rewrite.silenced(program)) is not program:
         yield Planned(
-            SILENT, silenced.code, "the program without print and profile, which threads must not do at once", _SILENT
+            SILENT, silenced.code, "the program without print and profile, which are not thread-safe", _SILENT
         )
 
 
@@ -142,16 +142,16 @@ def _programs(
         yield Planned(
             BLOCKS,
             rewrite.silent(rewrite.block_program(program, form)),
-            "the program with its likelihood over blocks that are named from outside",
+            "the program with a likelihood that runs over chosen blocks",
             _FEW,
             options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
         )
     if parts:
         written = f", with {' and '.join(passes)}" if passes else ""
-        why = f"the likelihood apart from what costs no observations{written}"
+        why = f"the likelihood, separated from the terms that need no observations{written}"
         yield Planned(PARTS, parts.code, why, _FEW, "_parts")
     if parts and parts.exporting:
         values = ", ".join(one.name for one in parts.computed)
-        why = f"the values of {values}, which are data of the parts"
+        why = f"the values of {values}, which the separated likelihood reads as data"
         yield Planned(DATA, parts.exporting, why, _DATA, "_transformed_data")
     yield from _silenced(program)

@@ -85,10 +85,10 @@ class Reach(Flag):
 
 _WORDS = {
     Reach.OWN: "the observation's own row",
-    Reach.GATHERED: "elements that this row picks",
-    Reach.OFFSET: "rows beside it or its place",
-    Reach.SUMMARY: "all rows of data",
-    Reach.TOTAL: "what is computed from all rows and parameters",
+    Reach.GATHERED: "elements that its row selects",
+    Reach.OFFSET: "neighbouring rows or its position",
+    Reach.SUMMARY: "all rows of the data",
+    Reach.TOTAL: "a value computed from all rows and parameters",
 }
 
 NONE = Reach(0)

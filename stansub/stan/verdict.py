@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     word : str
-        "qualifies", "may qualify" or "will not qualify".
+        "qualifies", "may qualify", "will not qualify" or "will not qualify as it stands".
     because : str
         Reason, in half a sentence.
     code : int
@@ -55,7 +55,7 @@ class Examined:
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
     refusals : tuple of Remark
-        Why passes do not write a program that can be cut.
+        Why passes do not rewrite the program.
     values : Data or None
         The data, if given.
     posterior : Posterior or None
@@ -78,21 +78,21 @@ class Examined:
     def verdict(self, source: str) -> Verdict:
         """Return the verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
-            return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
+            return Verdict("qualifies", "the numerical proof of its cut into blocks holds for these data", 0)
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
         if isinstance(self.written, Reformulated):
-            other = "written with a function log_lik_i, as below, it does"
+            other = "rewritten with a function log_lik_i (see below), it does"
             return Verdict("will not qualify as it stands", other, InputError.exit_code)
         if self.reason:
-            why = "its likelihood is no sum over observations that can be evaluated in parts"
+            why = "its likelihood is not a sum over observations that can be evaluated in parts"
             return Verdict("will not qualify", why, InputError.exit_code)
-        return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
+        return Verdict("may qualify", f"{self._doubt(source)}; add data for a numerical proof", MAY_QUALIFY)
 
     def _doubt(self, source: str) -> str:
         if not self.doubts:
-            return "nothing in its text speaks against it"
+            return "its text shows no obstacle"
         first = self.doubts[0]
         if not first.statement:
             return first.message

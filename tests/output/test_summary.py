@@ -351,7 +351,7 @@ class TestRender:
     def test_what_an_audit_says_about_the_posterior_is_shown_to_who_asks_for_more(self) -> None:
         audited = {"n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
         assert " ".join(printed(run(attrs=audited), verbose=True).split()).count(
-            "would move the distribution of the draws by at most 1.7 % in total variation"
+            "would change the distribution of the draws by at most 1.7 % in total variation"
         )
         assert "total variation" not in printed(run(attrs=audited))
         # Not where nothing was audited, a step is several decisions, or decisions are not Metropolis' own.

@@ -312,7 +312,7 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
 
 
 def test_what_the_plan_chooses_is_not_given_besides(clock: Clock) -> None:
-    with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave it out"):
+    with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave out"):
         follow(normal_means(clock), None, budget="1m", config=SampleConfig(epsilon=0.1, thin=2), progress=Progress())
 
 

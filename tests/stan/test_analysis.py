@@ -47,12 +47,12 @@ def test_it_can_be_pickled() -> None:
 def test_why_there_is_no_surrogate_is_kept() -> None:
     analysis = read(LATENT)
     for _ in range(2):
-        with pytest.raises(NoPredictorsError, match="parameters are as many as observations"):
+        with pytest.raises(NoPredictorsError, match="the number of parameters grows with the observations"):
             analysis.halves()
 
 
 def test_doubts_are_raised_where_no_structure_is_known() -> None:
-    assert [one.message for one in read(SERIES).doubts()] == ["takes one observation together with others"]
+    assert [one.message for one in read(SERIES).doubts()] == ["combines an observation with others"]
     latent = read(LATENT)
     assert latent.structure() is not None
     assert list(latent.doubts()) == []

@@ -299,9 +299,9 @@ def test_programs_that_read_no_lags(code: str) -> None:
 
 REFUSED = [
     ("for (t in 2:N) y[t] ~ normal(h[t-1] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t - 1]`, which depends on"),
-    ("for (t in 2:N) y[t] ~ normal(h[t] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t]`, of which there is one"),
-    ("y[2:N] ~ normal(y[1:N-1] + h[1:N-1], s);", "y[2 : N] ~ normal(", "reads `h`, of which there is one"),
-    ("y[2:N] ~ normal(y[1:N-1] + h[2:N], s);", "y[2 : N] ~ normal(", "reads `h`, of which there is one"),
+    ("for (t in 2:N) y[t] ~ normal(h[t] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t]`, a parameter with a value"),
+    ("y[2:N] ~ normal(y[1:N-1] + h[1:N-1], s);", "y[2 : N] ~ normal(", "reads `h`, which has a value"),
+    ("y[2:N] ~ normal(y[1:N-1] + h[2:N], s);", "y[2 : N] ~ normal(", "reads `h`, which has a value"),
     (
         "vector[N] e; e[1] = 0; for (t in 2:N) e[t] = y[t] - a - b * y[t-1] - s * e[t-1]; e ~ normal(0, s);",
         "e[t] = y[t] - ",
@@ -328,14 +328,14 @@ REFUSED = [
         "for (t in 2 : N)",
         "carries `e` from one observation to others",
     ),
-    ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "part of `y` whose length changes"),
-    ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several places at once"),
-    ("for (t in 2:N) y[t] ~ normal(y[t-1] + mean(y), s);", "y[t] ~ normal(", "at places that are no rows of it"),
-    ("y ~ normal(append_row(0, y[1:N-1]) * b, s);", "y ~ normal(", "at places that are no rows of it"),
+    ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "slice of `y` whose length varies"),
+    ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several indices at once"),
+    ("for (t in 2:N) y[t] ~ normal(y[t-1] + mean(y), s);", "y[t] ~ normal(", "at indices that are not rows"),
+    ("y ~ normal(append_row(0, y[1:N-1]) * b, s);", "y ~ normal(", "at indices that are not rows"),
     (
         "vector[N] m; m[1] = a; for (t in 2:N) m[t] = b * y[t-1]; y ~ multi_normal(m, diag_matrix(rep_vector(s, N)));",
         "y ~ multi_normal(",
-        "is one density of all observations",
+        "is a single density of all observations",
     ),
     # without lagged data
     ("for (t in 2:N) h[t] ~ normal(b * h[t-1], s); y ~ normal(0, exp(h));", "h[t] ~", "reads `h[t - 1]`, which"),

@@ -74,9 +74,9 @@ def test_a_form_that_qualifies_is_written_and_qualifies(
     written = tmp_path / "written.stan"
     assert check(SUMS / "partners.stan", partners) == 2
     out = capsys.readouterr().out
-    assert out.startswith("will not qualify as it stands: written with a function log_lik_i, as below, it does\n")
+    assert out.startswith("will not qualify as it stands: rewritten with a function log_lik_i (see below), it does\n")
     assert "\n  return normal_lpdf(y[i] | mu, sigma);\n" in out
-    assert "Write this program with --write FILE" in out
+    assert "Save this program with --write FILE" in out
     assert check(SUMS / "partners.stan", partners, "--write", written) == 0
     assert f"Written: {written}" in capsys.readouterr().out
     assert check(written, partners) == 0
@@ -99,7 +99,7 @@ def test_a_wrong_form_is_refused(right: str, wrong: str) -> None:
     [code] = separations(model.program)
     assert isinstance(code, str)
     assert right in code
-    with pytest.raises(NotSeparableError, match="its log density changes"):
+    with pytest.raises(NotSeparableError, match="changes the log density"):
         check_equal(model, code.replace(right, wrong), values)
 
 

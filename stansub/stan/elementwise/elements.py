@@ -1,7 +1,7 @@
-"""One observation's element of an expression with a value for each.
+"""Expressions over all observations, reduced to a single observation.
 
-Expressions over all observations (``alpha[group] + X * beta``) become what they are for observation i
-(``alpha[group[i]] + X[i] * beta``). Whatever takes observations together has no such element.
+Expressions over all observations (``alpha[group] + X * beta``) become the expression for observation i
+(``alpha[group[i]] + X[i] * beta``). An expression that combines observations cannot be reduced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.typing import INT, Typed, Types, indexed
 
-# An expression for one observation, and which dimension of the whole counts the observations.
+# An expression for one observation, and the dimension of the original that counts the observations.
 _Part = tuple[Expression, int | None]
 _INNER = {"vector": 1, "row_vector": 1, "matrix": 2}
 ELEMENTWISE = frozenset(
@@ -53,11 +53,11 @@ _LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
 
 
 class NotSeparableError(Exception):
-    """Why a statement has no part that is one observation's."""
+    """A statement cannot be reduced to one observation; the message says why."""
 
 
 class Shape(NamedTuple):
-    """Type of a value, and which of its dimensions counts the observations: of an array first, then inner ones."""
+    """Type of a value, and the dimension that counts the observations: array dimensions first, then inner ones."""
 
     type: UnsizedType
     axis: int | None = None
@@ -69,53 +69,53 @@ class Shape(NamedTuple):
 
     @property
     def n_axes(self) -> int:
-        """Dimensions of the array and inner ones."""
+        """Number of array and inner dimensions."""
         return self.type.depth + _INNER.get(self.type.base.removeprefix("complex_"), 0)
 
     @property
     def element(self) -> Shape:
-        """What it is for one observation."""
+        """Type for one observation."""
         if self.axis is None:
             return self
         return Shape(indexed(self.type, [k != self.axis for k in range(self.n_axes)]))
 
 
 def shape_of(declaration: Declaration, size: str = "") -> Shape:
-    """Return the shape of a variable; its axis is the dimension that is ``size``, where exactly one is."""
+    """Return the shape of a variable; its axis is the dimension ``size`` if exactly one is."""
     axes = [k for k, dim in enumerate(declaration.sizes) if dim == size]
     return Shape(declaration.type.unsized, axes[0] if len(axes) == 1 else None)
 
 
 class Taken(NamedTuple):
-    """An expression for one observation, and the shape that it has for all of them."""
+    """An expression for one observation, and its shape for all observations."""
 
     expression: Expression
     whole: Shape
 
     @property
     def varies(self) -> bool:
-        """Whether it has a value for each observation."""
+        """Whether the expression has a value for each observation."""
         return self.whole.axis is not None
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Takes expressions at one observation.
+    """Reduction of expressions to one observation.
 
     Attributes
     ----------
     size : str
         The variable that counts the observations.
     index : str
-        Name of the observation's number.
+        Name of the observation's index.
     shapes : mapping
-        Of all variables; with an axis where they have a value for each observation.
+        Shapes of all variables, with an axis if they have a value for each observation.
     local : frozenset of str
-        Those of them that are computed for this observation alone, in a variable of the same name.
+        Variables that are computed for this observation only, under the same name.
     loop : str
-        Variable of the loop over observations that the text stands in; nothing for text that is about all of them.
+        Variable of the surrounding loop over observations; empty outside such a loop.
     types : Types
-        Asked for the types of expressions.
+        Types of expressions.
     """
 
     size: str
@@ -126,7 +126,7 @@ class Elements:
     types: Types = field(default_factory=lambda: Types(Program("")))
 
     def within(self, loop: str) -> Elements:
-        """The same in a loop over observations."""
+        """Return the same reduction inside a loop over observations."""
         return replace(self, loop=loop)
 
     def element(self, expression: Expression) -> Expression:
@@ -139,7 +139,7 @@ class Elements:
         Raises
         ------
         NotSeparableError
-            When it takes observations together.
+            If the expression combines observations.
         """
         found, axis = self._part(expression)
         return Taken(found, self._shape(expression, axis))
@@ -183,11 +183,11 @@ class Elements:
             case Call():
                 return self._call(expression)
             case Member():
-                raise NotSeparableError(f"`{expression}` reads a part of a tuple")
+                raise NotSeparableError(f"`{expression}` reads part of a tuple")
         raise _together(expression)
 
     def is_size(self, expression: Expression) -> bool:
-        """Whether an expression is the number of observations."""
+        """Return whether an expression is the number of observations."""
         match expression:
             case Name(variable):
                 return variable == self.size
@@ -223,7 +223,7 @@ class Elements:
         return Subscript(found.expression, self._indices(indices, taken)), _axis(found.whole, taken)
 
     def _indices(self, indices: Sequence[Expression], taken: Sequence[Taken | None]) -> tuple[Expression, ...]:
-        """Indices for one observation, of something that has no value for each."""
+        """Return indices for one observation, of a variable without a value for each."""
         pairs = zip(indices, taken, strict=True)
         return tuple(self._slice(one) if found is None else found.expression for one, found in pairs)
 
@@ -238,7 +238,7 @@ class Elements:
     def _of_observations(
         self, base: Name, shape: Shape, indices: Sequence[Expression], taken: Sequence[Taken | None]
     ) -> _Part:
-        """Elements of a variable with a value for each observation."""
+        """Return elements of a variable with a value for each observation."""
         axis = shape.axis
         assert axis is not None
         whole = Slice()
@@ -303,7 +303,7 @@ def _together(expression: Expression) -> NotSeparableError:
 
 
 def _axis(shape: Shape, taken: Sequence[Taken | None]) -> int | None:
-    """The axis after indices, of which one with a value for each observation brings it."""
+    """Return the axis after indexing, if an index has a value for each observation."""
     axes = [k for k, one in enumerate(taken) if one is not None and one.varies]
     if not axes or len(taken) > shape.n_axes:
         return None
@@ -311,13 +311,13 @@ def _axis(shape: Shape, taken: Sequence[Taken | None]) -> int | None:
 
 
 def _single(shape: Shape, taken: Sequence[Taken | None]) -> list[bool]:
-    """For each dimension of a shape, whether an index takes a single element of it."""
+    """Return for each dimension of a shape whether an index selects a single element."""
     given = [one is not None and one.whole.is_scalar for one in taken[: shape.n_axes]]
     return given + [False] * (shape.n_axes - len(given))
 
 
 def _axis_of_product(expression: Expression, left: Taken, right: Taken) -> int | None:
-    """The axis of a matrix product, which must not sum over observations."""
+    """Return the axis of a matrix product, which must not sum over observations."""
     one, two = left.whole, right.whole
     if one.is_scalar or two.is_scalar:
         return two.axis if one.is_scalar else one.axis

@@ -1,4 +1,4 @@
-"""A program in a form that qualifies, proved to have the same log density as the original."""
+"""Programs rewritten to a form that qualifies, proved to have the same log density as the original."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reformulated:
     lines : tuple of str
         The function and the loop over it.
     proof : Proof
-        The original's log density beside global part plus blocks of this one.
+        Comparison of the original's log density with global part plus blocks of this program.
     """
 
     code: str
@@ -51,14 +51,14 @@ def reformulate(
     values : Data
         Data for it.
     size : str
-        The integer that counts the observations, where the user has said which.
+        The integer that counts the observations, if the user named it.
     progress : callable, optional
-        Called with a line of text before something slow is done.
+        Called with a line of text before each slow step.
 
     Raises
     ------
     NotSeparableError
-        When no such program is found, with the first reason.
+        If no such program is found, with the first reason.
     """
     reasons = []
     for candidate in separations(model.program, size):
@@ -71,7 +71,7 @@ def reformulate(
             raise
         except (NotSeparableError, InputError, RunError) as error:  # it may not even compile
             reasons.append(NotSeparableError(str(error).splitlines()[0]))
-    raise reasons[0] if reasons else NotSeparableError("no integer in its data block counts observations")
+    raise reasons[0] if reasons else NotSeparableError("no integer in its data block counts the observations")
 
 
 def check_equal(
@@ -82,9 +82,9 @@ def check_equal(
     Raises
     ------
     NotSeparableError
-        When they differ.
+        If they differ.
     InputError
-        When stanc rejects it, or its likelihood is no sum over observations either.
+        If stanc rejects it, or its likelihood is not a sum over observations either.
     """
     name = f"{model.name}_{LOG_LIK}"
     code = stanc.formatted(candidate, name=f"{name}.stan")
@@ -94,7 +94,7 @@ def check_equal(
     points = draw_points(np.random.default_rng(0), full, n_points=_N_POINTS)
     proof = prove(posterior.population, full, points)
     if not proof.holds:
-        raise NotSeparableError(f"rewritten with a function {LOG_LIK}, its log density changes")
+        raise NotSeparableError(f"rewriting it with a function {LOG_LIK} changes the log density")
     return Reformulated(code, _lines(posterior.program), proof)
 
 

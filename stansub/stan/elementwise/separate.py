@@ -1,8 +1,8 @@
 """Rewriting of a program with each observation's log likelihood in a separate function, ``log_lik_i``.
 
 Everything that has a value for each observation and changes between evaluations becomes a local variable of that
-function, computed for one observation; all else stays as it is. What is written here is read off the text: whoever
-offers it proves that it has the same log density.
+function, computed for one observation; the rest stays in place. The rewriting uses only the text; its callers prove
+that the log density is the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from stansub.stan.typing import INT, Types
 
 LOG_LIK = "log_lik_i"
 _FIRST = Literal("1")
-# Where the loop over observations will stand.
+# Place of the loop over observations.
 _HERE = Empty()
 
 
@@ -80,12 +80,12 @@ def separations(program: Program, size: str = "") -> Iterator[str | NotSeparable
     program : Program
         The parsed canonical text.
     size : str
-        The integer that counts the observations; each that may in turn, when not given.
+        The integer that counts the observations; if not given, each candidate in turn.
 
     Yields
     ------
     str or NotSeparableError
-        The program, which stanc has not seen yet, or why there is none with this integer.
+        The program, not yet checked by stanc, or why there is none with this integer.
     """
     sizes = [size] if size else [*outcome_sizes(program), *(one.name for one in size_candidates(program))]
     for one in dict.fromkeys(sizes):
@@ -97,7 +97,7 @@ def separations(program: Program, size: str = "") -> Iterator[str | NotSeparable
 
 @dataclass
 class _Halves:
-    """A part of the program: what of it is computed for one observation, and what stays where it was."""
+    """A part of the program, split into the computation for one observation and the rest, which stays in place."""
 
     inside: list[Statement] = field(default_factory=list)
     kept: list[Statement] = field(default_factory=list)
@@ -109,12 +109,12 @@ class _Halves:
 
     @property
     def adds(self) -> bool:
-        """Whether what stays adds to the target."""
+        """Whether the rest adds to the target."""
         return any(isinstance(one, Target | Tilde | Jacobian) for one in walk(self.kept))
 
 
 class _Separation:
-    """One program, and one variable that counts its observations."""
+    """Separation of a program with a given variable that counts its observations."""
 
     def __init__(self, program: Program, size: str) -> None:
         self.program, self.size = program, size
@@ -136,7 +136,7 @@ class _Separation:
         self.own: set[str] = set()
 
     def _names(self, loops: Sequence[For]) -> tuple[str, str]:
-        """What to call the number of an observation, and its log likelihood."""
+        """Return names for the index of an observation and for its log likelihood."""
         program = self.program
         blocks = (program.transformed_parameters, program.model)
         others = {
@@ -149,7 +149,7 @@ class _Separation:
         return free[0], total
 
     def _refuse(self, every: Sequence[Declaration]) -> None:
-        """What there is no such program for."""
+        """Raise NotSeparableError if the program cannot be separated."""
         if not self.likelihood:
             raise NotSeparableError(f"no statement is a sum over `{self.size}`")
         if any(function.name == LOG_LIK for function in self.program.functions):
@@ -160,23 +160,25 @@ class _Separation:
         for one in every:
             sized = one.name in self.changing and self.size in names(*one.all_dims)
             if sized and self.shapes[one.name].axis is None:
-                raise NotSeparableError(f"`{self._quoted(one)}` relates observations to each other")
+                raise NotSeparableError(f"`{self._quoted(one)}` couples observations")
         called = {call.name for call in calls(self.program.transformed_parameters, self.program.model)}
         if any(name == "target" or name.endswith("_lp") for name in called):
-            raise NotSeparableError("it calls target() or a function *_lp")
+            raise NotSeparableError("it calls target() or a *_lp function")
 
     def separated(self) -> Program:
-        """The program with a function for one observation."""
+        """Return the program with a function for one observation."""
         program = self.program
         before = self._statements(program.transformed_parameters.statements, nested=False)
         model = self._scope(program.model.statements, before.inside)
         if len(self.ranges) != 1:
             raise NotSeparableError("its likelihood statements cover different observations")
         if left := sorted(names(*before.kept, *model.kept) & self.local):
-            raise NotSeparableError(f"`{left[0]}` of all observations is used outside the likelihood")
+            raise NotSeparableError(
+                f"`{left[0]}`, which has a value for each observation, is used outside the likelihood"
+            )
         function, call = self._function(model.inside)
         loop = For(self.index, *self.ranges.pop(), (Target(call),))
-        # What is no longer computed for all observations at every evaluation is still output.
+        # Values that are no longer computed for all observations at every evaluation are still output.
         moved = [one for one in program.transformed_parameters.statements if writes(one) & self.local]
         return replace(
             program,
@@ -187,7 +189,7 @@ class _Separation:
         )
 
     def _function(self, inside: Sequence[Statement]) -> tuple[Function, Call]:
-        """The function for one observation, and its call."""
+        """Return the function for one observation, and its call."""
         used = names(*inside) - self.own - self.local
         given = list({one.name: one for one in declarations(self.program) if one.name in used}.values())
         arguments = [
@@ -209,7 +211,7 @@ class _Separation:
         return changed(function, _with_constants), Call(LOG_LIK, tuple(Name(one.name) for one in arguments))
 
     def _scope(self, statements: Sequence[Statement], inside: Iterable[Statement]) -> _Halves:
-        """The statements that hold the likelihood; the loop over observations goes where its last one was."""
+        """Return the statements with the likelihood; the loop over observations replaces the last of them."""
         holding = [one for one in statements if self._holds(one)]
         only = holding[0] if len(holding) == 1 else None
         found = _Halves(list(inside))
@@ -259,7 +261,7 @@ class _Separation:
         return _Halves([], [statement])
 
     def _assigned(self, statement: Declaration | Assign) -> Statement:
-        """What a variable of all observations is, for one of them."""
+        """Return the declaration or assignment of a variable with a value per observation, for one observation."""
         if isinstance(statement, Declaration):
             value = None if statement.value is None else self.elements.element(statement.value)
             return Declaration(_local_type(statement, self.shapes[statement.name]), statement.name, value)
@@ -267,7 +269,7 @@ class _Separation:
             raise NotSeparableError(f"`{self._quoted(statement)}` assigns several variables")
         place = self.elements.take(statement.place)
         if place.whole.axis is None:
-            raise NotSeparableError(f"`{self._quoted(statement)}` changes a single observation")
+            raise NotSeparableError(f"`{self._quoted(statement)}` assigns to a single observation")
         is_scalar = place.whole.element.is_scalar
         operator = statement.operator.removeprefix(".") if is_scalar else statement.operator
         return Assign(place.expression, operator, self.elements.element(statement.expression))
@@ -286,13 +288,13 @@ class _Separation:
         return found
 
     def _varies(self, term: Expression) -> bool:
-        """Whether a term of the log density is of observations, and not a prior that reads them."""
+        """Return whether a term of the log density belongs to observations rather than to a prior that reads them."""
         if isinstance(term, Call) and term.name.endswith(DENSITIES):
             return self.elements.take(term.arguments[0]).varies
         return any(self.shapes[name].axis is not None for name in names(term) & self.shapes.keys())
 
     def _term(self, term: Expression) -> Expression:
-        """One observation's share of a term of the log density."""
+        """Return one observation's share of a term of the log density."""
         match term:
             case Call(name, arguments) if name.endswith(DENSITIES):
                 return self._call(name, arguments, self.elements)
@@ -312,12 +314,12 @@ class _Separation:
         raise NotSeparableError(f"`{term}` combines observations")
 
     def _loop(self, loop: For) -> _Halves:
-        """A loop over observations: its body, for one of them."""
+        """Return the body of a loop over observations, for one observation."""
         over_all = self.elements.is_size(loop.upper)
         if self._holds(loop):
             self.ranges.add((loop.lower, Name(self.size) if over_all else loop.upper))
         elif loop.lower != _FIRST or not over_all:
-            raise NotSeparableError(f"`{loop.head}` skips observations")
+            raise NotSeparableError(f"`{loop.head}` does not run over all observations")
         self._plain(loop.lower, loop.upper)
         scratch = self._scratch(loop)
         at, own = self.elements.within(loop.variable), {one.name for one in scratch}
@@ -326,7 +328,7 @@ class _Separation:
         return _Halves(body if is_alone else [Braces(tuple(body))])
 
     def _scratch(self, loop: For) -> list[Declaration]:
-        """Variables declared before a loop that only it uses, anew for each observation."""
+        """Return variables that are declared before a loop and used only inside it, to declare them per observation."""
         outside = [one for one in walk(self.program.model.statements) if not loop.span.contains(one.span)]
         used = names(*(node for one in outside for node in one.own))
         carried = {one.variable for one in recursions(loop)} | {
@@ -338,7 +340,7 @@ class _Separation:
         return found
 
     def _body(self, statements: Sequence[Statement], at: Elements, own: set[str]) -> Iterator[Statement]:
-        """The body of a loop over observations, for one of them."""
+        """Yield the statements of a loop over observations, for one observation."""
         own = own | {one.name for one in statements if isinstance(one, Declaration)}
         for statement in statements:
             match statement:
@@ -361,24 +363,24 @@ class _Separation:
                 case Empty() | Perform(Call("print")):
                     pass
                 case _:
-                    raise NotSeparableError(f"`{str(statement).removesuffix(';')}` in a loop over observations")
+                    raise NotSeparableError(f"`{str(statement).removesuffix(';')}` is inside a loop over observations")
 
     def _nested(self, statement: For | If | Braces | Profile) -> _Halves:
-        """A statement with others in it that is about all observations: once for one of them, once for the rest."""
+        """Split a nested statement about all observations: once for one observation, once for the rest."""
         self._plain(*statement.own)
         bodies = [self._statements(body, nested=True) for body in statement.bodies]
         inside, kept = (_with_bodies(statement, [getattr(one, half) for one in bodies]) for half in ("inside", "kept"))
         return _Halves([inside], [kept] if any(one.adds for one in bodies) else [])
 
     def _density(self, statement: Tilde, at: Elements) -> Expression:
-        """A sampling statement as a density with all its constants."""
+        """Return a sampling statement as a density with all constants."""
         name, arguments = statement.distribution.name, statement.distribution.arguments
         suffix = "lpmf" if self._is_discrete(name) else "lpdf"
         density = self._call(f"{name}_{suffix}", (statement.left, *arguments), at)
         if not statement.truncation:
             return density
         if suffix == "lpmf":
-            raise NotSeparableError(f"`{statement.right}` is discrete and truncated")
+            raise NotSeparableError(f"`{statement.right}` is a truncated discrete distribution")
 
         def tail(kind: str, bound: Expression) -> list[Expression]:
             return [] if isinstance(bound, Slice) else [self._call(f"{name}_{kind}", (bound, *arguments), at)]
@@ -390,7 +392,7 @@ class _Separation:
         return Infix("-", density, *ends) if ends else density
 
     def _call(self, name: str, arguments: Iterable[Expression], at: Elements) -> Call:
-        """A density, of one observation, which has no matrix of all of them."""
+        """Return a density of one observation, without a matrix of all observations."""
         density, _, suffix = name.rpartition("_")
         taken = [at.element(one) for one in arguments]
         product = PRODUCTS.get(density)
@@ -410,16 +412,16 @@ class _Separation:
         return bool(of_library(mass)) or any(function.name == mass for function in self.program.functions)
 
     def _plain(self, *nodes: Node) -> None:
-        """Refuse what stays and reads a variable that is computed for one observation."""
+        """Raise NotSeparableError if nodes of the rest read a variable that is computed for one observation."""
         if found := sorted(names(*nodes) & self.local):
             quoted = " ".join(" ".join(map(str, nodes)).split())
-            raise NotSeparableError(f"`{found[0]}` of all observations is used in `{quoted}`")
+            raise NotSeparableError(f"`{quoted}` uses `{found[0]}`, which has a value for each observation")
 
     def _holds(self, statement: Statement) -> bool:
         return any(one.span in self.likelihood for one in walk([statement]))
 
     def _over_all(self, loop: For) -> bool:
-        """Whether a loop runs over observations."""
+        """Return whether a loop runs over observations."""
         at = Elements(self.size, "", self.shapes, frozenset())
         return self.size in names(loop.upper) or at.is_size(loop.upper)
 
@@ -428,7 +430,7 @@ class _Separation:
 
 
 def _local_type(declaration: Declaration, shape: Shape | None = None) -> SizedType:
-    """The type of a local variable: that of a declaration, for one observation."""
+    """Return the type of a declaration for one observation, as the type of a local variable."""
     array, inner = list(declaration.array_dims), list(declaration.dims)
     base, axis = declaration.type.unsized.base, shape.axis if shape else None
     if shape and axis is not None:
@@ -441,7 +443,7 @@ def _local_type(declaration: Declaration, shape: Shape | None = None) -> SizedTy
 
 
 def _taken(statement: Statement, at: Elements) -> Statement:
-    """A statement with its own expressions for one observation, and the statements in it as they are."""
+    """Return a statement with its own expressions reduced to one observation and its inner statements unchanged."""
 
     def taken(node: Node) -> Node | None:
         if isinstance(node, Expression):
@@ -452,7 +454,7 @@ def _taken(statement: Statement, at: Elements) -> Statement:
 
 
 def _with_bodies(statement: Statement, bodies: Sequence[Sequence[Statement]]) -> Statement:
-    """A statement with other statements in it, in braces; what was profiled is not."""
+    """Return a statement with other inner statements, in braces; profiling is removed."""
     first, *rest = map(tuple, bodies)
     match statement:
         case For() | ForEach() | While():
@@ -463,7 +465,7 @@ def _with_bodies(statement: Statement, bodies: Sequence[Sequence[Statement]]) ->
 
 
 def _summands(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
-    """Terms of a sum with their signs, also of sums in parentheses."""
+    """Yield the terms of a sum with their signs, including sums in parentheses."""
     for own, term in terms(expression, sign):
         if bare(term) is term:
             yield own, term
@@ -472,7 +474,7 @@ def _summands(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expr
 
 
 def _with_constants(node: Node) -> Node | None:
-    """Densities under names that may be called in any function."""
+    """Return densities with names that any function may call."""
     if isinstance(node, Call | Name) and normalised(node.name) != node.name:
         return changed(replace(node, name=normalised(node.name)), _with_constants)
     return None
