@@ -37,7 +37,7 @@ from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
-from stansub.stan.verdict import Examined, examine
+from stansub.stan.verdict import Examination, examine
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
@@ -143,7 +143,7 @@ def report(
     return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code
 
 
-def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
+def _refusal(found: Examination, source: str) -> Iterator[tuple[str, str]]:
     """Yield why a program does not qualify, and what would."""
     if found.posterior is not None:
         return
@@ -165,13 +165,13 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
         )
 
 
-def _origins(found: Examined) -> Iterator[tuple[str, str]]:
+def _origins(found: Examination) -> Iterator[tuple[str, str]]:
     """Yield the sources of data variables without a value."""
     if found.values is not None:
         yield from (("Data", f"{name}: {text}") for name, text in found.values.origins.texts.items())
 
 
-def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:
+def _written(found: Examination, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:
     """Write the form that qualifies, if requested; return a message about it."""
     if not isinstance(found.written, Reformulated):
         if write is None:
@@ -190,7 +190,7 @@ def _block_size(n: int, instances: bool) -> int:
 
 
 def _lines(
-    read: Source, found: Examined, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
+    read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
     yield "Form", _FORMS[form.kind]
@@ -341,7 +341,7 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
         yield label, "none"
 
 
-def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[str]:
+def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator[str]:
     doubts = found.doubts if found.posterior is None else ()
     for remark in dict.fromkeys([*found.form.warnings, *doubts]):
         yield remark.located(source)

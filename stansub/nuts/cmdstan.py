@@ -170,7 +170,7 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
     text = "\n".join(file.read_text(errors="replace") for file in consoles)
     reason = "; ".join(ended) or _reason(text, last=True)
     whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
-    kept = f"; the draws of the other chains were kept in {files.keep_files(whole)}" if whole else ""
+    kept = f"; the draws of the other chains were saved in {files.keep_files(whole)}" if whole else ""
     raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
 
 

@@ -131,7 +131,7 @@ def render(
     for part in details(shown.record, facts) if verbose else ():
         write("")
         for label, text in part:
-            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", width, subsequent_indent=" " * _LABEL):
+            for line in textwrap.wrap(f"{label:<{_LABEL - 1}} {text}", width, subsequent_indent=" " * _LABEL):
                 write(line)
     others = [one for one in shown.findings if one.severity is not Severity.REJECT]
     if others:

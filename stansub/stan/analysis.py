@@ -23,7 +23,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import main_size
-from stansub.stan.structures import Named, named
+from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Program, names
 from stansub.target.remainders import NoPredictorsError
 
@@ -106,7 +106,7 @@ class Analysis:
         """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
         return takes_metric(self.program, function)
 
-    def structure(self, size: str = "") -> Named | None:
+    def structure(self, size: str = "") -> NamedStructure | None:
         """Return the likelihood's name if it is known not to be a sum over observations."""
         return named(self.program, size) if self.form.kind == "sum" else None
 

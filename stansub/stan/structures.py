@@ -1,4 +1,4 @@
-"""Named likelihoods that are not sums over observations, with the code that identifies each.
+"""Kinds of likelihoods that are not sums over observations, with the code that recognises each.
 
 Everything here comes from the text. A structure is named only if the text leaves little doubt, because a wrong name is
 worse than none. If there are data, the numerical proof decides.
@@ -71,7 +71,7 @@ class Structure(NamedTuple):
     find: Callable[[Reading], str]
 
 
-class Named(NamedTuple):
+class NamedStructure(NamedTuple):
     """A structure that was found, with the statement that shows it."""
 
     structure: Structure
@@ -83,7 +83,7 @@ class Named(NamedTuple):
         return Remark(self.evidence, f"makes it {self.structure.name}: {self.structure.why}")
 
 
-def named(program: Program, size: str = "") -> Named | None:
+def named(program: Program, size: str = "") -> NamedStructure | None:
     """Return the structure of a program, if it is a known one that is not a sum.
 
     Parameters
@@ -97,11 +97,11 @@ def named(program: Program, size: str = "") -> Named | None:
     return found[0] if found and all(found) else None
 
 
-def _named(program: Program, size: str) -> Named | None:
+def _named(program: Program, size: str) -> NamedStructure | None:
     reading = Reading(program, size)
     for structure in STRUCTURES if size else ():
         if evidence := structure.find(reading):
-            return Named(structure, " ".join(evidence.split()))
+            return NamedStructure(structure, " ".join(evidence.split()))
     return None
 
 

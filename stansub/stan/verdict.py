@@ -18,7 +18,7 @@ from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
-from stansub.stan.structures import Named
+from stansub.stan.structures import NamedStructure
 
 
 class Verdict(NamedTuple):
@@ -43,14 +43,14 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """Result of examining a program.
 
     Attributes
     ----------
     form : Form
         The likelihood recognised in its text.
-    structure : Named or None
+    structure : NamedStructure or None
         Its kind, if it is not a sum over observations.
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
@@ -67,7 +67,7 @@ class Examined:
     """
 
     form: Form
-    structure: Named | None
+    structure: NamedStructure | None
     doubts: tuple[Remark, ...]
     refusals: tuple[Remark, ...] = ()
     values: Data | None = None
@@ -107,7 +107,7 @@ def examine(
     observations: str | None = None,
     block_size: Callable[[int, bool], int] | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Examined:
+) -> Examination:
     """Examine whether a program qualifies; with data, the numerical proof decides, whatever the text shows.
 
     Parameters
@@ -128,7 +128,7 @@ def examine(
     """
     analysis, size = source.analysis, observations or ""
     form, structure = analysis.form, analysis.structure(size)
-    text = Examined(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
+    text = Examination(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
     if data is None:
         return text
     # Errors in the data are raised before compiling, which takes a minute.

@@ -191,7 +191,9 @@ def test_tuples_and_complex_numbers_have_the_names_of_our_own_draws() -> None:
 
 
 def test_a_chain_that_is_killed_costs_that_chain_alone() -> None:
-    with pytest.raises(RunError, match="chain 2 was ended by SIGABRT; the draws of the other chains were kept in") as e:
+    with pytest.raises(
+        RunError, match="chain 2 was ended by SIGABRT; the draws of the other chains were saved in"
+    ) as e:
         run(n=14)
     kept = Path(str(e.value).rpartition(" ")[2])
     assert [file.name for file in sorted(kept.iterdir())] == ["chain_1.csv", "chain_3.csv"]

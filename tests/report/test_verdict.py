@@ -185,7 +185,7 @@ def test_chains_that_do_not_agree() -> None:
         ({"change": apart}, "its chains have not converged, R-hat 1."),
         ({"change": broken(np.nan)}, "its draws of beta[1] are not all finite"),
         ({"change": fakes.stuck()}, "its chain 1 is stuck"),
-        ({"change": constant}, "beta[1] never moves in it"),
+        ({"change": constant}, "beta[1] never moves in its draws"),
     ],
 )
 def test_a_reference_not_to_be_trusted(options: dict[str, Any], reason: str) -> None:

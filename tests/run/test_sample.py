@@ -459,7 +459,7 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
 
     monkeypatch.setattr(inference_data, "build", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(RunError, match=r"^(no such dimension|interrupted); the unconstrained draws were kept"):
+    with pytest.raises(RunError, match=r"^(no such dimension|interrupted); the unconstrained draws were saved"):
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:
@@ -623,7 +623,7 @@ def test_draws_outlive_a_display_that_fails(
 
     monkeypatch.setattr(driver._Watch, "__call__", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(RunError, match=r"^the terminal went away; the unconstrained draws were kept"):
+    with pytest.raises(RunError, match=r"^the terminal went away; the unconstrained draws were saved"):
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:

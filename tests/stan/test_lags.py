@@ -316,7 +316,7 @@ REFUSED = [
     (
         "real e = 0; for (t in 2:N) { e = y[t] - b * y[t-1] - a * e; e ~ normal(0, s); }",
         "e = y[t] - ",
-        "carries `e` from one observation to others",
+        "carries the value of `e` from one observation to others",
     ),
     (
         "array[N] real v2; v2[1] = s; for (t in 2:N) v2[t] = a + b * square(y[t-1]) + a * v2[t-1]; y ~ normal(0, v2);",
@@ -326,7 +326,7 @@ REFUSED = [
     (
         "for (j in 1:J) { real e = 0; for (t in 2:N) { e = p[j,t] - b * p[j,t-1] - a * e; e ~ normal(0, s); } }",
         "for (t in 2 : N)",
-        "carries `e` from one observation to others",
+        "carries the value of `e` from one observation to others",
     ),
     ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "slice of `y` whose length varies"),
     ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several indices at once"),
@@ -350,7 +350,7 @@ REFUSED = [
     (
         "real level2 = s; for (t in 1:N) { level2 = a + b * level2; y[t] ~ normal(0, level2); }",
         "level2 = a + ",
-        "carries `level2` from one observation to others",
+        "carries the value of `level2` from one observation to others",
     ),
 ]
 

@@ -55,7 +55,7 @@ def with_residuals(program: Program) -> Added | Refused | None:
     return _written(program, found[0]) or Refused(cause, found[0].residual.span)
 
 
-class _Kept(NamedTuple):
+class _ResidualLoop(NamedTuple):
     """A loop over observations that stores residuals.
 
     Attributes
@@ -81,7 +81,7 @@ class _Kept(NamedTuple):
     before: tuple[Statement, ...]
 
 
-def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
+def _kept(loop: Statement, before: tuple[Statement, ...]) -> _ResidualLoop | None:
     if not isinstance(loop, For) or len(loop.body) < 3 or loop.lower != ONE:
         return None
     residual, keeping, n = loop.body[0], loop.body[1], loop.variable
@@ -94,10 +94,10 @@ def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
         and keeping.head == f"for ({i} in 1 : {lags}[{n}])"
         and str(inner) == f"{kept}[{n} + 1, {i}] = {error}[{n} + 1 - {i}];"
     )
-    return _Kept(loop, residual, keeping, kept, lags, before) if fits else None
+    return _ResidualLoop(loop, residual, keeping, kept, lags, before) if fits else None
 
 
-def _written(program: Program, found: _Kept) -> Added | None:
+def _written(program: Program, found: _ResidualLoop) -> Added | None:
     """Return more transformed data and the replacement of the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     copied, needed = filling(found.before, names(found.residual.expression) - {n})
