@@ -34,14 +34,14 @@ from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
-from stansub.stan.verdict import Examined, examine
+from stansub.stan.verdict import Examination, examine
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
 _FORMS = {
-    "log_lik_i": "a loop over log_lik_i",
-    "reduce_sum": "a reduce_sum call",
-    "sum": "a likelihood that must be a sum over observations",
+    "log_lik_i": "the likelihood is a loop over log_lik_i",
+    "reduce_sum": "the likelihood is a reduce_sum call",
+    "sum": "the likelihood must be a sum over observations",
 }
 _LABEL = 14
 
@@ -104,7 +104,7 @@ def report(
         if write is None:
             raise
         path = files.write(write, error.code.encode(), overwrite=overwrite)
-        console.print(Text(f"Written: {path}, with arrays in today's syntax; check that"), soft_wrap=True)
+        console.print(Text(f"Written: {path}, with arrays in current syntax. Check this file next."), soft_wrap=True)
         return 0
     with stage_progress(progress, show=data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
@@ -113,19 +113,23 @@ def report(
     costs = _measure(found.posterior) if found.posterior is not None else None
     surrogate = _surrogate(read.analysis, observations or "", found.posterior)
     lines = [*_refusal(found, read.text), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
-    for label, text in (*lines, *_moves(surrogate, found.posterior), *(_inside(read, observations) if verbose else ())):
+    for label, text in (
+        *lines,
+        *_proposals(surrogate, found.posterior),
+        *(_inside(read, observations) if verbose else ()),
+    ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
     if write is not None:
-        console.print(Text("Nothing is written: its arrays are in today's syntax"), soft_wrap=True)
+        console.print(Text("Nothing written: its arrays are in current syntax."), soft_wrap=True)
     if data is None:
-        told = f"Add data to prove this numerically: stansub check {stan_file} DATA.json"
+        told = f"For a numerical proof, add data: stansub check {stan_file} DATA.json"
         console.print(Text(told), soft_wrap=True)
     return verdict.code
 
 
-def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
+def _refusal(found: Examination, source: str) -> Iterator[tuple[str, str]]:
     """Yield why a program does not qualify, and what would."""
     if found.posterior is not None:
         return
@@ -138,7 +142,7 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
         yield "Not rewritten", remark.located(source)
 
 
-def _origins(found: Examined) -> Iterator[tuple[str, str]]:
+def _origins(found: Examination) -> Iterator[tuple[str, str]]:
     """Yield the sources of data variables without a value."""
     if found.values is not None:
         yield from (("Data", f"{name}: {text}") for name, text in found.values.origins.texts.items())
@@ -150,10 +154,10 @@ def _block_size(n: int, instances: bool) -> int:
 
 
 def _lines(
-    read: Source, found: Examined, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
+    read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
-    yield "Program", f"read as {_FORMS[form.kind]}"
+    yield "Form", _FORMS[form.kind]
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
     likelihood, size = _likelihood(read.analysis, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
@@ -162,7 +166,7 @@ def _lines(
     own = (LIPSCHITZ, "log_lik_range", *DERIVATIVES.values())
     bounds = [name for name in own if name in read.analysis.functions]
     if bounds:
-        yield "Range", f"{', '.join(bounds)}: for the concentration bounds"
+        yield "Range", f"from {', '.join(bounds)}, for the concentration bounds"
     if posterior is None or costs is None:
         yield "Observations", f"{form.n or size or 'not found'}"
         for parameter in program.parameters.declarations:
@@ -176,18 +180,18 @@ def _lines(
         inner, outer = (math.prod(shapes.get(parameter.name, (0,))) for shapes in (constrained, unconstrained))
         sizes = _count(inner, "value") + ("" if inner == outer else f", {outer:,} unconstrained")
         yield "Parameter", f"{parameter.type} {parameter.name}: {sizes}"
-    yield "", f"{_count(posterior.dim, 'unconstrained parameter')} together"
+    yield "", f"{_count(posterior.dim, 'unconstrained parameter')} in total"
     yield "Evaluator", _evaluator(posterior)
     order = "shuffled" if posterior.order is not None else "in their original order (the log density depends on it)"
     yield "Blocks", f"{len(blocks):,} of {_count(blocks.size, 'observation')}, {order}"
-    again = ", in which the global part is evaluated again" if costs.repeated else ""
+    again = ", including the global part, which every block evaluates again" if costs.repeated else ""
     yield "Cost", f"global part {_duration(costs.shared)}, a block {_duration(costs.block)}{again}"
     yield (
         "Proof",
-        f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
-        f"relative difference {posterior.proof.error:.0e}",
+        f"the sum of global part and blocks equals the program's log density at {posterior.proof.points} points "
+        f"(relative difference {posterior.proof.error:.0e})",
     )
-    yield "Decisions", f"exact decisions: {_exact(posterior, surrogate)}"
+    yield "Exact", _exact(posterior, surrogate)
 
 
 class _Surrogate(NamedTuple):
@@ -214,29 +218,29 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
 
 
 def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
-    """Return whether bounds are proved for the likelihood, or why not."""
+    """Return whether decisions can be exact, or why not."""
     try:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
         if surrogate.predictors is None:
-            return f"no, {error}"
-        return f"yes, of surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')})"
-    return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
+            return f"no: {error}"
+        return f"yes, for surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+    return f"yes ({_count(len(predictors.design), 'argument')} per observation)"
 
 
-def _moves(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
-    """Yield the moves that `sample` uses if no proposal is named."""
-    effects, others = surrogate.effects, "about the mode, or a random walk that learns"
+def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
+    """Yield the proposals that `sample` uses if none is named."""
+    effects, others = surrogate.effects, "around the mode, or an adaptive random walk"
     if not effects:
-        yield "Moves", others
+        yield "Proposals", others
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
     if surrogate.refusal is not None:
-        yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {surrogate.refusal}"
+        yield "Proposals", f"{others}; {are}, but surrogate transitions are not possible: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
-    unless = f", unless there are at most {MANY} parameters and the posterior is near to normal" if few else ""
-    yield "Moves", f"surrogate transitions, for {are}{unless}"
+    unless = f", unless there are at most {MANY} parameters and the posterior is nearly normal" if few else ""
+    yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 
 def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
@@ -252,7 +256,7 @@ def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]
         yield "Compiled", f"{role}: {why}"
     for role, why in plan(read.analysis).reasons.items():
         if role not in transitions:
-            yield "Compiled", f"{role}: {why}{'; for other moves' if transitions else ''}"
+            yield "Compiled", f"{role}: {why}{'; for other proposals' if transitions else ''}"
 
 
 def _likelihood(
@@ -300,7 +304,7 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
         yield label, "none"
 
 
-def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[str]:
+def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator[str]:
     doubts = found.doubts if found.posterior is None else ()
     for remark in dict.fromkeys([*found.form.warnings, *doubts]):
         yield remark.located(source)
@@ -309,13 +313,13 @@ def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[st
     share = costs.shared / costs.block
     if costs.repeated and share > _LARGE_SHARE:
         yield (
-            f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: take larger "
+            f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: use larger "
             "blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
         yield (
-            f"the global part takes as long as {share:,.0f} blocks, at every step: look for what it computes from all "
-            "observations"
+            f"every step evaluates the global part, which takes as long as {share:,.0f} blocks: check whether it "
+            "computes something from all observations"
         )
 
 
@@ -350,7 +354,7 @@ def _count(n: int, what: str) -> str:
 
 def _evaluator(posterior: Posterior) -> str:
     if isinstance(posterior.population, LoopEvaluator):
-        return "the program rewritten so that its likelihood runs over chosen blocks"
+        return "the program, rewritten so that its likelihood runs over chosen blocks"
     if isinstance(posterior.population, Instances) and posterior.population.alone:
-        return "one instance of the program's likelihood a block"
-    return "one instance of the program a block"
+        return "one instance of the program's likelihood per block"
+    return "one instance of the program per block"

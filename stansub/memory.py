@@ -86,7 +86,7 @@ def shortage(error: BaseException) -> str:
         short = isinstance(cause, MemoryError) or getattr(cause, "errno", None) == errno.ENOMEM
         if short or any(sign in str(cause) for sign in _SIGNS) or _unable(cause):
             detail = " ".join(str(cause).split())
-            return f"memory is short{f' ({detail})' if detail else ''}: {room()}; ask for less or raise the limit"
+            return f"memory is short{f' ({detail})' if detail else ''}: {room()}; reduce the request or raise the limit"
         cause = cause.__cause__ or cause.__context__
     return ""
 

@@ -277,7 +277,7 @@ def test_an_interrupted_study_reports_and_is_resumed(
     study.main(command)
     assert len(made) == len(set(made)) == 60
     page = (tmp_path / "README.md").read_text()
-    assert "None of 1 combinations" in page
+    assert "All 1 combinations" in page
     assert "| data fourfold | the sampler gets every observation four times" in page
     figures = json.loads((tmp_path / "results.json").read_text())
     assert {one["cell"]: one["p_value"] < 1e-6 for one in figures} == {"pocock": False, "data fourfold": True}

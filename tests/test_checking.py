@@ -36,34 +36,34 @@ def logistic_data(tmp_path: Path) -> Path:
 def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(LOGISTIC) == 5
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "may qualify: nothing in its text speaks against it; give data to have it proved"
+    assert lines[0] == "may qualify: its text shows no obstacle; add data for a numerical proof"
     assert "Likelihood    line 15: y ~ bernoulli_logit_glm(x, alpha, beta);" in lines
     assert "Global part   line 13: alpha ~ normal(0, 2.5);" in lines
     assert "Observations  N" in lines
     assert "Parameter     vector[K] beta" in lines
-    assert lines[-1].startswith("Add data to prove this numerically")
+    assert lines[-1].startswith("For a numerical proof, add data")
 
 
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(LOGISTIC, logistic_data) == 0
     out = capsys.readouterr().out
-    assert out.startswith("qualifies: its cut into blocks is proved with these data\n")
+    assert out.startswith("qualifies: the numerical proof of its cut into blocks holds for these data\n")
     assert "Observations  203 (N)" in out
     assert "Parameter     vector[K] beta: 2 values" in out
-    assert "3 unconstrained parameters together" in out
-    assert "Evaluator     one instance of the program a block" in out
+    assert "3 unconstrained parameters in total" in out
+    assert "Evaluator     one instance of the program per block" in out
     assert "Blocks        102 of 2 observations, shuffled" in out
-    assert "equals global part plus blocks at 3 points" in out
-    assert "Decisions     exact decisions: yes, an observation has 1 argument" in out
+    assert "equals the program's log density at 3 points" in out
+    assert "Exact         yes (1 argument per observation)" in out
     assert "Warning" not in out
 
 
 def test_rewritten_program(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(ROOT / "stan_models" / "logistic_third_derivative.stan", logistic_data) == 0
     out = capsys.readouterr().out
-    assert "Program       read as a reduce_sum call" in out
+    assert "Form          the likelihood is a reduce_sum call" in out
     assert "Observations  203 (size(y))" in out
-    assert "Evaluator     the program rewritten" in out
+    assert "Evaluator     the program, rewritten" in out
 
 
 def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Rewritten")]
     assert lines == [
         "Rewritten     summaries of data in transformed data",
-        "Rewritten     data beside an observation as rows of data",
+        "Rewritten     data of neighbouring observations as rows of data",
     ]
 
 
@@ -156,7 +156,7 @@ def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(NO_SUMS / "gaussian_process.stan") == 2
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "will not qualify: a Gaussian process; its covariance ties every observation to every other"
+    assert lines[0] == "will not qualify: a Gaussian process; its covariance couples all observations"
     assert lines[1] == "Shown by      line 17: matrix[N, N] K = gp_exp_quad_cov(x, alpha, rho);"
 
 
@@ -164,7 +164,7 @@ def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "one.stan"
     file.write_text("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert check(file) == 5
-    assert "nothing that counts observations; give data" in capsys.readouterr().out.splitlines()[0]
+    assert "nothing counts the observations; add data" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.mark.slow
@@ -173,9 +173,9 @@ def test_data_without_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     file.write_text("data { int N; } parameters { vector[N] z; } model { z ~ normal(0, 1); }")
     assert check(file, write(tmp_path / "size.json", N=10)) == 2
     out = capsys.readouterr().out
-    assert out.startswith("will not qualify: its likelihood is no sum over observations")
-    assert "Reason        there is no size of data\n" in out
-    assert "give data" not in out
+    assert out.startswith("will not qualify: its likelihood is not a sum over observations")
+    assert "Reason        no integer of the data block is the size of other data\n" in out
+    assert "add data" not in out
 
 
 @pytest.mark.slow
@@ -186,14 +186,14 @@ def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFix
     lines = captured.out.splitlines()
     assert lines[0].startswith("will not qualify: a model with a parameter for each observation")
     assert lines[1] == "Shown by      line 9: vector[N] z;"
-    assert lines[2] == "Reason        N: the number of parameters changes with it"
+    assert lines[2] == "Reason        N: the number of parameters depends on it"
     assert "Traceback" not in captured.err
 
 
 def test_a_program_in_todays_syntax_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "written.stan"
     assert check(LOGISTIC, "--write", file) == 5
-    assert "\nNothing is written: its arrays are in today's syntax\n" in capsys.readouterr().out
+    assert "\nNothing written: its arrays are in current syntax.\n" in capsys.readouterr().out
     assert not file.exists()
 
 

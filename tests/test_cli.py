@@ -564,7 +564,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     running = driven(f"signalled('sampling', {signals})", options(*LONG))
     out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 3, err
-    assert err.splitlines()[0].startswith("Stopping after the current step")
+    assert err.splitlines()[0].startswith("Stopping. Draws so far will be saved")
     assert err.splitlines()[1].startswith("Draws: logistic.nc")
     assert len(err.splitlines()) == 3
     assert "The run stopped before its last iteration: interrupted" in out
@@ -692,7 +692,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
     ("stage", "told"),
     [
         ("check_modes", "stansub could not check whether the chains missed a mode"),
-        ("Quantities", "were interrupted and are left out"),
+        ("Quantities", "were interrupted and are omitted"),
     ],
 )
 def test_an_interrupt_after_the_last_step_loses_no_draws(
@@ -733,7 +733,7 @@ def test_an_interrupt_of_the_last_step_changes_nothing(
     monkeypatch.setattr(Chain, "_stretch", stretch_and_signal)
     code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
     assert code == 0
-    assert err.startswith("Stopping after the current step")
+    assert err.startswith("Stopping. Draws so far will be saved")
     assert "interrupted" not in out
 
 

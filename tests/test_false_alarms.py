@@ -120,4 +120,4 @@ def test_the_page_says_how_many_of_how_many(study: Any, rows: list[dict[str, Any
     text = study.run.page(found, header)
     assert "| as they are | 0 of 2 (0.0%, 95 % interval 0.0% to 84.2%) | 1 of 2 (50.0%, 95 % interval 1.3%" in text
     assert "| `m` | 3 | 0 | 2 | 2 | 0 | 0 |" in text
-    assert "`n` is left out: it has no parameters." in text
+    assert "`n` is excluded: it has no parameters." in text

@@ -335,7 +335,7 @@ class TestDraws:
         inference_data.write(tree, tmp_path / "draws.nc")
         for command in READERS:
             error = refused(command, tmp_path / "draws.nc", capsys=capsys)
-            assert f"damaged: `{next(iter(counts))}` is not what a run records there" in error
+            assert f"damaged: `{next(iter(counts))}` has an unexpected value" in error
 
     def test_a_dimension_of_two_sizes(self, draws: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         import h5py
@@ -362,7 +362,7 @@ class TestDraws:
         inference_data.write(tree, tmp_path / "draws.nc")
         for command in READERS:
             error = refused(command, tmp_path / "draws.nc", capsys=capsys)
-            assert "other is no array of draws of chains" in error
+            assert "other is not an array of chains and draws" in error
 
 
 def stansub_tree(dataset: Any) -> Any:

@@ -87,7 +87,7 @@ def nested(error: BaseException, cause: BaseException) -> BaseException:
 )
 def test_shortage(error: BaseException) -> None:
     assert memory.shortage(error).startswith("memory is short")
-    assert "ask for less or raise the limit" in memory.shortage(error)
+    assert "reduce the request or raise the limit" in memory.shortage(error)
 
 
 def test_what_cannot_be_loaded_lacks_memory_only_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

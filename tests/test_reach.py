@@ -100,12 +100,12 @@ def test_verdicts_are_read_off_the_first_line(reach: Any) -> None:
     assert of(0, "Qualifies: 12 observations\nWarning: will not qualify elsewhere", "").said == "qualifies"
     assert of(0, "May qualify, by its text", "").said == "may qualify"
     assert of(2, "Will not qualify: a Gaussian process", "").said == "will not qualify"
-    assert of(0, "Program       read as a reduce_sum call", "").said == "says neither"
+    assert of(0, "Form          the likelihood is a reduce_sum call", "").said == "says neither"
     assert of(2, "", "Loading\nstansub: error: it is none\n").reason == "it is none"
     assert of(2, "will not qualify: no sum\nReason        N: no\n", "").reason == "will not qualify: no sum"
-    exact = "Qualifies\nDecisions     exact decisions: {}\nMoves         about the mode\n"
-    assert of(0, exact.format("yes, an observation has 2 arguments"), "").is_exact
-    inexact = of(0, exact.format("no, it has a kink"), "")
+    exact = "Qualifies\nExact         {}\nProposals     around the mode\n"
+    assert of(0, exact.format("yes (2 arguments per observation)"), "").is_exact
+    inexact = of(0, exact.format("no: it has a kink"), "")
     assert (inexact.is_exact, inexact.inexact) == (False, "it has a kink")
 
 
@@ -124,7 +124,7 @@ RIGHT = (row("brms_a", True, "qualifies", True), row("b", False, "will not quali
     ("false", "sentence"),
     [
         (row("c", True, "may qualify", False), "Refused although they are sums: `c`"),
-        (row("c", False, "may qualify", True), "Accepted although they are none: `c`"),
+        (row("c", False, "may qualify", True), "Accepted although they are not sums: `c`"),
         (row("c", True, "will not qualify", True), "false: `c`"),
         (row("c", False, "qualifies", False), "false: `c`"),
     ],
@@ -151,11 +151,11 @@ def test_page(reach: Any, tmp_path: Path) -> None:
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
     result = {"command": "python x", "machine": machine, "observations": "about 400 observations", "brms": False}
     text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
-    assert "1 of 3 that were sampled agree with NUTS; decisions were exact in 2" in text
-    assert "not seen to agree: `d`, `e`" in text
-    assert "Of posteriordb's programs with reference draws 0 of 1 qualify" in text
-    assert "5 of 5 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
-    assert "No verdict, for something failed: `h`" in text
+    assert "1 of 3 sampled programs agree with NUTS; decisions were exact in 2" in text
+    assert "Sampled without agreement: `d`, `e`" in text
+    assert "Of posteriordb's programs with reference draws, 0 of 1 qualify" in text
+    assert "5 of 5 programs whose likelihood is a sum qualify; in brms's style, 1 of 1" in text
+    assert "No verdict because of a failure: `h`" in text
     assert "Of those that qualify, decisions are exact in 4 of 5" in text
     assert "no: it has a \\| kink" in text
     assert "it is \\| none" in text

@@ -91,7 +91,7 @@ def test_the_command_writes_its_report(
     assert study.main(arguments) == 1, "three runs show no bias, that of the control neither"
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert {one["rule"] for one in rows} >= {"`until ess=100`", "control: ess=20, every draw"}
-    assert "no bias is seen" in (tmp_path / "README.md").read_text()
+    assert "no bias detected" in (tmp_path / "README.md").read_text()
     with pytest.raises(SystemExit) as ended:
         study.main(arguments)
     assert ended.value.code == 2

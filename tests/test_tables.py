@@ -113,8 +113,8 @@ def test_what_is_wrong_with_a_table_is_an_input_error(place: Path, capsys: pytes
     code, _, err = run(["sample", PROGRAM, "zero.csv", "J=3", *COLUMNS, *QUICK], capsys)
     assert (code, err.splitlines()[-1]) == (
         2,
-        "stansub: error: zero.csv: column 'group', row 1 is 0, but the least is 1: levels count from 1",
+        "stansub: error: zero.csv: column 'group', row 1 is 0, but the lower bound is 1: levels count from 1",
     )
     code, _, err = run(["sample", PROGRAM, "table.parquet", *QUICK], capsys)
     assert code == 2
-    assert "and no column is called so; name its columns with --columns x=[x1,x2]" in err
+    assert "and no column has that name; name its columns with --columns x=[x1,x2]" in err

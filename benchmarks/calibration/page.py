@@ -36,7 +36,7 @@ Table = Mapping[tuple[str, str], Calibration | None]
 
 # Family-wise error of everything that is called not calibrated.
 LEVEL = 0.05
-_TITLES = {"test": "Tests", "proposal": "Proposals", "control": "Controls, wrong on purpose"}
+_TITLES = {"test": "Tests", "proposal": "Proposals", "control": "Negative controls"}
 _COLOURS = (*CHAIN_COLOURS, ERROR_COLOUR, INK)
 # Repeats of a model and a cell below which nothing is said about it.
 FEWEST = 10
@@ -146,7 +146,7 @@ def _visible_text(n: int, level: float) -> str:
     """What shows in words; empty where nothing does."""
     shift, narrow = visible(n, level, _shift), visible(n, level, _narrow)
     texts = [f"shifted by {shift:g} posterior sd"] if math.isfinite(shift) else []
-    texts += [f"with an sd {1 + narrow:g} times too small"] if math.isfinite(narrow) else []
+    texts += [f"with an sd too small by a factor of {1 + narrow:g}"] if math.isfinite(narrow) else []
     return ", or ".join(texts)
 
 
@@ -177,7 +177,7 @@ def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
     rows = sorted((row for row in rows if counts[_key(row)] >= FEWEST), key=lambda row: row["number"])
     made = study(rows)
     if not any(made.found.values()):
-        raise RunError(f"there is nothing with {FEWEST} repeats and draws to report on yet")
+        raise RunError(f"no combination has {FEWEST} repeats with draws yet")
     for model in made.models:
         _picture(made, model, folder / f"{model}.png")
     environment = Environment(

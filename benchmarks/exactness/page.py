@@ -144,15 +144,15 @@ def _exact_text(found: Findings, way: str) -> str:
     keys = found.keys(way)
     off = [key for key in keys if found.state(key) != "agrees"]
     if off:
-        lines = [f"{key[0]} beside {key[2]} {found.state(key)}: {_place(found, key)}" for key in off]
+        lines = [f"{key[0]} against {key[2]} {found.state(key)}: {_place(found, key)}" for key in off]
         return f"**{way} does not pass**: {'; '.join(lines)}"
     worst = found.worst(keys)
     z = max(float(np.abs(found.compared[key].z).max()) for key in keys)
     least = min(found.rows[key[0], way]["effective"] for key in keys)
     beside = " and ".join(dict.fromkeys(key[2] for key in keys))
     return (
-        f"{way} agrees with {beside} everywhere: with {least:,.0f} effective draws and more no difference is larger "
-        f"than {_place(found, worst)}, and none larger than {z:.1f} standard errors"
+        f"{way} agrees with {beside} on all posteriors: with at least {least:,.0f} effective draws, no difference "
+        f"exceeds {_place(found, worst)} or {z:.1f} standard errors"
     )
 
 
@@ -163,9 +163,9 @@ def _approximate_text(found: Findings, way: str) -> str:
     about = f"{way} ({WAYS[way].about})" if way in WAYS else way
     if off:
         names = ", ".join(key[0] for key in off)
-        return f"{about} is off on {len(off)} of {len(keys)} posteriors ({names}): by up to {worst}"
+        return f"{about} differs on {len(off)} of {len(keys)} posteriors ({names}), by up to {worst}"
     least = min(found.rows[key[0], way]["effective"] for key in keys)
-    return f"{about} cannot be told from the posterior with {least:,.0f} effective draws and more: at most {worst}"
+    return f"{about} shows no difference with at least {least:,.0f} effective draws: at most {worst}"
 
 
 def _posterior_cells(found: Findings, name: str) -> list[str]:

@@ -89,7 +89,7 @@ class Outcome:
         """What the interval says."""
         if self.low > 1:
             return "the fixed level is better"
-        return "the falling level is better" if self.high < 1 else "no difference can be shown"
+        return "the decreasing level is better" if self.high < 1 else "no significant difference"
 
 
 def compare(fixed: Mapping[str, Runs], falling: Mapping[str, Runs], alarm: float, rng: np.random.Generator) -> Outcome:
@@ -141,7 +141,7 @@ def interval(losses: Array, others: Array, alarm: float, rng: np.random.Generato
 def predicted_risk(parts: Sequence[Runs], shares: Array, n_steps: int) -> float:
     """Of the mean of all draws of a fall, from fixed levels that stand for such shares of its steps.
 
-    Biases are averaged with their signs, and variances of a step (`stansub.planning.falling`).
+    Biases are averaged with their signs, and variances of a step (`stansub.planning.level_mixture`).
     """
     means = [one.errors.mean(1) for one in parts]
     bias = shares @ np.array([one.mean(0) for one in means])

@@ -17,7 +17,7 @@ from stansub.output.style import CHAIN_COLOURS, INK, STYLE
 if TYPE_CHECKING:
     from run import Made, Place
 
-VERDICTS = ("the fixed level is better", "the falling level is better", "no difference can be shown")
+VERDICTS = ("the fixed level is better", "the decreasing level is better", "no significant difference")
 
 
 def conclusion(outcomes: Sequence[Outcome]) -> str:
@@ -26,15 +26,15 @@ def conclusion(outcomes: Sequence[Outcome]) -> str:
     fixed, falling, unclear = (counts[verdict] for verdict in VERDICTS)
     n = len(outcomes)
     if not fixed and not falling:
-        return f"No difference can be shown in any of {n} comparisons."
+        return f"None of {n} comparisons shows a significant difference."
     parts = [
         f"the best fixed level has the lower risk in {fixed}" if fixed else "",
-        f"the best fall in {falling}" if falling else "",
-        f"no difference can be shown in {unclear}" if unclear else "",
+        f"the best decreasing level in {falling}" if falling else "",
+        f"the difference is not significant in {unclear}" if unclear else "",
     ]
-    loser = " A falling level is nowhere better." if not falling else ""
-    loser = loser or (" A falling level is nowhere worse." if not fixed else "")
-    return f"Of {n} comparisons {', '.join(part for part in parts if part)}.{loser}"
+    loser = " A decreasing level is never better." if not falling else ""
+    loser = loser or (" A decreasing level is never worse." if not fixed else "")
+    return f"Of {n} comparisons, {', '.join(part for part in parts if part)}.{loser}"
 
 
 def ranges(outcomes: Sequence[Outcome]) -> str:

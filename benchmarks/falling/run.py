@@ -31,7 +31,7 @@ from posteriors import POSTERIORS, Target  # noqa: E402
 from suite.machine import facts  # noqa: E402
 
 import stansub  # noqa: E402
-from stansub.planning.falling import shares  # noqa: E402
+from stansub.planning.level_mixture import shares  # noqa: E402
 
 REPORTS = HERE.parent.parent / "reports" / "falling"
 # Replicates, and budgets in passes over the data.

@@ -68,7 +68,7 @@ class Count(NamedTuple):
 
 
 class Findings:
-    """What came of a run, from its rows."""
+    """Results of a run, from its rows."""
 
     def __init__(self, found: Sequence[Row]) -> None:
         self.rows = found
@@ -84,7 +84,7 @@ class Findings:
 
     @property
     def undecided(self) -> list[Row]:
-        """Pairs about which nothing is said, as they are, at the level that the verdict claims."""
+        """Unchanged pairs without a verdict, at the level that the verdict claims."""
         return [row for row in self.first if row["word"] == "do not use"]
 
     @property
@@ -114,36 +114,36 @@ def page(found: Findings, header: dict[str, Any]) -> str:
     """The report."""
     machine = header["machine"]
     lines = [
-        "# How often the verdict is a false alarm",
+        "# False alarms of `stansub compare`",
         "",
-        f"Runs of NUTS ({header['engine']}, 4 chains of 1,000 draws) are compared with other runs of NUTS on the same "
-        "program and data: programs of `benchmarks/reach` in brms's style (`brms_`), and others. Both sides of a pair "
-        "have the same distribution: every difference that the verdict finds is a false alarm. `stansub compare` takes "
-        "the level 1 %. At 20 % the same number of pairs tells more.",
+        f"The study compares runs of NUTS ({header['engine']}, 4 chains of 1,000 draws) with other runs of NUTS on the "
+        "same program and data: programs of `benchmarks/reach` in brms's style (`brms_`), and others. Both sides of a "
+        "pair have the same distribution, so every difference that the verdict reports is a false alarm. `stansub "
+        "compare` uses the level 1 %. At 20 %, the same number of pairs is more informative.",
         "",
         "```sh",
         header["command"],
         "```",
         "",
-        "## Pairs that are alike",
+        "## Pairs with the same distribution",
         "",
-        f"| runs | {' | '.join(f'called different, level {level:.0%}' for level in LEVELS)} |",
+        f"| runs | {' | '.join(f'reported as different, level {level:.0%}' for level in LEVELS)} |",
         f"|---|{'---|' * len(LEVELS)}",
         *(f"| {kind} | {' | '.join(found.alarms(kind, level).text for level in LEVELS)} |" for kind in ALIKE),
         "",
-        "Intervals are those of Clopper and Pearson; rows depend on each other. Pairs that the verdict calls unfit "
-        f"(divergences, R-hat, too few effective draws) are left out: {len(found.undecided)} of the "
-        f"{len(found.first)} pairs as they are.",
+        "Intervals are those of Clopper and Pearson; rows are not independent. Pairs that the verdict calls unfit "
+        f"(divergences, R-hat, too few effective draws) are excluded: {len(found.undecided)} of the "
+        f"{len(found.first)} unchanged pairs.",
         "",
         *(f"- `{row['program']}`, {row['kind']}: {row['headline']}." for row in found.alarming),
         "",
         "## Pairs with a fault",
         "",
-        "The same pairs, with a fault in a quantity or a pair of quantities drawn at random, at the level 1 %. The "
-        "prediction is the power of the test of that quantity's own mean or sd, from its standard error. Other tests "
-        "can find the fault too.",
+        "The same pairs, with a fault in a random quantity or pair of quantities, at the level 1 %. The prediction is "
+        "the power of the test of that quantity's own mean or sd, from its standard error. Other tests can detect the "
+        "fault too.",
         "",
-        "| fault | found | predicted |",
+        "| fault | detected | predicted |",
         "|---|---|---|",
     ]
     for kind in FAULTS:
@@ -153,14 +153,14 @@ def page(found: Findings, header: dict[str, Any]) -> str:
         "",
         "## Programs",
         "",
-        "A detectable difference is found with probability 0.9, in whatever quantity; the figures are of the middle "
-        "one of the pairs that can be compared. Copies are linear functions of another quantity, and not compared.",
+        "A detectable difference is found with probability 0.9 in any quantity; the table shows the median of the "
+        "comparable pairs. Copies are linear functions of another quantity and are not compared.",
         "",
         "| program | quantities | copies | pairs | agree | differ | unfit | detectable mean, sd | detectable sd |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_program_row(name, some) for name, some in found.programs),
         "",
-        *(f"- `{name}` is left out: {reason}." for name, reason in header["left_out"].items()),
+        *(f"- `{name}` is excluded: {reason}." for name, reason in header["left_out"].items()),
         "",
         f"Measured on {machine['cpu']}, {machine['date'][:10]}, stansub {machine['versions']['stansub']}.",
         "",
@@ -171,7 +171,7 @@ def page(found: Findings, header: dict[str, Any]) -> str:
 def _program_row(name: str, some: Sequence[Row]) -> str:
     words = [row["word"] for row in some]
     fit = sorted((row for row in some if row["word"] != "do not use"), key=lambda row: row["mean_detectable_sd"])
-    # What would have shown means nothing where no pair can be compared.
+    # A detectable difference is meaningless if no pair can be compared.
     detectable = "|"
     if fit:
         middle = fit[len(fit) // 2]

@@ -54,11 +54,11 @@ LATENT = Obstacle(
 STATE_SPACE = Obstacle("a state-space model", ("state-space", "hidden state"))
 SPATIAL = Obstacle("a spatial model", ("spatial",))
 PARTIAL = Obstacle("a partial likelihood", ("partial likelihood", "cox", "at risk", "carries", "running"))
-CHANGE_POINT = Obstacle("a change point that is summed out", ("change point", "summed out"))
+CHANGE_POINT = Obstacle("a marginalised change point", ("change point", "marginalised"))
 SUMMARY = Obstacle("a density of the data's mean and sd", ("summar", "all observations"))
 SCALED = Obstacle("a predictor scaled by its mean over the data", ("all observations", "mean of"))
 SUPPORT = Obstacle("a bound of a parameter by the residuals of all observations", ("all observations", "residual"))
-NO_LIKELIHOOD = Obstacle("a program without likelihood", ("no likelihood", "nothing that counts observations"))
+NO_LIKELIHOOD = Obstacle("a program without likelihood", ("no likelihood", "nothing counts the observations"))
 
 
 @dataclass(frozen=True)

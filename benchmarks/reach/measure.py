@@ -27,8 +27,8 @@ Row = dict[str, Any]
 
 QUALIFIES, MAYBE, REFUSED = "qualifies", "may qualify", "will not qualify"
 NO_WORD = "says neither"
-# How a line begins that says why.
-_ERROR = "stansub: error: "
+# How lines with a reason begin.
+_ERROR, _EXACT = "stansub: error: ", "Exact "
 # Exit codes of `stansub check` with data.
 _YES, _NO = 0, 2
 _BLOCKS, _TRIES = 200, 5
@@ -82,23 +82,28 @@ class Answer(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The verdict in its first line."""
+        """Return the verdict in its first line."""
         head = self.first_line.lower()
         return next((word for word in (REFUSED, MAYBE, QUALIFIES) if word in head), NO_WORD)
 
     @property
     def is_exact(self) -> bool:
-        """Whether decisions of a run would be exact."""
-        return "exact decisions: yes" in " ".join(self.out.split())
+        """Return whether decisions of a run would be exact."""
+        return self._exact.startswith("yes")
 
     @property
     def inexact(self) -> str:
-        """Why decisions of a run would not be exact."""
-        return " ".join(self.out.split("exact decisions: no, ")[-1].splitlines()[0].split())
+        """Return why decisions of a run would not be exact."""
+        return self._exact.removeprefix("no: ")
+
+    @property
+    def _exact(self) -> str:
+        lines = (line.removeprefix(_EXACT).strip() for line in self.out.splitlines() if line.startswith(_EXACT))
+        return next(lines, "")
 
     @property
     def reason(self) -> str:
-        """In one line, why it refuses."""
+        """Return in one line why it refuses."""
         errors = [line for line in self.error.splitlines() if line.startswith(_ERROR)]
         if errors:
             return errors[-1].removeprefix(_ERROR)

@@ -16,7 +16,7 @@ _LONGEST = 240
 
 @dataclass(frozen=True)
 class Findings:
-    """What came of a run.
+    """Results of a run.
 
     Attributes
     ----------
@@ -33,12 +33,12 @@ class Findings:
 
     @property
     def others(self) -> list[Row]:
-        """Programs whose likelihood is none."""
+        """Programs whose likelihood is not such a sum."""
         return [row for row in self.rows if row["is_sum"] is False]
 
     @property
     def published(self) -> list[Row]:
-        """Programs about which nobody has said it."""
+        """Programs for which this is unknown."""
         return [row for row in self.rows if row["is_sum"] is None]
 
     @property
@@ -47,7 +47,7 @@ class Findings:
 
     @property
     def measured(self) -> bool:
-        """Whether any was asked about with data."""
+        """Whether any was checked with data."""
         return any("qualifies" in row or "failure" in row for row in self.rows)
 
     @property
@@ -57,12 +57,12 @@ class Findings:
 
     @property
     def false_approvals(self) -> list[Row]:
-        """What is no sum and is accepted with its data."""
+        """Programs that are accepted with their data although their likelihood is not a sum."""
         return [row for row in self.others if row.get("qualifies")]
 
     @property
     def unnamed(self) -> list[Row]:
-        """What is refused rightly, with data or without, and not called what it is."""
+        """Programs that are refused correctly, with data or without, but whose kind is not named."""
         refused = [row for row in self.others if not row.get("qualifies", row["text"] != REFUSED)]
         return [row for row in refused if not row["named"]]
 
@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def failures(self) -> list[Row]:
-        """Programs about which `stansub check` did not come to a verdict."""
+        """Programs without a verdict of `stansub check`."""
         return [row for row in self.rows if "failure" in row]
 
     @property
@@ -86,40 +86,40 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether no verdict is false, and all are there."""
+        """Whether all verdicts exist and none is false."""
         false = (self.false_refusals, self.false_approvals, self.misread)
         return not (any(false) or self.failures)
 
 
 def sentences(found: Findings) -> list[str]:
-    """What came of it."""
-    unnamed = f"Refused, and not called what they are: {_names(found.unnamed)}"
+    """Return the results in sentences."""
+    unnamed = f"Refused without naming their kind: {_names(found.unnamed)}"
     texts = [_of_text(found)]
     if not found.measured:
         return [*texts, unnamed]
     sums = [row for row in found.sums if "qualifies" in row]
     in_style = [row for row in sums if row["program"].startswith("brms_")]
     if sums:
-        of_brms = f"; of those in brms's style {_share(in_style, 'qualifies')}" if in_style else ""
+        of_brms = f"; in brms's style, {_share(in_style, 'qualifies')}" if in_style else ""
         texts.append(f"With data, {_share(sums, 'qualifies')} programs whose likelihood is a sum qualify{of_brms}")
     if qualifying := [row for row in sums if row["qualifies"] and "exact" in row]:
         texts.append(f"Of those that qualify, decisions are exact in {_share(qualifying, 'exact')}")
     texts += [
         f"Refused although they are sums: {_names(found.false_refusals)}",
-        f"Accepted although they are none: {_names(found.false_approvals)}",
+        f"Accepted although they are not sums: {_names(found.false_approvals)}",
         unnamed,
     ]
     if found.failures:
-        texts.append(f"No verdict, for something failed: {_names(found.failures)}")
+        texts.append(f"No verdict because of a failure: {_names(found.failures)}")
     if found.sampled:
         agreeing = len(found.sampled) - len(found.disagreeing)
         exact = sum(row["draws"].get("guarantee", "").startswith("exact") for row in found.sampled)
         texts += [
-            f"{agreeing} of {len(found.sampled)} that were sampled agree with NUTS; decisions were exact in {exact}",
-            f"Sampled, and not seen to agree: {_names(found.disagreeing)}",
+            f"{agreeing} of {len(found.sampled)} sampled programs agree with NUTS; decisions were exact in {exact}",
+            f"Sampled without agreement: {_names(found.disagreeing)}",
         ]
     if published := [row for row in found.published if "qualifies" in row]:
-        texts.append(f"Of posteriordb's programs with reference draws {_share(published, 'qualifies')} qualify")
+        texts.append(f"Of posteriordb's programs with reference draws, {_share(published, 'qualifies')} qualify")
     return texts
 
 
@@ -128,8 +128,8 @@ def _of_text(found: Findings) -> str:
     undecided = sum(row["text"] == MAYBE for row in found.known)
     silent = sum(row["text"] == NO_WORD for row in found.known)
     return (
-        f"By the text alone {right} of {len(found.known)} verdicts are right, {undecided} leave it open, {silent} "
-        f"programs are given none; false: {_names(found.misread)}"
+        f"By the text alone, {right} of {len(found.known)} verdicts are correct, {undecided} are undecided, and "
+        f"{silent} programs have none; false: {_names(found.misread)}"
     )
 
 
@@ -170,7 +170,7 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
 
 
 def _sum_cells(row: Row, measured: bool) -> list[str]:
-    """The verdicts and, where any was measured, the cut and the draws."""
+    """Return the verdicts and, if measured, the cut and the draws."""
     cells = [f"`{row['program']}`", row["about"], row["text"], *([_with_data(row)] if measured else [])]
     if not row.get("qualifies"):
         return [*cells, *([""] * 9 if measured else [])]
@@ -194,7 +194,7 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
 
 
 def _other_cells(row: Row) -> list[str]:
-    """The verdicts, and whether they name what it is."""
+    """Return the verdicts, and whether they name the kind."""
     refused = not row.get("qualifies", row["text"] != REFUSED)
     verdicts = {True: "**qualifies**", False: "refused", None: "**fails**" if "failure" in row else ""}
     with_data = verdicts[row.get("qualifies")]
@@ -212,6 +212,6 @@ def _with_data(row: Row) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text as long as a cell of a table takes it."""
+    """Return a text, shortened for a cell of a table."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return short.replace("|", "\\|")

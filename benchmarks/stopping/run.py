@@ -1,12 +1,12 @@
-"""What ending a run by its own precision does to its estimates: bias and coverage, with a rule that must fail.
+"""Bias and coverage of estimates under early stopping, with a stopping rule that must fail.
 
 python benchmarks/stopping/run.py               # 800 runs of four chains: some minutes
 
-Random-walk Metropolis on a normal and a Gumbel distribution, whose moments are known, with steps so small that draws
-are strongly correlated. All chains start with a draw from the target, so that what is off is due to the end alone. The
-same chains are ended by `until` (stansub's own checks), after fixed numbers of draws and, as a control, by a rule that
-looks at every draw for a low bulk ESS. Writes reports/stopping/README.md and results.json; ends with 1 where a fixed
-number is seen to be biased, or the control is not.
+Random-walk Metropolis on a normal and a Gumbel distribution with known moments, with small steps, so that draws are
+strongly correlated. All chains start with a draw from the target, so that any bias comes from stopping. The same chains
+stop by `until` (stansub's own checks), after fixed numbers of draws and, as a control, by a rule that checks a low bulk
+ESS after every draw. Writes reports/stopping/README.md and results.json. The exit code is 1 if a fixed number is found
+biased, or the control is not.
 """
 
 from __future__ import annotations
@@ -207,17 +207,17 @@ def z(found: dict[str, Any]) -> tuple[float, float]:
 
 
 def verdict(rows: Sequence[dict[str, Any]], rule: str) -> tuple[str, bool]:
-    """What is seen of a rule in words, and whether it is seen to be biased."""
+    """Return the result of a rule in words, and whether a bias was detected."""
     own = [one for one in rows if one["rule"] == rule]
     limit = float(norm.isf(ALARM / len(rows) / 2))
     biased = [one for one in own if abs(z(one)[0]) > limit]
     worst = max(own, key=lambda one: abs(one["bias_in_errors"]))
     least = min(own, key=lambda one: one["coverage"])
-    seen = f"bias is seen in {len(biased)} of {len(own)} estimates" if biased else "no bias is seen"
+    seen = f"bias detected in {len(biased)} of {len(own)} estimates" if biased else "no bias detected"
     text = (
-        f"**{rule}** ({own[0]['mean_draws']:,.0f} draws a chain): {seen}; the largest is "
-        f"{worst['bias_in_errors']:+.2f} of a run's own error ({worst['estimand']}), and intervals of {LEVEL:.0%} hold "
-        f"the truth in {least['coverage']:.1%} of the runs at least ({least['estimand']})"
+        f"**{rule}** ({own[0]['mean_draws']:,.0f} draws per chain): {seen}; the largest is "
+        f"{worst['bias_in_errors']:+.2f} times the error of a run ({worst['estimand']}). Intervals of {LEVEL:.0%} "
+        f"contain the truth in at least {least['coverage']:.1%} of the runs ({least['estimand']})"
     )
     return text, bool(biased)
 
@@ -226,13 +226,13 @@ def page(rows: Sequence[dict[str, Any]], n_runs: int, seed: int) -> str:
     """The report."""
     rules = list(dict.fromkeys(one["rule"] for one in rows))
     lines = [
-        "# What ending a run by its own precision does to its estimates",
+        "# Bias and coverage under early stopping",
         "",
         f"{n_runs:,} runs of {CHAINS} chains of random-walk Metropolis with strongly correlated draws, on a normal and "
-        "a Gumbel distribution, begun with draws from the target. The same chains are ended by `until` as `stansub "
-        "sample` does it, as a control by a rule that looks at every draw from the "
-        f"{EAGER_FROM}th on for a bulk ESS of {CONTROL_ESS}, and after fixed numbers of draws: the means "
-        "of what these rules took.",
+        "a Gumbel distribution. All chains start with draws from the target. The same chains stop in three ways: by "
+        "`until`, as in `stansub sample`; as a control, by a rule that checks after every draw from the "
+        f"{EAGER_FROM}th on whether the bulk ESS is {CONTROL_ESS}; and after fixed numbers of draws, the mean numbers "
+        "of these rules.",
         "",
         "```sh",
         f"python benchmarks/stopping/run.py --runs {n_runs} --seed {seed} --force",
@@ -240,12 +240,13 @@ def page(rows: Sequence[dict[str, Any]], n_runs: int, seed: int) -> str:
         "",
         *(f"- {verdict(rows, rule)[0]}." for rule in rules),
         "",
-        f"A bias is seen where it is beyond what {len(rows)} comparisons of unbiased estimates keep within with "
-        f"probability {1 - ALARM:.0%} (Bonferroni). Biases are in sds of what is averaged, followed by their standard "
-        "errors over the runs, and in the sd of the estimate over the runs, a run's own error. Where coverage is lower "
-        "after a fixed number of draws too, it is the number that is small, not the end that is chosen.",
+        f"A bias counts as detected if it exceeds a limit within which {len(rows)} comparisons of unbiased estimates "
+        f"stay with probability {1 - ALARM:.0%} (Bonferroni). The table gives the bias in sds of the averaged "
+        "function, with its standard error over the runs, and in units of the error of a run: the sd of the estimate "
+        "over the runs. If coverage is low after a fixed number of draws too, the cause is that number, not early "
+        "stopping.",
         "",
-        f"| rule | estimate | bias / sd | bias / error of a run | {LEVEL:.0%} intervals that hold |",
+        f"| rule | estimate | bias / sd | bias / error of a run | coverage of {LEVEL:.0%} intervals |",
         "|---|---|---|---|---|",
     ]
     for one in rows:

@@ -179,7 +179,7 @@ class StoppingRule:
         TypeError
             If the rule does not rely on normal means.
         """
-        raise TypeError(f"the {self.name} test does not rely on normal means")
+        raise TypeError(f"the {self.name} test does not assume normal means")
 
     def block_size(self, n: int, *, instances: bool, variates: bool) -> int:
         """Return the block size that suits the rule, for ``n`` observations.

@@ -23,7 +23,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Write a program with pre-2021 arrays (`real x\\[N]`) in current syntax.",
+            help="Convert pre-2021 arrays (`real x\\[N]`) to current syntax, and write the program to a file.",
         ),
     ] = None,
     force: Annotated[bool, forcing("Overwrite that file.")] = False,
@@ -39,8 +39,8 @@ def check(
 ) -> None:
     """Check whether a program can be subsampled, and show its likelihood and its global part.
 
-    Exit codes: 0 the program qualifies, which needs data to prove (or --write wrote it); 5 it may qualify; 2 it does
-    not qualify, or program or data are wrong.
+    Exit codes: 0 the program qualifies (proved with data), or --write wrote it; 5 it may qualify; 2 it does not
+    qualify, or program or data are invalid.
     """
     from stansub import checking
 

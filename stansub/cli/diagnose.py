@@ -113,19 +113,19 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
     yield "Test", f"{test.name}{level} on {blocks}"
     yield (
         "Trial",
-        f"{len(seen):,} pairs of a state and a proposal, {result.settings['subsets']:,} subsets of each at every look; "
-        f"seed {result.settings['seed']}",
+        f"{len(seen):,} pairs of a state and a proposal, {result.settings['subsets']:,} subsets for each pair and "
+        f"look; seed {result.settings['seed']}",
     )
     yield "Normality", normality_trial(result.figures)
     yield (
         "Differences",
-        f"of the blocks: skewness up to {seen['skewness'].abs().max():.2g}, excess kurtosis up to "
-        f"{seen['kurtosis'].max():.2g} (normal: 0), the largest {seen['largest'].max():.3g} sd from their mean",
+        f"between blocks: skewness up to {seen['skewness'].abs().max():.2g}, excess kurtosis up to "
+        f"{seen['kurtosis'].max():.2g} (normal: 0), at most {seen['largest'].max():.3g} sd from their mean",
     )
 
 
 def _table(result: NormalityTrial) -> Iterator[str]:
-    """How often |t| is beyond critical values: a header and a line a look."""
+    """Yield how often |t| exceeds critical values: a header and a line per look."""
     from stansub.wording import percent
 
     ends = result.tails[result.tails["phase"] == "end"]

@@ -65,15 +65,15 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable: y=late, x=\\[a,b,c] or x=x_*. For names that differ; repeatable.",
+        help="Columns of a data variable with another name: y=late, x=\\[a,b,c] or x=x_*. Repeatable.",
         rich_help_panel=DATA,
     ),
 ]
 
 
 def moving(panel: str) -> Any:
-    """Return the option for data that are no longer where a run found them, in a panel of the help."""
-    text = "Data, if the files have been moved since sampling. May be given several times."
+    """Return the option for data files that have moved since sampling, in a panel of the help."""
+    text = "Data, if the files have moved since sampling. Repeatable."
     return typer.Option(metavar="DATA", help=text, rich_help_panel=panel)
 
 
@@ -89,7 +89,8 @@ def into(text: str, shown: str = "that of the draws", panel: str | None = None) 
 
 Moved = Annotated[list[str] | None, moving(DATA)]
 SubsetSize = Annotated[
-    int, typer.Option("--observations", metavar="M", help="Size of the random subset; all if there are no more.")
+    int,
+    typer.Option("--observations", metavar="M", help="Size of the random subset; all observations if there are fewer."),
 ]
 SubsetSeed = Annotated[int, typer.Option("--seed", help="Seed of the subset.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -98,12 +99,12 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Show the whole summary. Audits, speed, times and how the sampler was chosen.",
+        help="Show the whole summary, with audits, speed, times and the choices of the sampler.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]
 # In a context: that all of the help is asked for.

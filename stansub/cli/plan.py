@@ -97,22 +97,22 @@ def plan(
 
 
 def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
-    """The table, what it comes to, and the command."""
+    """Yield the table, the recommendation and the command."""
     header = ["", "ms/step", "steps/draw", "data", "differing", "risk", "(90 %)", "bias² at most"]
     yield from aligned([header, *(_row(found, one) for one in found.all)])
     best, own = found.best, found.own
     low, value, high = best.risk(found.budget)
-    sure = "" if found.certain else "; the pilot cannot separate it from others"
+    sure = "" if found.certain else "; the pilot cannot distinguish it from others"
     yield ""
     yield (
-        f"Best in {found.budget:g} s: {best.label}, root mean squared error of the means {math.sqrt(value):.2g} sd "
-        f"({math.sqrt(low):.2g} to {math.sqrt(high):.2g}){sure}."
+        f"Best within {found.budget:g} s: {best.label}, with a root mean squared error of the means of "
+        f"{math.sqrt(value):.2g} sd ({math.sqrt(low):.2g} to {math.sqrt(high):.2g}){sure}."
     )
     if found.trees is not None:
         cost = found.trees.cost
         yield (
-            f"NUTS is predicted from {1e3 * cost.seconds:.3g} ms a gradient and {cost.leapfrog} leapfrog steps a draw, "
-            "half to twice as many (assumed)."
+            f"The prediction for NUTS assumes {1e3 * cost.seconds:.3g} ms per gradient and {cost.leapfrog} leapfrog "
+            "steps per draw, or half to twice as many."
         )
     if found.worst_case is not None:
         yield worst_case_line(found.worst_case)
@@ -123,16 +123,16 @@ def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
 
 
 def worst_case_line(found: WorstCase) -> str:
-    """What is best in the worst case, and what that takes for granted."""
+    """Return the best choice in the worst case, with its assumptions."""
     best = found.optimum
     if found.nearest is None:
         what = "exact decisions"
     else:
-        gain = f"{best.bound:.2g}, of exact ones {best.exact:.2g}"
-        what = f"{percent(best.epsilon)} wrong decisions, nearest {found.nearest} (bound on the mean square {gain})"
+        bounds = f"bound on the mean squared error {best.bound:.2g}, for exact decisions {best.exact:.2g}"
+        what = f"{percent(best.epsilon)} wrong decisions, closest to {found.nearest} ({bounds})"
     return (
-        f"Best in the worst case (compminimax): {what}, if alpha is {found.alpha:.2g}, the most that the pilot's "
-        "autocorrelations allow and no run confirms."
+        f"Best in the worst case (compminimax): {what}, if alpha is {found.alpha:.2g}. This is the largest value that "
+        "the pilot's autocorrelations allow; no run can confirm it."
     )
 
 

@@ -100,7 +100,9 @@ def reference(
         console=console,
     )
     facts = inference_data.attrs(kept.draws)
-    where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path} (reused; --force runs NUTS again)"
+    where = (
+        f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path} (reused; use --force to run NUTS again)"
+    )
     for line in (describe(facts), where):
         console.print(line, soft_wrap=True)
     if facts.get("equivalence"):

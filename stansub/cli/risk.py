@@ -154,7 +154,7 @@ def risk(
 
 
 def _print(found: Risk) -> None:
-    """The tables, what they come to, and notes."""
+    """Print the tables, their conclusions and notes."""
     from stansub.diagnostics.risk_result import headlines
 
     for line in _lines(found):
@@ -166,7 +166,7 @@ def _print(found: Risk) -> None:
 
 
 def _lines(found: Risk) -> list[str]:
-    """What decisions took, then risk, squared bias and variance of each group of test functions."""
+    """Return the cost of decisions, then risk, squared bias and variance of each group of test functions."""
     from stansub.diagnostics.risk_result import label
     from stansub.wording import percent
 
@@ -186,7 +186,7 @@ def _lines(found: Risk) -> list[str]:
         )
     lines = [*_aligned(rows), ""]
     for what, part in found.final.groupby("what", sort=False):
-        lines.append(f"Risk of the {label(str(what))}, error of the truth {found.facts['floor'][what]:.1g}")
+        lines.append(f"Risk of the {label(str(what))} (error of the truth: {found.facts['floor'][what]:.1g})")
         lines += [*_aligned([["epsilon", "risk", "squared bias", "variance"], *_risks(part.droplevel("what"))]), ""]
     return lines
 

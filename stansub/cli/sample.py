@@ -62,7 +62,7 @@ _Output = Annotated[
 _OutputFormat = Annotated[
     OutputFormat,
     typer.Option(
-        help="netcdf, or cmdstan-csv for one CSV file per chain in addition (see `stansub export`).",
+        help="netcdf, or cmdstan-csv to write one CSV file per chain too (see `stansub export`).",
         rich_help_panel=OUTPUT,
         hidden=True,
     ),
@@ -72,8 +72,8 @@ _Budget = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Total time to plan for, such as 10m. Test, error level and lengths are chosen for it; planning counts in "
-        "(see `stansub plan`).",
+        help="Total time, such as 10m, including planning. stansub chooses test, error level and lengths for it (see "
+        "`stansub plan`).",
         show_default="none",
         rich_help_panel=CHAINS,
     ),
@@ -143,7 +143,7 @@ def sample(
     except NotMixingError as error:
         if fallback is None:
             raise
-        console.print(f"NUTS takes over, because the chains would hardly move. {error}", soft_wrap=True)
+        console.print(f"Using NUTS instead, because the chains would hardly move. {error}", soft_wrap=True)
         _by_nuts(model, sources, settings, str(error), target, overwrite=replacing, verbose=verbose)
         return
     _finish(result, target, exporting, options["checkpoint"], overwrite=replacing, verbose=verbose)
@@ -158,7 +158,7 @@ def _finish(
     overwrite: bool,
     verbose: bool,
 ) -> None:
-    """Check, write and show the draws of a run, then end as it ended."""
+    """Check, write and show the draws of a run, then exit with the code of its end."""
     from stansub.output import export, inference_data, summary
     from stansub.output.record import missed_modes
     from stansub.run import sample as run
@@ -173,7 +173,7 @@ def _finish(
     try:
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=overwrite)
-            console.print(f"CmdStan's CSV: {', '.join(map(str, paths))}", soft_wrap=True)
+            console.print(f"CmdStan CSV: {', '.join(map(str, paths))}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
@@ -203,7 +203,7 @@ def _by_nuts(
     overwrite: bool,
     verbose: bool,
 ) -> None:
-    """Write and show draws of NUTS, with the reason why it was taken."""
+    """Write and show draws of NUTS, with the reason for using it."""
     from stansub.nuts.reference import describe, reference
     from stansub.output import inference_data, summary
 
@@ -218,7 +218,7 @@ def _by_nuts(
         console=settings.console,
         **{name: n for name, n in lengths.items() if n is not None},
     )
-    draws.attrs["fallback"] = f"NUTS in place of stansub's own sampler. {reason}"
+    draws.attrs["fallback"] = f"NUTS instead of stansub's own sampler. {reason}"
     written, trouble = inference_data.write_anywhere(draws, target, overwrite=overwrite)
     FlagConsole(stderr=True).print(f"Draws: {written}. {describe(inference_data.attrs(draws))}", soft_wrap=True)
     summary.render(draws, FlagConsole(), verbose=verbose)
@@ -229,7 +229,7 @@ def _by_nuts(
 def _planned(
     model: Path, data: DataSources, settings: config.SampleConfig, budget: str, console: FlagConsole
 ) -> config.SampleConfig:
-    """The options with what a plan for the budget chooses."""
+    """Return the options, with the choices of a plan for the budget."""
     from stansub.planning.plan import follow
     from stansub.run.progress import stage_progress, wanted
 
@@ -237,8 +237,8 @@ def _planned(
         chosen, found = follow(model, data, budget=budget, config=settings, progress=progress)
     other = f" ({found.best.label} is predicted to be better)" if found.best is found.trees else ""
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
-    level += "" if chosen.final_epsilon is None else f" falling to {chosen.final_epsilon:g}"
+    level += "" if chosen.final_epsilon is None else f" decreasing to {chosen.final_epsilon:g}"
     way = "surrogate transitions" if chosen.surrogate else chosen.test
-    line = f"Plan: {way}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
+    line = f"Plan: {way}{level}, {chosen.iter_sampling:,} steps per chain{other}"
     console.print(line, soft_wrap=True)
     return chosen

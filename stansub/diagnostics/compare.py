@@ -134,7 +134,7 @@ def _obtain(
     program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
     path = reference_cache.default_path(program.name, folder) if folder is not None else None
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
-        _print(console, f"Reference: {path}, made before")
+        _print(console, f"Reference: {path} (reused)")
         return kept
     with stage_progress(console, show=show) as log:
         log("Reading the data")

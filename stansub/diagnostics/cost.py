@@ -25,10 +25,10 @@ _FIGURES = {
     "other_time": ("starting, waiting and writing, s", "lower"),
     "total_time": ("total, s", "lower"),
     "step_time": ("a step of sampling, microseconds", "lower"),
-    "share_of_data": ("data that a decision used, %", "lower"),
+    "share_of_data": ("data used per decision, %", "lower"),
     "wrong_decisions": ("audited decisions that were wrong, %", ""),
-    "likelihood_evaluations": ("observations' likelihoods evaluated", ""),
-    "gradient_evaluations": ("gradients of the whole posterior evaluated", ""),
+    "likelihood_evaluations": ("log likelihoods of observations evaluated", ""),
+    "gradient_evaluations": ("gradients of the posterior evaluated", ""),
     "passes_warmup": ("passes over the data in warmup", "lower"),
     "passes_sampling": ("passes over the data in sampling", "lower"),
     "passes_total": ("passes over the data", "lower"),
@@ -39,7 +39,7 @@ _FIGURES = {
     "ess_per_pass": ("bulk ESS per pass in sampling", "higher"),
     "ess_per_pass_total": ("bulk ESS per pass, warmup included", "higher"),
     "time_to_ess": (f"time to ESS {ESS_WANTED} in every parameter, s", "lower"),
-    "time_to_ess_compiled": ("the same without compiling, s", "lower"),
+    "time_to_ess_compiled": ("the same without compilation, s", "lower"),
 }
 
 
@@ -49,7 +49,7 @@ _RECORDED = {
     "setup_time": "the time of setting up",
     "warmup_time": "the time of warmup",
     "sampling_time": "the time of sampling",
-    "other_time": "the time by the clock",
+    "other_time": "the wall time",
     "passes_total": "evaluations",
 }
 
@@ -142,22 +142,22 @@ def _figures(facts: dict[str, Any], ess: Ess) -> dict[str, float]:
 
 def _notes(frame: pd.DataFrame, draws: dict[str, Any], reference: dict[str, Any]) -> Iterator[str]:
     yield (
-        "seconds are by the clock: those of the chains added up, over the number of chains in parallel; a program that "
-        "was compiled before takes next to no time to compile"
+        "seconds are wall time: the sum over chains divided by the number of parallel chains; a program in the cache "
+        "takes almost no time to compile"
     )
     if np.isfinite(_value(frame, "gradient_evaluations", "reference")):
         yield (
-            "a gradient is counted as one pass over the data, as is one evaluation of every observation's likelihood, "
-            "which costs about a third of it"
+            "one gradient counts as one pass over the data, like one evaluation of all observations' likelihoods, "
+            "which costs about a third as much"
         )
     if "gradient" in str(reference.get("time_split", "")):
-        yield "the reference's seconds are divided between warmup and sampling in proportion to gradient evaluations"
+        yield "the reference's time is split between warmup and sampling in proportion to gradient evaluations"
     for side, facts, whose in (("draws", draws, "the draws do"), ("reference", reference, "the reference does")):
         unknown = [what for name, what in _RECORDED.items() if np.isnan(_value(frame, name, side))]
         if unknown:
             yield f"{whose} not record {', '.join(unknown)}"
         if facts.get("stopped"):
-            yield f"the {side} stopped early ({facts['stopped']}); the figures are of what was done"
+            yield f"the {side} stopped early ({facts['stopped']}); the figures cover the finished part"
 
 
 def _value(frame: pd.DataFrame, name: str, side: str) -> float:

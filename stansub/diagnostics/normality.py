@@ -215,7 +215,7 @@ def _try(
     anchored, rule, _ = about_mode(posterior, rule, request, log)
     if rule.table(len(posterior.blocks)).n.size == 1:
         raise InputError(
-            f"the first look takes all the {len(posterior.blocks):,} blocks, so every decision uses all the data and "
+            f"the first look takes all {len(posterior.blocks):,} blocks, so every decision uses all the data and "
             "there is nothing to test; lower `block_size` or `first_look`"
         )
     chain = make_chain(
@@ -255,8 +255,8 @@ def _t_test(
     rule = decisions.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
     if rule.guarantee(None) == Guarantee.ASYMPTOTIC and rule.rests_on_t:
         return rule
-    promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
-    promise = "is tried by the audit of `stansub sample`" if rule.counts_noise else promise
+    promise = "uses all the data for every decision" if not rule.needs_range else "is valid for any data"
+    promise = "is checked by the audit of `stansub sample`" if rule.counts_noise else promise
     raise InputError(
         f"the {rule.name} test {promise}, so there is nothing to check; choose `test='pocock'` or `test='austerity'` "
         "with an epsilon above 0"
@@ -375,11 +375,11 @@ def _note(
     trials: Mapping[str, Trial], test: StoppingRule, judged: Callable[[Trial, StoppingRule], dict[str, Any]]
 ) -> str:
     if "start" not in trials:
-        return "On the way from the inits no proposal had a finite log density."
+        return "During burn-in from the inits, no proposal had a finite log density."
     reasons = normality_fails(judged(trials["start"], test))
     if not reasons:
         return ""
-    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(one.clause() for one in reasons)}."
+    return f"During burn-in, whose draws are discarded: {'; and '.join(one.clause() for one in reasons)}."
 
 
 def _advice(
@@ -404,8 +404,8 @@ def _advice(
         if unsure or seen["tail_fails"] or seen["decisions_fail"]:
             return ""
         return (
-            f"|t| beyond its critical value in {percent(seen['observed'])} of the subsets, "
-            f"{percent(seen['nominal'])} expected; {percent(seen['wrong'])} of the decisions wrong"
+            f"|t| beyond its critical value in {percent(seen['observed'])} of the subsets "
+            f"({percent(seen['nominal'])} expected), {percent(seen['wrong'])} of the decisions wrong"
         )
 
     remedies: list[str] = []
@@ -424,14 +424,16 @@ def _advice(
                 break
     yield from remedies
     if 2 * first * min(_BLOCK_FACTORS) > n_blocks:
-        yield "There are too few blocks for larger ones, or for a larger first look, to leave anything to draw."
+        yield "There are too few blocks for larger blocks or a larger first look to save data."
     elif not remedies:
-        yield "None of the larger blocks and first looks that were tried passes."
+        yield "No larger block or first look passed the trial."
     own = (DERIVATIVES[2], LIPSCHITZ, "log_lik_range")
     known = [name for name in own if name in posterior.analysis.functions]
-    yield "`test='bernstein-serfling'` holds for any data; " + (
-        f"it takes the range from the program's own {known[0]}."
+    source = (
+        f"It uses the range from the program's function {known[0]}."
         if known
-        else f"it needs a function {DERIVATIVES[2]}, or draws most of the data and needs {LIPSCHITZ} or log_lik_range."
+        else f"It needs a function {DERIVATIVES[2]} in the program, or {LIPSCHITZ} or log_lik_range, which read "
+        "most of the data."
     )
-    yield "`test='exact'` takes every decision on all the data, and is never wrong."
+    yield f"`test='bernstein-serfling'` is valid for any data. {source}"
+    yield "`test='exact'` uses all the data for every decision and is never wrong."

@@ -114,7 +114,7 @@ def _run(
     stored, source = reference
     rules, console, show = config.rules, config.terminal, config.show
     with stage_progress(console, show=show) as log:
-        log("Reading the truth off the reference draws")
+        log("Computing the truth from the reference draws")
         truth = make_truth(stored, posterior, functions, source=source, seed=config.streams())
         starts = _starts(posterior, truth, config)
     if show:
@@ -325,7 +325,9 @@ def _run_all(
             parallel=len(lanes),
             stop=stop,
             watch=watch,
-            on_interrupt=lambda: console.print("Stopping to show the runs that are finished; Ctrl-C again gives it up"),
+            on_interrupt=lambda: console.print(
+                "Stopping. Finished runs will be shown; press Ctrl-C again to discard them."
+            ),
         )
     return courses, failures, outcome.stopped
 
@@ -351,17 +353,14 @@ def _progress(n_runs: int, done: Callable[[], float], *, show: bool, console: Co
 
 def _notes(truth: Truth, failures: Mapping[Key, Exception], stopped: str, left_out: Sequence[float]) -> Iterator[str]:
     if truth.r_hat > MAX_R_HAT:
-        yield (
-            f"the truth itself is not to be trusted: the R-hat of its worst parameter is {truth.r_hat:.3f}; give a "
-            "longer reference"
-        )
+        yield (f"the truth itself cannot be trusted: its largest R-hat is {truth.r_hat:.3f}; give a longer reference")
     if stopped:
-        yield "interrupted: the runs finished until then are shown"
+        yield "interrupted: only finished runs are shown"
     if failures:
-        yield f"{len(failures)} runs failed and are left out ({reason(next(iter(failures.values())))})"
+        yield f"{len(failures)} runs failed and are excluded ({reason(next(iter(failures.values())))})"
     if left_out:
         those = ", ".join(f"{epsilon:g}" for epsilon in left_out)
-        yield f"epsilon {those} is left out: fewer than {MIN_REPEATS} of its runs came to their end"
+        yield f"epsilon {those} is excluded: fewer than {MIN_REPEATS} of its runs finished"
 
 
 def _unresolved(found: Risk) -> Iterator[str]:
@@ -369,14 +368,12 @@ def _unresolved(found: Risk) -> Iterator[str]:
         lowest = found.losses[found.losses["what"] == what].groupby("epsilon")["loss"].mean().min()
         if floor > _LARGE_FLOOR * lowest:
             yield (
-                f"{label(what)}: the truth's own error is {percent(floor / lowest)} of the lowest risk seen, so that "
-                "the best settings cannot be distinguished; give a reference of more draws"
+                f"{label(what)}: the error of the truth is {percent(floor / lowest)} of the lowest risk, so the best "
+                "settings cannot be distinguished; give a reference with more draws"
             )
 
 
 def _too_few(failures: Mapping[Key, Exception], stopped: str, finished: int) -> str:
     if failures:
         return f"{len(failures)} runs failed ({reason(next(iter(failures.values())))})"
-    return (
-        f"{stopped} after {finished} finished runs: no setting has {MIN_REPEATS} of them, so there is nothing to show"
-    )
+    return f"{stopped} after {finished} finished runs: no setting has {MIN_REPEATS} of them, so there are no results"

@@ -48,40 +48,39 @@ class RiskOptions:
     repeats: int = option(8, "Runs of each setting, at least 3.", bounds=Count(MIN_REPEATS, MOST["repeats"]))
     max_time: float | None = option(
         None,
-        "Seconds of a run, as processor time of its thread: wall time where cores are free.",
+        "Seconds of a run: processor time of its thread, which is the wall time if cores are free.",
         means="10 if `max_steps` is not given either",
     )
     max_steps: int | None = option(
-        None, "Steps of a run. What is given by steps does not depend on the machine.", bounds=Count(100)
+        None, "Steps of a run. Unlike a time, they give the same result on every machine.", bounds=Count(100)
     )
     reference: InferenceData | str | Path | None = option(
         None,
-        "Draws that stand for the truth, or what is to make them. The exact chains run twice as long as all repeats of "
-        "one setting do, but for 5,000 to 400,000 steps.",
+        "Draws that serve as the truth, or the sampler that makes them. Exact chains run twice as long as all repeats "
+        "of one setting, within 5,000 to 400,000 steps.",
         type_='InferenceData, path, "nuts" or "exact"',
         means="NUTS",
     )
     quantities: Sequence[str] | None = option(
         None,
-        "Transformed parameters or generated quantities whose means are followed too, over about 250 to 500 positions "
+        "Transformed parameters or generated quantities whose means are tracked too, over about 250 to 500 positions "
         "of each run and at most 300 values each.",
         type_="sequence of str",
-        means="``log_lik`` and ``y_rep`` where the program has them",
+        means="``log_lik`` and ``y_rep``, if the program has them",
     )
     inits: Inits | None = option(
         None,
-        "Where runs start, as in `stansub.sample` (one file or mapping a repeat): curves then include the way to the "
-        "posterior.",
+        "Starting values, as in `stansub.sample` (one file or mapping per repeat), so that the curves include burn-in.",
         type_="float, path, mapping, or a sequence of them",
         means="draws of the reference",
     )
     parallel_chains: int | None = option(
-        None, "Runs at once.", bounds=Count(1, MOST["parallel_chains"]), means="one per core"
+        None, "Number of runs at once.", bounds=Count(1, MOST["parallel_chains"]), means="one per core"
     )
     looks: str | None = option(None, "As in `stansub.sample`.")
     first_look: int | None = option(None, "As in `stansub.sample`.")
-    audit: float = option(0.02, "After its time each run goes on for this share of its steps, all of them audited.")
-    seed: int | None = option(None, "Seed of everything random.", bounds=Count(0, MOST["seed"]), means="drawn")
+    audit: float = option(0.02, "Share of steps to audit after each run. Their time does not count.")
+    seed: int | None = option(None, "Seed of the random numbers.", bounds=Count(0, MOST["seed"]), means="drawn")
     show_progress: bool | None = option(None, "As in `stansub.sample`.")
     console: Console | None = option(None, "As in `stansub.sample`.", type_="rich.console.Console")
 

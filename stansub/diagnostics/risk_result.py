@@ -91,7 +91,7 @@ def headlines(found: Risk) -> list[str]:
     for what, losses in found.losses.groupby("what", sort=False):
         mse: dict[float, float] = found.final["mse"].xs(what).to_dict()  # type: ignore[assignment]
         best = min(mse, key=lambda epsilon: mse[epsilon])
-        line = f"{label(str(what))}: after {budget} the risk is lowest with {_named(best)} ({_sized(mse[best])})"
+        line = f"{label(str(what))}: after {budget}, the risk is lowest with {_named(best)} ({_sized(mse[best])})"
         paired = losses.pivot(index="repeat", columns="epsilon", values="loss")
         others = [epsilon for epsilon in mse if epsilon]
         if 0.0 in mse and others:
@@ -101,7 +101,7 @@ def headlines(found: Risk) -> list[str]:
                     f"{epsilon:g}"
                 )
             against = "; ".join(f"{word}: {', '.join(those)}" for word, those in groups.items() if those)
-            line += f"; against exact decisions ({_sized(mse[0.0])}) epsilon is {against}"
+            line += f"; compared with exact decisions ({_sized(mse[0.0])}), epsilon is {against}"
         lines.append(line)
     return lines
 
@@ -123,7 +123,7 @@ def _compared(log_ratios: FloatArray, comparisons: int) -> str:
 
 
 def _sized(mse: float) -> str:
-    return f"{mse:.2g} sd²" if mse > 0 else "less than the truth can resolve"
+    return f"{mse:.2g} sd²" if mse > 0 else "below the error of the truth"
 
 
 def _named(epsilon: float) -> str:

@@ -82,7 +82,7 @@ def judge(evidence: Evidence, *, level: float) -> Verdict:
         Probability of a verdict other than "agrees" if draws and reference come from the same distribution and
         converged.
     """
-    mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(evidence)]
+    mistrust = [f"The reference itself cannot be trusted: {text}." for text in _mistrust(evidence)]
     unfit = [*_shared(evidence), *mistrust, *_broken(evidence)]
     # The size of a difference matters only for sound draws.
     grave = [] if unfit else list(_grave(evidence, level))
@@ -112,15 +112,15 @@ def _differs(differing: Sequence[_Differing]) -> str:
 def _limits(parameters: pd.DataFrame, level: float) -> str:
     mean, sd = parameters["mean_limit_sd"].max(), parameters["sd_limit"].max()
     sds = f" and no sd{_tested(parameters)} by more than {percent(sd)}" if math.isfinite(sd) else ""
-    return f"No mean is off by more than {_sds(mean)}{sds} ({percent(1 - level)} confidence)."
+    return f"No mean differs by more than {_sds(mean)}{sds} ({percent(1 - level)} confidence)."
 
 
 def _agrees(parameters: pd.DataFrame) -> str:
     mean, sd = parameters["mean_detectable_sd"].max(), parameters["sd_detectable"].max()
     sds = f" or {percent(sd)} in any sd{_tested(parameters)}" if math.isfinite(sd) else ""
     return (
-        f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean{sds} would have shown with "
-        f"probability {POWER:g}"
+        f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean{sds} would have been detected "
+        f"with probability {POWER:g}"
     )
 
 
@@ -131,11 +131,11 @@ def _tested(parameters: pd.DataFrame) -> str:
 def _shared(evidence: Evidence) -> Iterator[str]:
     draws, n = evidence.draws, evidence.n_shared
     if n == draws.n_chains == evidence.reference.n_chains:
-        yield "The draws and the reference are the same draws, which shows nothing: give others to compare with."
+        yield "The draws and the reference are the same draws: compare with an independent reference."
     elif n:
         yield (
-            f"The draws and the reference have {_plural(n, 'chain').lower()} in common, which shows nothing: give "
-            "others to compare with."
+            f"The draws and the reference have {_plural(n, 'chain').lower()} in common: compare with an independent "
+            "reference."
         )
 
 
@@ -145,19 +145,19 @@ def _mistrust(evidence: Evidence) -> Iterator[str]:
         total = reference.n_chains * reference.n_draws
         yield f"{reference.n_divergences:,} of its {total:,} transitions diverged"
     if reference.nonfinite:
-        yield f"it has draws that are not finite of {_names(reference.nonfinite)}"
+        yield f"its draws of {_names(reference.nonfinite)} are not all finite"
     if reference.stuck:
         yield f"its {_chains(reference.stuck)} stuck"
     if (r_hat > R_HAT_UNFIT).any():
-        yield f"its chains do not agree, R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}"
+        yield f"its chains have not converged, R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}"
     if frozen := [name for name in reference.still if name not in evidence.draws.still]:
-        yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in it"
+        yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in its draws"
 
 
 def _broken(evidence: Evidence) -> Iterator[str]:
     draws, r_hat = evidence.draws, evidence.parameters["r_hat"]
     if draws.missed_share:
-        yield f"The chains of the draws missed a mode that holds about {percent(draws.missed_share)} of the posterior."
+        yield f"The chains missed a mode that holds about {percent(draws.missed_share)} of the posterior."
     if draws.nonfinite:
         yield f"The draws of {_names(draws.nonfinite)} are not all finite."
     if draws.stuck:
@@ -165,9 +165,10 @@ def _broken(evidence: Evidence) -> Iterator[str]:
     if frozen := [name for name in draws.still if name not in evidence.reference.still]:
         yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in the draws."
     if both := [name for name in draws.still if name in evidence.reference.still]:
-        yield f"{_names(both)} never {'moves' if len(both) == 1 else 'move'}, and elsewhere than in the reference."
+        never = "never moves, and has another value" if len(both) == 1 else "never move, and have other values"
+        yield f"{_names(both)} {never} in the reference."
     if (r_hat > R_HAT_UNFIT).any():
-        yield f"The chains of the draws do not agree: R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}."
+        yield f"The chains have not converged: R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}."
 
 
 def _grave(evidence: Evidence, level: float) -> Iterator[str]:
@@ -204,9 +205,8 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
             )
             unseen = f"{'more than ' if coarse.iloc[0] > 1 else ''}{form(min(coarse.iloc[0], 1.0))}"
             yield (
-                f"There are too few effective draws to tell: a difference of {unseen} in the {what} of "
-                f"{coarse.index[0]} could go unseen (ESS {ess:.0f} in the draws, {other:.0f} in the reference); "
-                "sample longer."
+                f"There are too few effective draws: a difference of {unseen} in the {what} of {coarse.index[0]} could "
+                f"go undetected (ESS {ess:.0f} in the draws, {other:.0f} in the reference); sample longer."
             )
             return
 
@@ -270,19 +270,19 @@ def _remarks(evidence: Evidence) -> Iterator[str]:
     ):
         r_hat = parameters[column]
         if health.n_chains == 1:
-            yield f"The {side} {_have(side)} one chain only, so that R-hat cannot tell whether it went everywhere."
+            yield f"The {side} {_have(side)} only one chain, so R-hat cannot show which regions it missed."
         if R_HAT_MAX < r_hat.max() <= R_HAT_UNFIT:
-            yield f"The chains of the {side} agree roughly only: R-hat {_worst(r_hat[r_hat > R_HAT_MAX], '{:.3f}')}."
+            yield f"The chains of the {side} have barely converged: R-hat {_worst(r_hat[r_hat > R_HAT_MAX], '{:.3f}')}."
         if health.wrong_decisions:
             yield (
-                f"More audited decisions of the {side} were wrong than was accepted, or estimates further off; the "
-                "comparison shows the effect."
+                f"More audited decisions of the {side} were wrong than the accepted error level allows, or estimates "
+                "were noisier; the comparison shows the effect."
             )
     untested = parameters.index[parameters["sd_z"].isna() & np.isfinite(parameters["worst"])]
     if len(untested):
         yield (
-            f"Heavy tails or few effective draws leave sds too uncertain to be tested: {_names(untested)}. Their "
-            "quantiles are tested."
+            f"Some sds are too uncertain to test, because of heavy tails or few effective draws: {_names(untested)}. "
+            "Their quantiles are tested instead."
         )
 
 

@@ -214,9 +214,9 @@ class Moves(BuiltIn):
         """
         number, drawn, moved, _ = tried
         other = self.paired[number]
-        pair = f"the moves {self.names[number]} and {self.names[other]} are no pair"
+        pair = f"the moves {self.names[number]} and {self.names[other]} are not a pair"
         if number == other:
-            pair = f"the move {self.names[number]} is not its own way back"
+            pair = f"the move {self.names[number]} is not its own reverse"
         returned = self._transformed(other, moved.proposed, moved.back)
         if not _close(returned.proposed, position):
             worst = int(np.argmax(np.abs(returned.proposed - position)))
@@ -336,7 +336,7 @@ class JumpKernel(MetropolisHastings):
 
     def __init__(self, decider: Decider, tables: Callable[[float], Table] | None, names: tuple[str, ...]) -> None:
         super().__init__(decider, tables)
-        self._move = Stat("move", np.int32, f"Move that was tried: {_numbered(names)}.")
+        self._move = Stat("move", np.int32, f"Proposed move: {_numbered(names)}.")
         self._tries, self._undone = [0] * len(names), [0] * len(names)
 
     @property

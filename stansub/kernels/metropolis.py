@@ -19,16 +19,16 @@ from stansub.types import FloatArray
 
 STATS = (
     Stat("accepted", bool, "Whether the proposal was accepted.", "n_accepted"),
-    Stat("n_obs_used", np.int64, "Observations in the subset that the decision was taken from.", "n_obs_used"),
+    Stat("n_obs_used", np.int64, "Observations in the subset that the decision used.", "n_obs_used"),
     Stat("n_looks", np.int32, "Looks at the test statistic."),
-    Stat("undecided", bool, "Whether a sequential test ran to all the data.", "n_undecided"),
-    Stat("log_ratio", float, "Estimated log acceptance ratio; exact where all the data were used."),
-    Stat("audited", bool, "Whether the decision was taken again on all the data.", "n_audited"),
-    Stat("audit_wrong", bool, "Whether it came out differently there.", "n_audit_wrong"),
+    Stat("undecided", bool, "Whether a sequential test needed all the data.", "n_undecided"),
+    Stat("log_ratio", float, "Estimated log acceptance ratio; exact if all the data were used."),
+    Stat("audited", bool, "Whether the decision was repeated on all the data.", "n_audited"),
+    Stat("audit_wrong", bool, "Whether the repeated decision differed.", "n_audit_wrong"),
     Stat(
         "bound_violated",
         bool,
-        "Whether a range constant or a learned bound was seen to be too small.",
+        "Whether a range constant or a learned bound was too small.",
         "n_bound_violated",
     ),
 )
@@ -36,10 +36,10 @@ STATS = (
 COUNTS = (
     Stat("n_obs_evaluated", int, "Observations evaluated, audits included.", "n_obs_evaluated", per_step=False),
     Stat("n_nonfinite", int, "Decisions where the log ratio was not a number.", "n_nonfinite", per_step=False),
-    Stat("n_fallback", int, "Decisions whose estimate was too noisy to count the noise in.", "n_fallback", False),
+    Stat("n_fallback", int, "Decisions whose estimate was too noisy for the test.", "n_fallback", False),
     Stat("n_audited_estimates", int, "Estimates compared with all the data.", "n_audited_estimates", False),
     Stat("audit_squares", float, "Sum of the squares of their standardised errors.", "audit_squares", False),
-    Stat("n_candidates", int, "Observations, or blocks, picked by decisions by thinning.", "n_candidates", False),
+    Stat("n_candidates", int, "Observations, or blocks, drawn as candidates by thinning.", "n_candidates", False),
     Stat(
         "bound_tightness",
         float,
@@ -51,16 +51,18 @@ COUNTS = (
     Stat(
         "n_audited_acceptances",
         int,
-        "Acceptance probabilities compared with all data's.",
+        "Acceptance probabilities compared with those of all data.",
         "n_audited_acceptances",
         False,
     ),
-    Stat("acceptance_error", float, "Sum of what learned bounds add to these.", "acceptance_error", False),
+    Stat(
+        "acceptance_error", float, "Sum of the amounts by which learned bounds raise them.", "acceptance_error", False
+    ),
     Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
 )
 
 DECISIONS = Stat("n_decisions", np.int32, "Decisions of the step, one for each kernel that moved.", "n_decisions")
-LEVEL = Stat("error_level", float, "Error level at which the decision was taken, where it falls during the run.")
+LEVEL = Stat("error_level", float, "Error level of the decision, if the level decreases during the run.")
 
 
 class MetropolisHastings:

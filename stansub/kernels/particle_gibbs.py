@@ -27,7 +27,7 @@ from stansub.types import FloatArray
 Places = NDArray[np.int64]
 
 _OWN = (
-    Stat("path_renewed", float, "Share of the states on the path that come from another particle than before."),
+    Stat("path_renewed", float, "Share of the states on the path that come from a new particle."),
     Stat("n_effective", float, "Effective number of particles, averaged over times and series."),
 )
 

@@ -97,7 +97,7 @@ class StiefelWalk(BuiltIn):
         """Return an adapter of the scale, unless the scale is given."""
         if dim % self.rows or dim < self.rows**2 or dim == 1:
             raise InputError(
-                f"{dim} parameters do not form a matrix with {self.rows} orthonormal rows and room to move"
+                f"{dim} parameters do not form a matrix with {self.rows} orthonormal rows and a free direction"
             )
         return NoAdapter(self) if self.scale is not None else ScaleLearner(self)
 

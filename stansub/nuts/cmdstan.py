@@ -49,21 +49,21 @@ _TROUBLE = re.compile(
     r"could not|error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid",
     re.IGNORECASE,
 )
-NOT_INSTALLED = Missing("no CmdStan is installed", "`install_cmdstan=True` gets it")
+NOT_INSTALLED = Missing("no CmdStan is installed", "`install_cmdstan=True` installs it")
 _NOISE = re.compile(r"^(\s*$|DEBUG|INFO|make:|Command and output files|Informational Message)")
 
 
 def unavailable() -> Missing | None:
     """Return why CmdStan cannot be used; None if it can."""
     if not find_spec("cmdstanpy"):
-        return Missing("cmdstanpy is not installed", "`pip install cmdstanpy` gets it")
+        return Missing("cmdstanpy is not installed", "`pip install cmdstanpy` installs it")
     chosen = os.environ.get("CMDSTAN")  # cmdstanpy sets it to the path it finds
     with _quiet() as cmdstanpy:
         try:
             folder = Path(cmdstanpy.cmdstan_path())
         except ValueError as error:
             if chosen:
-                what = "holds no CmdStan (no makefile)" if Path(chosen).is_dir() else "does not exist"
+                what = "contains no CmdStan (no makefile)" if Path(chosen).is_dir() else "does not exist"
                 return Missing(
                     f"CMDSTAN is set to {chosen}, which {what}", "set it to the folder of a CmdStan, or unset it"
                 )
@@ -170,7 +170,7 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
     text = "\n".join(file.read_text(errors="replace") for file in consoles)
     reason = "; ".join(ended) or _reason(text, last=True)
     whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
-    kept = f"; the draws of the other chains were kept in {files.keep_files(whole)}" if whole else ""
+    kept = f"; the draws of the other chains were saved in {files.keep_files(whole)}" if whole else ""
     raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
 
 

@@ -44,7 +44,7 @@ _COMPLEX_ELEMENT = re.compile(r"\.\d+\.real$")
 
 def unavailable() -> Missing | None:
     """Return why nutpie cannot be used; None if it can."""
-    return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` gets it")
+    return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` installs it")
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:

@@ -262,7 +262,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     """Return which engine ran and why, in a sentence; ``facts`` are the attributes of a reference."""
     engine, reason = str(facts["engine"]), str(facts.get("engine_reason", ""))
     where = " on the BridgeStan home" if engine == "nutpie" else ""
-    remedy = " (stansub reference --install-cmdstan gets it)" if reason.startswith("no CmdStan") else ""
+    remedy = " (`stansub reference --install-cmdstan` installs it)" if reason.startswith("no CmdStan") else ""
     return f"Reference by {_NAMES.get(engine, engine)} {facts.get('engine_version', '')}{where}: {reason}{remedy}"
 
 

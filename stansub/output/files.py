@@ -177,11 +177,13 @@ def rescuing(
         try:
             place = keep()
         except Exception as second:
-            message = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
+            message = (
+                f"{reason(error)}; the {called} are lost, because saving them elsewhere failed too: {reason(second)}"
+            )
             raise RunError(message) from error
         if place is None:
             raise
-        message = f"{reason(error)}; the {called} were kept in {place}"
+        message = f"{reason(error)}; the {called} were saved in {place}"
         if isinstance(error, KeyboardInterrupt):
             raise InterruptError(message, written=True) from error
         raise RunError(message) from error

@@ -333,17 +333,17 @@ def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
     """Yield, in words, content that no run has written."""
     for name, values in group(tree, "posterior").data_vars.items():
         if values.dims[:2] != ("chain", "draw") or values.size == 0 < math.prod(values.shape[2:]):
-            yield f"{name} is no array of draws of chains"
+            yield f"{name} is not an array of chains and draws"
     for name in JSON_ATTRS:
         try:
             json.loads(text) if isinstance(text := tree.attrs.get(name), str) else None
         except (ValueError, RecursionError):
-            yield f"its attribute `{name}` is no JSON"
+            yield f"its attribute `{name}` is not JSON"
             return
     counts = group(tree, CHAIN_STATS) if CHAIN_STATS in groups(tree) else {}
     totals = {str(name): values.values.tolist() for name, values in counts.items()}
     facts = {name: value for name, value in attrs(tree).items() if name not in totals}
-    yield from (f"`{name}` is not what a run records there" for name in misfits(facts, totals))
+    yield from (f"`{name}` has an unexpected value" for name in misfits(facts, totals))
 
 
 def arviz_module() -> Any:

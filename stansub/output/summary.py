@@ -122,7 +122,7 @@ def render(
             warn(finding, "bold red")
     _write_table(shown, write, width)
     if (every := int(facts.get("every", 1))) > 1:
-        write(f"The table is of 1 in {every:,} draws: the ESS of all draws is larger", "dim")
+        write(f"The table uses 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     write("")
     doubted = any(one.severity is not Severity.COST for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)
@@ -131,7 +131,7 @@ def render(
     for part in details(shown.record, facts) if verbose else ():
         write("")
         for label, text in part:
-            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", width, subsequent_indent=" " * _LABEL):
+            for line in textwrap.wrap(f"{label:<{_LABEL - 1}} {text}", width, subsequent_indent=" " * _LABEL):
                 write(line)
     others = [one for one in shown.findings if one.severity is not Severity.REJECT]
     if others:
@@ -159,16 +159,14 @@ def details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[tuple[st
 
 
 def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Return draws, moves, modes, decisions and audits as labelled lines."""
+    """Return draws, proposal, modes, decisions and audits as labelled lines."""
     drawn = f"{record.n_chains} x {record.n_draws:,}"
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     choices = facts.get("choices", {})
     if facts.get("settings", {}).get("proposal") == "surrogate":
-        yield "Moves", choices.get("proposal", "surrogate transitions")
-    elif "surrogate transitions" in choices:
-        yield "Moves", f"surrogate transitions: {choices['surrogate transitions']}"
+        yield "Proposal", choices.get("proposal", "surrogate transitions")
     if "fallback" in facts:
         yield "Fallback", str(facts["fallback"])
     if "last_check" in facts:
@@ -184,7 +182,7 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
 def _modes(check: Mapping[str, Any]) -> str:
     """Return the result of the search for modes after sampling."""
     if check["reason"]:
-        return f"not searched for missed modes: {check['reason']}"
+        return f"no search for missed modes: {check['reason']}"
     n, missed = check["n_modes"], len(check["missed"])
     found = "one mode" if n == 1 else f"{n} modes that hold a share of the posterior"
     seen = "which the chains visited" if not missed else f"{missed} of which no chain visited"
@@ -194,15 +192,14 @@ def _modes(check: Mapping[str, Any]) -> str:
 def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     """Return how decisions were taken, and the guarantee of the test."""
     if n_decisions(facts) == 0:
-        return "none: each step is drawn directly, on the assumption that its distribution is the posterior"
+        return "none: each step is drawn directly, assuming that this leaves the posterior unchanged"
     if record.fallback_share is not None:
         return _with_noise(record.fallback_share, facts)
     promises = {
         "asymptotic": "the error level holds only if subset means are nearly normal",
-        "bound": "the error bound holds if the range constants do",
+        "bound": "the error bound holds if the range constants are correct",
         "exact": "every decision uses all the data",
-        "exact by proved bounds": "exact: the draws come from the posterior itself, up to Monte Carlo error and "
-        "convergence",
+        "exact by proved bounds": "exact, so the draws come from the posterior itself once the chains have converged",
         LEARNED: "approximate: the bounds were learned from draws around the mode, and the audit measures the error "
         "of the acceptance probability",
         UNKNOWN: "the guarantee of this test is unknown",
@@ -220,16 +217,16 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
         n = facts["n_observations"]
         parts.append(f"{observations(record.share_of_data, n)} of the {n:,} observations per decision")
         if record.undecided_share is not None and error_level(facts).value != 0:
-            parts.append(f"{percent(record.undecided_share)} of the decisions needed all")
+            parts.append(f"{percent(record.undecided_share)} of the decisions needed all of them")
     if record.passes_per_step is not None:
-        parts.append(f"{record.passes_per_step:.2g} passes over the data evaluated per step")
+        parts.append(f"{record.passes_per_step:.2g} passes over the data per step")
     if parts:
         yield "Data", "; ".join(parts)
     if record.observations_per_second is not None and record.steps_per_second is not None:
         yield (
             "Speed",
-            f"{_short(record.observations_per_second)} observations evaluated and "
-            f"{_short(record.steps_per_second)} steps a second, per chain",
+            f"{_short(record.observations_per_second)} observations and {_short(record.steps_per_second)} steps per "
+            "second and chain",
         )
     if "n_steps" in facts and "wall_time" in facts:
         times = ("compile_time", "compiling"), ("setup_time", "set-up"), ("wall_time", "warmup and sampling")
@@ -238,8 +235,10 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
 
 def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Return the choices of the sampler with their reasons, and the bias of one step, as labelled lines."""
+    shown = ("proposal",) if facts.get("settings", {}).get("proposal") == "surrogate" else ()
     for name, reason in facts.get("choices", {}).items():
-        yield name.capitalize(), reason
+        if name not in shown:
+            yield name.capitalize(), reason
     if "normality" in facts:
         yield "Normality", normality_trial(facts["normality"])
     limit = step_bias(record, facts)
@@ -251,8 +250,8 @@ def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
     """Return how decisions that include the noise of their estimates were taken."""
     noise, epsilon = (facts.get(name, math.nan) for name in ("noise", "epsilon"))
     return (
-        f"{facts['test']}, on estimated log ratios with a standard error of at most {noise:g}, which holds if subset "
-        f"means are nearly normal; {percent(fallback_share)} of the decisions were noisier and taken by pocock with "
+        f"{facts['test']}, on estimated log ratios with a standard error of at most {noise:g}, valid if subset means "
+        f"are nearly normal; {percent(fallback_share)} of the decisions were noisier and taken by pocock with "
         f"epsilon = {epsilon:g}"
     )
 
@@ -268,8 +267,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
         picked = (total(facts, "n_candidates") or 0) / max(total(facts, "n_steps") or 0, 1)
         yield (
             "Bounds",
-            f"{picked:.2g} factors of the acceptance probability picked per decision; the largest remainder was "
-            f"{tightness} of its bound",
+            f"a decision drew {picked:.2g} candidates on average; the largest remainder was {tightness} of its bound",
         )
         yield from _learned(record, facts)
     elif estimates is None and n_decisions(facts):
@@ -279,7 +277,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
 def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Return how often learned bounds were exceeded, and the effect on the acceptance probability."""
     if facts.get("guarantee") == LEARNED:
-        audit = record.acceptances.clause() if record.acceptances else "none was audited"
+        audit = record.acceptances.clause() if record.acceptances else "no decision was audited"
         yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions used a block beyond its bound; {audit}"
 
 
@@ -295,8 +293,8 @@ def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     )
     if "wall_time" in facts:
         before = facts.get("compile_time", 0) + facts.get("setup_time", 0)
-        took = f"{_seconds(facts['wall_time'])} for all chains, warmup included; {_seconds(before)} before that"
-        yield "Time", f"{took} (compiling, loading data)"
+        took = f"{_seconds(before)} compiling and loading data"
+        yield "Time", f"{took}, {_seconds(facts['wall_time'])} warmup and sampling of all chains"
 
 
 def _seconds(seconds: float) -> str:

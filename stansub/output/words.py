@@ -53,11 +53,11 @@ def short_audit(record: RunRecord) -> str:
 def one_step_bias(limit: float) -> str:
     """Return a limit on the bias of one step, in a sentence."""
     if not limit:
-        return "none: exact decisions leave the posterior unchanged; Monte Carlo error and convergence remain."
+        return "none: exact decisions leave the posterior unchanged; only convergence and Monte Carlo error remain."
     return (
-        f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
-        "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "
-        "how fast such steps mix and that no run can show."
+        f"one step with exact decisions would change the distribution of the draws by at most {percent(limit)} in "
+        "total variation (95 % confidence, from the audit). The distance to the posterior may be larger, by a factor "
+        "that depends on the mixing of such steps and cannot be measured."
     )
 
 

@@ -281,7 +281,7 @@ def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
     found = setup.found
     if found is None or found.proposal is None:
         raise InputError(
-            "no plan is possible: the pilot runs start at the mode, and no mode was found; use `stansub sample` "
+            "no plan is possible: pilot runs start at the mode, and no mode was found; use `stansub sample` "
             "without a budget"
         )
     ways = [Way(setup.rule.name, setup.rule, AboutMode(found))]

@@ -29,7 +29,7 @@ import numpy as np
 from stansub import clock, streams
 from stansub.errors import InputError
 from stansub.output import files
-from stansub.planning.falling import schedules
+from stansub.planning.level_mixture import schedules
 from stansub.planning.pilot import Measured, measure, ways_of
 from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
 from stansub.planning.worst_case import WorstCase, worst_case
@@ -446,7 +446,7 @@ def follow(
     given = [name for name in PLANNED if getattr(config, name) != getattr(plain, name)]
     if given:
         named = ", ".join(f"`{name}`" for name in given)
-        raise InputError(f"the budget's plan chooses {named}: leave it out, or `budget`")
+        raise InputError(f"the plan for the budget chooses {named}: leave out {named} or `budget`")
     found = plan(model, data, budget=budget, config=config, progress=progress)
     left = found.budget - found.seconds
     own = best_of(found.ways, max(left, 0.0))

@@ -124,7 +124,7 @@ def forest(comparison: "Comparison") -> "Figure | None":
     ax.set_xlabel("Standard deviations of the reference from its mean" if standardised else "Value")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
-    reading = "Where the samplers agree, the two lines of a row have the same ends and dots."
+    reading = "If the samplers agree, the two lines of a row have the same ends and dots."
     _entitle(figure, comparison, "medians and 90 % intervals", reading, shown=len(shown), of=len(quantities))
     figure.legend(loc="outside lower center", ncols=2)
     return figure
@@ -152,7 +152,7 @@ def marginals(comparison: "Comparison") -> "Figure | None":
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(few_ticks())
         _label(ax, quantity.name, _difference(quantity))
-    reading = "Where the samplers agree, the curves coincide but for Monte Carlo error."
+    reading = "If the samplers agree, the curves coincide up to Monte Carlo error."
     _entitle(figure, comparison, "marginal densities", reading, shown=len(shown), of=len(quantities))
     _sampler_legend(figure, comparison)
     return figure
@@ -182,7 +182,7 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
     ax.set(xlim=window[0], ylim=window[1], xlabel=clipped(names[0], 40), ylabel=clipped(names[1], 40))
     ax.xaxis.set_major_locator(few_ticks(6))
     ax.yaxis.set_major_locator(few_ticks(6))
-    reading = "Outlines hold 50 % and 90 % of the draws; they coincide where the samplers agree."
+    reading = "Outlines contain 50 % and 90 % of the draws; they coincide if the samplers agree."
     _entitle(figure, comparison, "the pair that differs most", reading)
     figure.legend(loc="outside lower center", ncols=2)
     return figure
@@ -234,7 +234,7 @@ def rank_histograms(comparison: "Comparison") -> "Figure | None":
     for ax in axes[-1]:
         ax.set_xlabel("Rank among the draws of both samplers")
     figure.supylabel("Count, relative to that expected", fontsize=9)
-    reading = "Inside the grey band: agreement. On the left a slope is a shifted mean, a valley too large an sd."
+    reading = "Inside the grey band: agreement. On the left, a slope means a shifted mean, a valley too large an sd."
     _entitle(figure, comparison, "ranks of each chain", reading, shown=len(shown), of=len(quantities))
     return figure
 
@@ -269,9 +269,10 @@ def ecdf_differences(comparison: "Comparison") -> "Figure | None":
     panels[0].yaxis.set_major_locator(few_ticks(6))
     figure.supxlabel("Share of the draws of both samplers below the value", fontsize=9)
     first, second = sampler_names(comparison)
-    figure.supylabel(f"{first} less {second}", fontsize=9)
+    figure.supylabel(f"{first} minus {second}", fontsize=9)
     reading = (
-        "Inside the grey band: agreement. A hump on one side of zero is a shifted mean, one on either side another sd."
+        "Inside the grey band: agreement. A hump on one side of zero means a shifted "
+        "mean, humps on both sides another sd."
     )
     _entitle(figure, comparison, "distribution functions", reading, shown=len(shown), of=len(quantities))
     return figure
@@ -304,7 +305,7 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
         ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=label)
     ax.set(xlim=(0, share.shape[1]), xlabel="Draw")
     scale_shares(ax, share, means)
-    reading = "Low is work saved. At equilibrium a strict test needs most of the data."
+    reading = "Lower values save work. At equilibrium, a strict test needs most of the data."
     _entitle(figure, comparison, "share of the data used by a decision", reading)
     figure.legend(loc="outside lower center", ncols=4)
     return figure

@@ -87,11 +87,11 @@ def _student_quantiles(ax: Axes, trial: Trial) -> None:
         ax.axhline(sign * trial.critical[0], color=ERROR_COLOUR, linewidth=0.8, linestyle=(0, (4, 3)), label=label)
     ax.set(
         xlabel="Student's t",
-        ylabel="t of random subsets (at the edge: beyond)",
+        ylabel="t of random subsets (values beyond are at the edge)",
         xlim=(-widest * 1.05, widest * 1.05),
         ylim=(-edge, edge),
     )
-    ax.set_title("Quantiles of t: on the line if the test is right", loc="left")
+    ax.set_title("Quantiles of t: on the line if the test is valid", loc="left")
     ax.legend(loc="lower right", fontsize=8, **_BACKED)
 
 
@@ -113,10 +113,10 @@ def _exceedance(ax: Axes, tails: pd.DataFrame) -> None:
         ax.plot(at[~some], rows["high"].to_numpy()[~some], "v", color=colour, markersize=5, markerfacecolor="none")
     ax.plot([], [], "D", color="white", markersize=6, markeredgecolor=INK, label="critical value in use")
     ax.set(xscale="log", yscale="log", xlim=expected, ylim=(least, 1.3))
-    ax.set(xlabel="Share expected of Student's t", ylabel="Share of the subsets beyond")
+    ax.set(xlabel="Share expected for Student's t", ylabel="Share of the subsets beyond")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(_plain_percent())
-    ax.set_title("Tails of t: in the shade if tolerable", loc="left")
+    ax.set_title("Tails of t: in the shaded area if tolerable", loc="left")
     ax.legend(loc="lower right", fontsize=8, **_BACKED)
 
 
@@ -137,7 +137,7 @@ def _difference_quantiles(ax: Axes, trial: Trial) -> None:
     ends = expected[[0, -1]]
     ax.plot(ends, ends, color=INK, linewidth=0.8, label="normal")
     ax.set(xlabel="Normal quantiles", ylabel="Differences of blocks, in sd")
-    ax.set_title("Block differences: heavy tails leave the line", loc="left")
+    ax.set_title("Block differences: heavy tails depart from the line", loc="left")
     ax.legend(loc="upper left", fontsize=8)
 
 

@@ -93,92 +93,97 @@ PICTURES = (
     Drawn(
         "forest",
         "Medians and intervals",
-        "Dots are medians, lines hold the central 90 % of the draws. Where the samplers agree, the two lines of a row "
-        "begin and end together. Where scales differ, all rows are in standard deviations of the reference.",
+        "Dots are medians; lines are central 90 % intervals. If the samplers agree, the two lines of a row have the "
+        "same ends. If scales differ, all rows are in standard deviations of the reference.",
         figures.forest,
     ),
     Drawn(
         "marginals",
         "Marginal densities",
-        "Kernel density estimates of the draws. A shifted curve is a biased mean; a lower and wider one of the "
-        "subsampled draws is what wrong decisions do first.",
+        "Kernel density estimates of the draws. A shifted curve means a biased mean. Wrong decisions first make the "
+        "curve of the subsampled draws lower and wider.",
         figures.marginals,
     ),
     Drawn(
         "pair",
         "The pair that differs most",
-        "Joint draws of the two quantities whose correlation differs most. Outlines hold 50 % and 90 % of the draws.",
+        (
+            "Joint draws of the two quantities whose correlation differs most. Outlines "
+            "contain 50 % and 90 % of the draws."
+        ),
         figures.worst_pair,
     ),
     Drawn(
         "ranks",
         "Ranks of each chain",
-        "Draws, thinned to independence, are ranked among those of both samplers; each line is a chain. The grey band "
-        "holds all chains of all quantities in 95 % of comparisons of samplers that agree.",
+        "Draws, thinned to independence, are ranked among those of both samplers; each line is a chain. If the "
+        "samplers agree, the grey band contains all chains of all quantities in 95 % of comparisons.",
         figures.rank_histograms,
     ),
     Drawn(
         "ecdf",
         "Differences of distribution functions",
-        "Share of the subsampled draws below a value less that of the reference's, on draws thinned to independence. "
-        "The largest distance from zero is the Kolmogorov-Smirnov statistic; the grey band holds all lines of all "
-        "quantities in 95 % of comparisons of samplers that agree.",
+        "Share of the subsampled draws below a value minus that of the reference's, on draws thinned to independence. "
+        "The largest distance from zero is the Kolmogorov-Smirnov statistic. If the samplers agree, the grey band "
+        "contains all lines of all quantities in 95 % of comparisons.",
         figures.ecdf_differences,
     ),
     Drawn(
         "data",
         "Share of the data used",
-        "How much of the data a decision needed, over the draws after warmup. What is below 100 % is saved.",
+        "Share of the data that each decision used, over the draws after warmup. The distance to 100 % is saved work.",
         figures.share_of_data,
     ),
 )
 
 _ADVICE = {
-    "agrees": "Use the subsampled draws in place of the reference's, as far as the precision above goes. More draws of "
-    "both would show smaller differences.",
+    "agrees": "You can use the subsampled draws instead of the reference's, to the precision above. More draws of both "
+    "would reveal smaller differences.",
     "differs": "If differences of this size matter, sample again with a smaller `epsilon` or with `test='exact'`, and "
-    "compare again. If they do not, the draws can be used with that error stated.",
-    "do not use": "Follow the remedies below, sample again, and compare again. Until then this comparison says nothing "
-    "good of the draws.",
+    "compare again. Otherwise use the draws and state their error.",
+    "do not use": "Follow the remedies below, sample again, and compare again. Until then, do not rely on the draws.",
 }
 
 # Figures over all parameters: label, and format.
 _OVERALL: dict[str, tuple[str, Callable[[float], str]]] = {
     "n_parameters": ("Quantities compared", lambda value: f"{value:,.0f}"),
-    "n_tests": ("Tests that the verdict rests on", lambda value: f"{value:,.0f}"),
-    "level": ("Level of all these tests together", lambda value: f"{value:g}"),
-    "critical_z": ("|z| above which one of them is significant", lambda value: fixed(value, 2)),
+    "n_tests": ("Tests behind the verdict", lambda value: f"{value:,.0f}"),
+    "level": ("Joint level of these tests", lambda value: f"{value:g}"),
+    "critical_z": ("|z| above which a single test is significant", lambda value: fixed(value, 2)),
     "mean_diff_sd_max": ("Largest difference of a mean / sd", lambda value: fixed(value, 2)),
     "mean_limit_sd": ("its upper confidence limit, over all quantities", lambda value: fixed(value, 2)),
-    "mean_detectable_sd": ("what would have been found with probability 0.9", lambda value: fixed(value, 2)),
+    "mean_detectable_sd": ("difference detected with probability 0.9", lambda value: fixed(value, 2)),
     "sd_ratio_min": ("Smallest ratio of sds", lambda value: fixed(value, 3)),
     "sd_ratio_max": ("Largest ratio of sds", lambda value: fixed(value, 3)),
     "sd_limit": ("upper confidence limit of a difference of sds, over all quantities", lambda value: share(value)),
-    "sd_detectable": ("what would have been found with probability 0.9", lambda value: share(value)),
+    "sd_detectable": ("difference detected with probability 0.9", lambda value: share(value)),
     "wasserstein_sd_max": ("Largest Wasserstein-1 distance / sd", lambda value: fixed(value, 3)),
     "r_hat_max": ("Largest R-hat of the subsampled draws", lambda value: fixed(value, 3)),
     "r_hat_reference_max": ("Largest R-hat of the reference", lambda value: fixed(value, 3)),
     "r_hat_pooled_max": ("Largest pooled R-hat", lambda value: fixed(value, 3)),
     "covariance_relative": ("Covariance difference, relative Frobenius norm", lambda value: fixed(value, 3)),
     "covariance_standardised": ("the same with all quantities in sds of the reference", lambda value: fixed(value, 3)),
-    "covariance_expected": ("what Monte Carlo error alone makes of the latter", lambda value: fixed(value, 3)),
+    "covariance_expected": ("expected value of the latter from Monte Carlo error alone", lambda value: fixed(value, 3)),
     "worst_pair_correlation": ("Correlation of the pair that differs most, subsampled", lambda value: fixed(value, 2)),
     "worst_pair_correlation_reference": ("the same, reference", lambda value: fixed(value, 2)),
-    "worst_pair_z": (f"z of what the difference has beyond {NEGLIGIBLE:g}", lambda value: signed(value, 1)),
+    "worst_pair_z": (f"z of the difference beyond {NEGLIGIBLE:g}", lambda value: signed(value, 1)),
 }
 
 _GLOSSARY = (
     (
         "difference / sd",
-        "Subsampled value less the reference's, in posterior standard deviations of the reference.",
+        "Subsampled value minus the reference's, in posterior standard deviations of the reference.",
     ),
     (
         "z",
-        "A difference in units of its Monte Carlo standard error, which is made up of both samplers' errors in "
-        "quadrature (Vehtari et al. 2021). That of sds is for the logarithm of their ratio. Among many quantities some "
-        "|z| above 2 or even 3 are to be expected; the verdict allows for their number.",
+        "A difference in units of its Monte Carlo standard error, which combines both samplers' errors in quadrature "
+        "(Vehtari et al. 2021). For sds, z is that of the logarithm of their ratio. Among many quantities, expect some "
+        "|z| above 2 or even 3; the verdict accounts for their number.",
     ),
-    ("sd ratio", "Posterior sd of the subsampled draws over that of the reference. Wrong decisions make it exceed 1."),
+    (
+        "sd ratio",
+        "Posterior sd of the subsampled draws divided by that of the reference. Wrong decisions raise it above 1.",
+    ),
     (
         "KS",
         "Two-sample Kolmogorov-Smirnov statistic: the largest distance of the two empirical distribution functions, on "
@@ -191,25 +196,25 @@ _GLOSSARY = (
     ),
     (
         "W1 / sd",
-        "Wasserstein-1 distance: how far draws would have to be moved on average to turn one sample into the other, in "
-        "sd of the reference. Monte Carlo error alone makes it a few hundredths.",
+        "Wasserstein-1 distance: the average distance that draws must be moved to turn one sample into the other, in "
+        "sd of the reference. Monte Carlo error alone gives a few hundredths.",
     ),
     (
         "R-hat",
-        "Rank-normalised split R-hat (Vehtari et al. 2021): of each sampler's chains, and of all chains of both taken "
-        "as one run (pooled). A pooled R-hat above those of the samplers means that each agrees with itself but not "
-        "with the other.",
+        "Rank-normalised split R-hat (Vehtari et al. 2021): of each sampler's chains, and of all chains of both "
+        "(pooled). If the pooled R-hat exceeds both others, each sampler converged, but to different distributions.",
     ),
     ("ESS", "Effective sample size: the number of independent draws with the same Monte Carlo error (bulk and tail)."),
     (
         "pass",
-        "Evaluations of as many observations as there are. A gradient counts as one pass; it takes about three times "
-        "as long as a likelihood without one.",
+        "As many evaluations as there are observations. A gradient counts as one pass; it takes about three times as "
+        "long as a likelihood without gradient.",
     ),
     (
         "wrong decision",
-        "An accept or reject that all the data would have reversed. A random share of the decisions is audited. What "
-        "single decisions mean for the posterior: Korattikara, Chen and Welling (2014), theorem 1.",
+        "An accept/reject decision that differs from the decision on all the data. A random share of the decisions is "
+        "audited. For the effect of single decisions on the posterior, see Korattikara, Chen and Welling (2014), "
+        "theorem 1.",
     ),
 )
 
@@ -231,7 +236,7 @@ def compose(comparison: "Comparison") -> Page:
     significant = test_level(comparison.overall["level"], len(comparison.parameters))
     sides = zip(samplers, (comparison.findings, comparison.reference_findings), strict=True)
     return Page(
-        title=f"{comparison.name}: {samplers[0]} draws beside {'NUTS' if samplers[1] == 'NUTS' else 'the reference'}",
+        title=f"{comparison.name}: {samplers[0]} draws and {'NUTS' if samplers[1] == 'NUTS' else 'the reference'}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
         word=verdict.word,
@@ -265,15 +270,15 @@ def speed(comparison: "Comparison") -> Iterable[str]:
     own, other = sampler_names(comparison)
     costs = comparison.cost
     for figure, of in (
-        ("ess_per_second", "a second of sampling"),
-        ("ess_per_second_total", "a second of the whole run, warmup, set-up and compiling included"),
-        ("ess_per_pass", "a pass over the data in sampling"),
+        ("ess_per_second", "per second of sampling"),
+        ("ess_per_second_total", "per second of the whole run, including warmup, set-up and compilation"),
+        ("ess_per_pass", "per pass over the data in sampling"),
     ):
         mine, theirs = _both(costs, figure)
         if math.isfinite(mine) and math.isfinite(theirs) and min(mine, theirs) > 0:
             yield (
-                f"Effective draws {of}: {number(mine)} {own}, {number(theirs)} {other}. {own.capitalize()} makes "
-                f"{number(mine / theirs, 2)} times as many as {other}; {other} makes {number(theirs / mine, 2)} "
+                f"Effective draws {of}: {number(mine)} {own}, {number(theirs)} {other}. {own.capitalize()} produces "
+                f"{number(mine / theirs, 2)} times as many as {other}; {other} produces {number(theirs / mine, 2)} "
                 f"times as many as {own}."
             )
     mine, theirs = _both(costs, "time_to_ess")
@@ -406,16 +411,16 @@ def _p_value(value: float, least: float = _SMALL_P, most: float = 1.0) -> str:
 
 
 def apart(comparison: "Comparison", samplers: tuple[str, str], *, most: int = MAX_ROWS) -> Iterable[tuple[str, str]]:
-    """Yield what could not be compared, with up to ``most`` names of each kind."""
+    """Yield quantities that could not be compared, by reason, with up to ``most`` names each."""
     alignment = comparison.alignment
     for label, names in (
         (f"Only in the {samplers[0]} draws", alignment.only_in_draws),
         (f"Only in the draws of {samplers[1]}", alignment.only_in_reference),
-        ("With another shape", alignment.other_shape),
+        ("Different shapes", alignment.other_shape),
         ("Not numbers", alignment.not_numeric),
-        ("Kept on neither side", alignment.in_neither),
+        ("Saved on neither side", alignment.in_neither),
         ("Constant and equal in both", alignment.constant),
-        ("The same linear function of another on both sides", alignment.copies),
+        ("The same linear function of another quantity on both sides", alignment.copies),
     ):
         if names:
             more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -443,7 +448,7 @@ def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     if "engine" in facts:
         yield "Sampler", f"{facts.get('method', 'NUTS')}, {facts['engine']} {facts.get('engine_version', '')}".strip()
         if facts.get("engine_reason"):
-            yield "Why this engine", str(facts["engine_reason"])
+            yield "Reason for this engine", str(facts["engine_reason"])
         if facts.get("equivalence"):
             yield "Other formulation", str(facts["equivalence"])
     elif "test" in facts:
@@ -472,9 +477,9 @@ def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     if facts.get("stopped"):
         yield "Stopped", str(facts["stopped"])
     if facts.get("time_split"):
-        yield "Warmup and sampling separated", str(facts["time_split"])
+        yield "Split of the time", str(facts["time_split"])
     if facts.get("created_at"):
-        yield "Made", str(facts["created_at"])[:19].replace("T", " ")
+        yield "Created", str(facts["created_at"])[:19].replace("T", " ")
 
 
 def _total(values: Any) -> int:

@@ -35,9 +35,9 @@ def figure(found: BudgetPlan) -> Figure:
             ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=way.label)
             ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
         ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
-        ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, set-up included, compiling left out")
+        ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")
         ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
-        ax.set_title(f"{found.name}: {found.best.label} is best in {found.budget:g} s", loc="left")
+        ax.set_title(f"{found.name}: {found.best.label} is best within {found.budget:g} s", loc="left")
         picture.legend(loc="outside right upper", title="bands: 90 %")
     return picture
 

@@ -55,11 +55,11 @@ def figure(found: Risk) -> Figure:
             _parts(parts, final)
             parts.set(yscale="log", ylim=limits)
             _floor(parts, floor)
-        rows[0][0].set_title("Risk falls with time until bias is left", loc="left")
-        rows[0][1].set_title("The same against the work done", loc="left")
-        rows[0][2].set_title(f"What is left after {_budget(found.facts)}", loc="left")
-        rows[-1][0].set_xlabel("Seconds of one run")
-        rows[-1][1].set_xlabel("Passes over the data of one run")
+        rows[0][0].set_title("Risk decreases with time until only bias remains", loc="left")
+        rows[0][1].set_title("The same against evaluations", loc="left")
+        rows[0][2].set_title(f"Remaining risk after {_budget(found.facts)}", loc="left")
+        rows[-1][0].set_xlabel("Seconds per run")
+        rows[-1][1].set_xlabel("Passes over the data per run")
         rows[-1][2].set_xlabel("epsilon")
         facts = found.facts
         title = f"{facts['model']}: risk of the estimates ({facts['test']}, {facts['n_observations']:,} observations)"

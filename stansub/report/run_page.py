@@ -123,8 +123,8 @@ def _drawings(draws: InferenceData, predicted: InferenceData | None) -> Iterator
     yield (
         "trace",
         "Traces and ranks of each chain",
-        "Left: draws in their order. Right: ranks of each chain's draws among all draws. Converged chains have traces "
-        "that overlap and level rank histograms.",
+        "Left: draws in order. Right: ranks of each chain's draws among all draws. If the chains have converged, their "
+        "traces overlap and the rank histograms are flat.",
         lambda path: plots.trace(draws, path),
     )
     if plots.n_pairable(draws) > 1:

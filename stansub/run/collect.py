@@ -40,11 +40,11 @@ _AUDITED = (LEVEL.name, "audited", "audit_wrong")
 
 # Counts of a chain besides the totals of its kernel's statistics.
 _OF_CHAINS = {
-    "n_steps": "Steps, thinned-away ones included.",
-    "sampling_time": "Seconds of sampling, audits left out.",
+    "n_steps": "Steps, including those removed by thinning.",
+    "sampling_time": "Seconds of sampling, without audits.",
     "warmup_time": "Seconds of warmup.",
     "warmup_n_steps": "Steps of warmup.",
-    "warmup_n_obs_used": "Sum over all steps of warmup of n_obs_used.",
+    "warmup_n_obs_used": "Sum of n_obs_used over all warmup steps.",
     "warmup_n_obs_evaluated": "Observations evaluated in warmup.",
 }
 
@@ -108,7 +108,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
         return drawn, "; ".join([*stopped, *failures, *empty])
     if failures:
         if len({reason(error) for error in outcome.failures.values()}) == 1 < len(failures):
-            failures = [f"{failures[0]}, and all others alike"]
+            failures = [f"{failures[0]}; all other chains failed in the same way"]
         kind = InputError if all(isinstance(error, InputError) for error in outcome.failures.values()) else RunError
         raise kind(f"sampling failed: {'; '.join(failures)}")
     if outcome.stopped == "max_time":
@@ -215,7 +215,7 @@ class _Gathered:
             if not self._kept.generated_quantities:
                 raise
             why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
-        trouble = f"transformed parameters and generated quantities {why} and are left out"
+        trouble = f"transformed parameters and generated quantities {why} and are omitted"
         return self._tree(self._piece(self._quantities(PARAMETERS), 0, self._n), trouble)
 
     def into(self, file: DrawsFile, progress: Progress) -> xarray.DataTree:
@@ -347,7 +347,7 @@ def descriptions(stats: Sequence[Stat]) -> dict[str, dict[str, str]]:
     """Return descriptions of the variables in the groups of statistics, by group."""
     each = {one.name: one.sentence for one in stats if one.per_step}
     sums = {
-        one.total: f"Sum over all steps of {one.name}." if one.per_step else one.sentence for one in stats if one.total
+        one.total: f"Sum of {one.name} over all steps." if one.per_step else one.sentence for one in stats if one.total
     }
     return {"sample_stats": each, "warmup_sample_stats": each, inference_data.CHAIN_STATS: sums | _OF_CHAINS}
 

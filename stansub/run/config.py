@@ -60,7 +60,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         if self.kernel is not None:
             recipes.check_recipe(self.kernel, "kernel")
             if self.proposal != "auto":
-                raise InputError("a kernel brings its own proposals: give either `kernel` or `proposal`")
+                raise InputError("a kernel has its own proposals: give either `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"control variates are not available: {self.not_smooth}; leave out `control_variates`")
         if self.surrogate and not self.make_test().exact:

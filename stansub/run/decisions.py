@@ -6,7 +6,7 @@ from stansub.acceptance.rules import Fixed, StoppingRule, as_rule, make_test
 from stansub.errors import InputError
 from stansub.run.limits import FIRST_LOOK, MAX_ERROR, RANGES
 
-# Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
+# Measured against exact Metropolis-Hastings: see the section on the plain algorithm in docs/explanation/methods.md.
 DEFAULT_TEST = "pocock"
 
 
@@ -47,8 +47,8 @@ def choose_test(
     if not isinstance(test, str):
         if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds, kappa)):
             raise InputError(
-                "a test given as an object sets epsilon, delta, max_error, looks, first_look, bounds and kappa "
-                "itself: leave them out"
+                "a test given as an object has its own epsilon, delta, max_error, looks, first_look, bounds and kappa: "
+                "leave these out"
             )
         return as_rule(test)
     made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds, kappa=kappa)

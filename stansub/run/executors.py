@@ -27,7 +27,7 @@ from stansub.errors import InputError
 _POLL, _TURN = 0.1, 0.5
 
 EXECUTORS = ("threads", "processes", "dask")
-BROKEN = "the processes have failed (one of them was killed, or took more memory than there is)"
+BROKEN = "the worker processes failed (one was killed, or memory ran out)"
 
 
 class Executor(Protocol):

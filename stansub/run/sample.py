@@ -146,7 +146,7 @@ def draw(
     if trouble := _hardly_moves(ready.prepared.setup):
         if only_if_mixing:
             raise NotMixingError(trouble)
-        remedy = "NUTS is for such posteriors: `fallback=nuts`, or `stansub reference`"
+        remedy = "use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`"
         console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
     prepared, keeper = ready.prepared, _keeper(ready, stop, console)
 
@@ -256,7 +256,7 @@ def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
     if files.locate(config.resume)[1] is not None:
         return checkpoint.read(Path(config.resume))
     # A job that may be restarted names its checkpoint every time.
-    line = f"{config.resume} does not exist: this is a new run, stored there"
+    line = f"{config.resume} does not exist: starting a new run, which is stored there"
     console.print(line, highlight=False, soft_wrap=True)
     return None
 
@@ -341,7 +341,7 @@ def run_chains(
             max_time=max_time,
             watch=_Watch(chains, view, prepared.posterior.values),
             on_interrupt=lambda: console.print(
-                "Stopping after the current step to save the draws; Ctrl-C again discards them"
+                "Stopping. Draws so far will be saved; press Ctrl-C again to discard them."
             ),
         )
     if keeper is not None and keeper.failure and not all(chain.done for chain in chains):
@@ -364,7 +364,7 @@ def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpo
         if sum(chain.sampling.bytes_ahead for chain in chains) > memory.room().size // 2:
             stop[0] = 1
         what = "Sampling stops" if stop[0] else "Sampling continues"
-        console.print(f"Warning: no more checkpoints are written ({reason}). {what}.", soft_wrap=True)
+        console.print(f"Warning: checkpointing disabled ({reason}). {what}.", soft_wrap=True)
 
     seconds = found.seconds if found is not None else 0.0
     return checkpoint.Keeper(

@@ -246,7 +246,7 @@ class Meetings:
         """Keep the control variates, remake them at the pooled mean or drop them; return the observations evaluated."""
         population, present = self._posterior.population, self.found.variates
         measure, steps = self._measuring(moments, draws, rng), scaled_steps(moments.position, moments.hessian)
-        self._progress("Meeting of the chains: control variates on a few blocks")
+        self._progress("Pooling the chains: control variates on a few blocks")
         try:
             there = measure(moments.position, steps)
         except ValueError as error:
@@ -351,7 +351,7 @@ class Meetings:
         present, moves = found.proposal, named(asked.request.proposal).race
         if present is None or moves is None:
             return 0
-        progress("Meeting of the chains: trying proposals")
+        progress("Pooling the chains: trying proposals")
         variates = found.variates.blockwise if found.variates is not None else None
         fitted = variates is not None and asked.fitted
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
@@ -386,7 +386,7 @@ class Meetings:
         choices = selection.updated(found.choices, choice)
         self.test = test
         if fitted and variates is not None:
-            progress("Meeting of the chains: trying first looks")
+            progress("Pooling the chains: trying first looks")
             decider.reset(starts[0])
             pairs, n_passes = pairs_along(
                 posterior, decider, proposal, variates, rng, asked.request.threads, progress=progress

@@ -21,7 +21,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import main_size
-from stansub.stan.structures import Named, named
+from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Program, names
 from stansub.target.remainders import NoPredictorsError
 
@@ -104,7 +104,7 @@ class Analysis:
         """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
         return takes_metric(self.program, function)
 
-    def structure(self, size: str = "") -> Named | None:
+    def structure(self, size: str = "") -> NamedStructure | None:
         """Return the likelihood's name if it is known not to be a sum over observations."""
         return named(self.program, size) if self.form.kind == "sum" else None
 
@@ -172,7 +172,9 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
     form = form or analysis.form
     if form.kind != "sum":
-        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
+        where = Remark(
+            form.statement, "must be a sum over observations that does not depend on their order or on how they are cut"
+        )
         return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals

@@ -45,7 +45,7 @@ def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Densi
     elif name in expansions.DENSITIES:
         found = elementwise(expansions.DENSITIES[name], arguments, n)
     else:
-        raise NotFollowedError(f"the density {name} is not followed")
+        raise NotFollowedError(f"the density {name} is not supported")
     return total(found, n), Density(name, tuple(arguments))
 
 
@@ -88,7 +88,7 @@ def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: i
     inner = [of_one(one, n) for one in rest]
     observed = of_one(y, n)
     if isinstance(y, np.ndarray) and len(y) != n:
-        raise NotFollowedError("categories of other observations")
+        raise NotFollowedError("the categories do not have one value per observation")
     which = y.which if isinstance(y, Rows) else None
     return simplest(Rows(of(observed, *(_vector(one) for one in inner)), which))
 
@@ -134,7 +134,7 @@ def _summed(function: Callable[..., Number]) -> Builtin:
 def _of_known(function: Callable[..., Any]) -> Builtin:
     def of(arguments: Sequence[Value], n: int) -> Value:
         if not all(map(is_known, arguments)):
-            raise NotFollowedError("what is computed of data is computed of parameters")
+            raise NotFollowedError("a function that takes only data depends on parameters")
         found = function(*arguments)
         return found.item() if isinstance(found, np.generic) else found
 
@@ -146,7 +146,7 @@ def _of_entries(function: Callable[..., Any]) -> Builtin:
 
     def of(arguments: Sequence[Value], n: int) -> Value:
         if any(isinstance(one, Rows | Total) for one in arguments):
-            raise NotFollowedError("a function of a container of observations")
+            raise NotFollowedError("a function of all observations is not supported")
         found = function(*arguments)
         return found.item() if isinstance(found, np.generic) else simplest(found)
 
@@ -201,7 +201,7 @@ def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
     if len(arguments) == 1:
         (terms,) = arguments
         if isinstance(terms, Rows):
-            raise NotFollowedError("the log of a sum over observations")
+            raise NotFollowedError("the log of a sum over observations is not supported")
         return expansions.log_sum_exp(*terms.ravel())
     return elementwise(expansions.log_sum_exp, arguments, n)
 
@@ -233,7 +233,7 @@ def _dot(arguments: Sequence[Value], n: int) -> Value:
 def _rows_dot(arguments: Sequence[Value], n: int) -> Value:
     a, b = arguments
     if not all(isinstance(one, Rows) or (isinstance(one, np.ndarray) and len(one) == n) for one in (a, b)):
-        raise NotFollowedError("products of rows of other than observations")
+        raise NotFollowedError("a product of rows does not have one value per observation")
     inner = [one.inner if isinstance(one, Rows) else by_row(one) for one in (a, b)]
     return simplest(Rows(dot(*inner)))
 
@@ -260,7 +260,7 @@ def _same(arguments: Sequence[Value], n: int) -> Value:
 
 def _joined(arguments: Sequence[Value], n: int) -> Value:
     if any(isinstance(one, Rows | Total) for one in arguments):
-        raise NotFollowedError("containers of observations are put together")
+        raise NotFollowedError("containers of observations are concatenated")
     parts = [one if isinstance(one, np.ndarray) else np.array([one]) for one in arguments]
     return simplest(np.concatenate(parts))
 

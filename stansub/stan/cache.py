@@ -67,7 +67,7 @@ def require_private(folder: Path) -> None:
     if _others_write(facts):
         raise RunError(
             f"other users can write to the cache directory {folder} and replace the compiled programs in it; "
-            f"`chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
+            f"run `chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
         )
 
 
@@ -82,7 +82,7 @@ def _require_own_place(cache: Path) -> None:
         is_kept = facts.st_mode & stat.S_ISVTX and (within is None or _is_trusted(within))
         if _others_write(facts) and not is_kept:
             raise RunError(
-                f"other users can write to {folder} and replace the cache directory {cache} in it; `chmod go-w "
+                f"other users can write to {folder} and replace the cache directory {cache} in it; run `chmod go-w "
                 f"{folder}`, or set STANSUB_CACHE to a folder of your own"
             )
 

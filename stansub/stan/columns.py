@@ -139,14 +139,14 @@ def remedy(declaration: Declaration, tables: Sequence[Table]) -> str:
         return ""
     names = [name for table in tables for name in table.types]
     if not declaration.all_dims:
-        return f"; give it as {declaration.name}=VALUE beside the table"
+        return f"; give {declaration.name}=VALUE in addition to the table"
     near = difflib.get_close_matches(declaration.name, names, 1)
     example = (
         f"{declaration.name}=[{','.join(names[:2])}]"
         if len(declaration.sizes) > 1
         else (f"{declaration.name}={near[0] if near else names[0] if names else 'COLUMN'}")
     )
-    return f", and no column is called so; name its columns with `columns={example}`"
+    return f", and no column has that name; name its columns with `columns={example}`"
 
 
 class _Filled(NamedTuple):

@@ -332,9 +332,9 @@ class CompiledModel:
         """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""
         known = cut.sizes
         if observations is not None and observations not in known:
-            text = f"it has {', '.join(known)}" if known else "it has none"
+            text = f"candidates are {', '.join(known)}" if known else "there is none"
             raise InputError(
-                f"`observations={observations!r}`: not an integer of the data block that is the size of other data; "
+                f"`observations={observations!r}` must be an integer of the data block that is the size of other data; "
                 f"{text}"
             )
         likely = [observations] if observations else outcome_sizes(self.program) or [self.analysis.size]
@@ -345,12 +345,15 @@ class CompiledModel:
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
-            text = text or "there is no size of data"
+            text = text or "no integer of the data block is the size of other data"
             raise explain(self.analysis, text, form=self.form, source=self.source)
         if observations is None and (latent := self._latent(sums)):
             # For example, pairs of neighbours whose sum is a prior.
             counts = " and ".join(" and ".join(names) for names in sums)
-            text = f"the observations, which {latent} counts, have parameters each; only what {counts} counts is a sum"
+            text = (
+                f"each of the {latent} observations has its own parameters; only the "
+                f"terms counted by {counts} form a sum"
+            )
             raise explain(self.analysis, text, form=self.form, source=self.source)
         return sums
 
@@ -373,7 +376,7 @@ class CompiledModel:
         odd = f" ({odd})" if odd else ""
         return (
             f"{self.name}: the log density is not finite at any of the parameter values tried{where}"
-            f"{f' ({self._located(message)})' if message else ''}; look at these data{odd}, the priors and the "
+            f"{f' ({self._located(message)})' if message else ''}; check these data{odd}, the priors and the "
             "parameters' constraints"
         )
 

@@ -82,7 +82,7 @@ class Total:
     def __mul__(self, other: Value) -> Total:
         factor = _number(other)
         if isinstance(factor, Expression) and not factor.is_single:
-            raise NotFollowedError("a sum over observations is multiplied by what differs between them")
+            raise NotFollowedError("a sum over observations is multiplied by a value that differs between them")
         return Total(self.each * factor, self.rest * factor)
 
     __rmul__ = __mul__
@@ -218,10 +218,10 @@ def product(a: Value, b: Value, n: int) -> Value:
     a, b = simplest(a), simplest(b)
     if isinstance(a, Rows):
         if not isinstance(b, np.ndarray) or a.which is not None:
-            raise NotFollowedError("a product of containers of observations")
+            raise NotFollowedError("a product of containers of observations is not supported")
         return simplest(Rows(product(a.inner, b, -1)))
     if isinstance(b, Rows) or not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
-        raise NotFollowedError("a product over observations")
+        raise NotFollowedError("a product over observations is not supported")
     if is_known(a) and is_known(b):
         return a @ b
     if a.ndim == b.ndim == 2 and len(a) == n:
@@ -292,7 +292,7 @@ def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | Non
 def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
     """Return the first of two values where a mask over the observations holds, and the second elsewhere."""
     if isinstance(first, Total) or isinstance(other, Total):
-        raise NotFollowedError("a sum over observations within a branch")
+        raise NotFollowedError("a sum over observations inside a branch is not supported")
     return elementwise(lambda a, b: select(mask, a, b), [first, other], n)
 
 

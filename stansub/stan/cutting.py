@@ -279,9 +279,9 @@ def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatAr
     together = few.model()
     population = few.instances(sums, None, 1, points)
     if together.dim != dim:
-        return "the number of parameters changes with it"
+        return "the number of parameters depends on it"
     if not prove(population, together, points).holds:
-        return "the log density of a few rows is not the sum of theirs one by one"
+        return "the log density of a few rows is not the sum of those of single rows"
     return None
 
 

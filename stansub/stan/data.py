@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.stan.arrays import Arrays
 from stansub.stan.columns import Origins, inferred, read_columns, remedy
+from stansub.stan.file_watch import WatchedFile, unchanged
 from stansub.stan.formats import opened
 from stansub.stan.library import Library, Model
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
 from stansub.stan.tables import Table
-from stansub.stan.watched import Watched, unchanged
 from stansub.types import Places
 
 # Places along an axis: an inclusive range, or indices.
@@ -55,7 +55,7 @@ class Data:
         Source of the data, for messages.
     origins : Origins
         Which variables came from columns, and which values follow from others.
-    files : tuple of Watched
+    files : tuple of WatchedFile
         Files in which values remain while they are used.
     """
 
@@ -63,7 +63,7 @@ class Data:
     declarations: tuple[Declaration, ...]
     source: str
     origins: Origins = field(default_factory=Origins)
-    files: tuple[Watched, ...] = ()
+    files: tuple[WatchedFile, ...] = ()
 
     def integer(self, name: str) -> int:
         """Return the value of a scalar integer variable."""
@@ -114,7 +114,7 @@ class Data:
             file.check()
 
     def unchanged(self) -> AbstractContextManager[None]:
-        """Return a context in which values may be read from files, which are checked at its end (see `watched`)."""
+        """Return a context in which values may be read from files, which are checked at its end (see `file_watch`)."""
         return unchanged(self.files)
 
     def digest(self) -> str:
@@ -211,7 +211,7 @@ class Raw:
     tables : tuple of Table
     columns : mapping
         Columns by variable, if their names differ.
-    files : tuple of Watched
+    files : tuple of WatchedFile
         Files in which values remain while they are used.
     """
 
@@ -219,7 +219,7 @@ class Raw:
     source: str
     tables: tuple[Table, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
-    files: tuple[Watched, ...] = ()
+    files: tuple[WatchedFile, ...] = ()
 
     def checked(self, declarations: tuple[Declaration, ...]) -> Data:
         """Return the values as data of a program.
@@ -270,7 +270,7 @@ def load(source: DataLike) -> Raw:
     values: dict[str, Any] = {}
     homes: dict[str, str] = {}
     tables: list[Table] = []
-    files: list[Watched] = []
+    files: list[WatchedFile] = []
     for part in sources.parts:
         name = Path(part).name if isinstance(part, str | Path) else "data"
         found = opened(part, name)
@@ -389,7 +389,7 @@ def _reals(array: NDArray[Any], name: str, where: str) -> NDArray[np.float64]:
         return array.astype(np.float64, order="C", copy=False)
     except OverflowError:  # only Python integers are that large
         bad = np.array([isinstance(x, int) and abs(x) > sys.float_info.max for x in array.flat]).reshape(array.shape)
-        raise InputError(f"{where} holds numbers of 64 bits, but {_element(name, array, bad)}") from None
+        raise InputError(f"{where} must hold 64-bit numbers, but {_element(name, array, bad)}") from None
 
 
 def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
@@ -399,7 +399,7 @@ def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
         raise InputError(f"{where} must hold integers, but {_element(name, array, bad if bad.any() else None)}{hint}")
     if array.max() > _MAX_INT or array.min() < -_MAX_INT - 1:
         bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
-        raise InputError(f"{where} holds integers of 32 bits, but {_element(name, array, bad)}")
+        raise InputError(f"{where} must hold 32-bit integers, but {_element(name, array, bad)}")
     return array.astype(np.int64, order="C", copy=False)
 
 

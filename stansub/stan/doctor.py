@@ -67,7 +67,7 @@ def _home_checks() -> list[Check]:
     except StansubError as error:
         return [*checks, _problem("BridgeStan home", error)]
     reason = failed_download(cache_dir())
-    origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
+    origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "built from the httpstan package"}.get(home.origin, "downloaded")
     stanc = first_line(shlex.quote(str(home.stanc)))
     checks += [
         Check("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),

@@ -282,10 +282,10 @@ _MOST_TERMS, _MOST_VALUES = 128, 32
 def by_value(function: Callable[[int], Number], y: Number, most: int = _MOST_VALUES) -> Number:
     """Return a function of an integer of the data, for each of its values."""
     if (value := known(y)) is None:
-        raise NotFollowedError("an integer of the data depends on parameters")
+        raise NotFollowedError("an integer that must be data depends on parameters")
     found, places = np.unique(value, return_inverse=True)
     if len(found) > most:
-        raise NotFollowedError(f"an integer of the data has more than {most} values")
+        raise NotFollowedError(f"an integer data variable has more than {most} values")
     cases = [function(int(one)) for one in found]
     return cases[0] if len(cases) == 1 else pick(cases, places)
 
@@ -295,7 +295,7 @@ def _sum_of_ratios(y: Number, ratio: Callable[[int], Number]) -> Number:
 
     def of(last: int) -> Number:
         if last > _MOST_TERMS:
-            raise NotFollowedError(f"a distribution function of counts above {_MOST_TERMS}")
+            raise NotFollowedError(f"a distribution function of counts above {_MOST_TERMS} is not supported")
         found: Number = 1.0
         for j in range(last, 0, -1):
             found = 1.0 + found * ratio(j)
@@ -353,7 +353,7 @@ def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
     def of(*numbers: Number) -> Number:
         values = [known(one) for one in numbers]
         if any(value is None for value in values):
-            raise NotFollowedError("what is rounded or compared depends on parameters")
+            raise NotFollowedError("a rounded or compared value depends on parameters")
         return wrapped(function(*values)[()])
 
     return of
@@ -483,7 +483,7 @@ VECTORS: dict[str, Callable[..., Number]] = {
 def _picked(each: Sequence[Number], y: Number) -> Number:
     place = known(y)
     if place is None:
-        raise NotFollowedError("what is observed depends on parameters")
+        raise NotFollowedError("the outcome depends on parameters")
     if np.ndim(place) == 0:
         return each[int(place) - 1]
     return pick(each, np.asarray(place, np.int64) - 1)

@@ -68,7 +68,7 @@ class Density:
         product, given = PRODUCTS.get(name), list(arguments)
         density = product.density if product else name
         if density not in SPECS:
-            raise NoPredictorsError(f"{name} is not one of {', '.join([*SPECS, *PRODUCTS])}")
+            raise NoPredictorsError(f"the density {name} is not one of {', '.join([*SPECS, *PRODUCTS])}")
         if product:
             del given[product.place + 1 : product.place + product.n_arguments]
         links = SPECS[density].links
@@ -107,8 +107,8 @@ class Density:
 
 
 def not_known(density: str, k: int) -> str:
-    """Raise an error that an argument would have to be data."""
-    return f"argument {k + 1} of {density} depends on parameters, and must be known"
+    """Return the message that an argument must be data."""
+    return f"argument {k + 1} of {density} depends on parameters, but must be data"
 
 
 def density_of(program: Program, form: Form, size: str) -> Density:
@@ -120,7 +120,7 @@ def density_of(program: Program, form: Form, size: str) -> Density:
         If the text shows no density of a known family.
     """
     if form.kind == "functions":
-        raise NoPredictorsError("the functions come without linear predictors")
+        raise NoPredictorsError("no linear predictors were given with the functions")
     if form.kind == "log_lik_i" and isinstance(form.likelihood, For):
         call = next(find(Call, form.likelihood.body))
         same = [one for one in program.functions if one.name == call.name]
@@ -137,7 +137,7 @@ def density_of(program: Program, form: Form, size: str) -> Density:
     if density is None and loop:
         raise NoPredictorsError("the loop over observations does not contain exactly one density")
     if density is None:
-        raise NoPredictorsError(f"`{program.text(statement.span)}` is not the density of data")
+        raise NoPredictorsError(f"`{program.text(statement.span)}` is not a density of data")
     return density.checked(program)
 
 
@@ -157,7 +157,7 @@ def recognised(program: Program) -> bool:
 def _returned(functions: Sequence[Function]) -> Density:
     """Return the density that the user's function returns."""
     if len(functions) != 1 or not functions[0].body:
-        raise NoPredictorsError("its function is overloaded or has no body")
+        raise NoPredictorsError("the function of the likelihood is overloaded or has no body")
     function = functions[0]
     body = function.body or ()
     returns = [one for one in walk(body) if isinstance(one, Return)]
@@ -165,7 +165,7 @@ def _returned(functions: Sequence[Function]) -> Density:
     term = _only_term(body, result.name) if isinstance(result, Name) else None
     density = Density.of_call(term.expression if term else result)
     if density is None or returns[0] is not body[-1]:
-        raise NoPredictorsError(f"{function.name} does not return only the density of data")
+        raise NoPredictorsError(f"{function.name} returns something other than a density of data")
     return density
 
 

@@ -19,8 +19,8 @@ import orjson
 from stansub import _loop
 from stansub.errors import InputError
 from stansub.stan import rdump
+from stansub.stan.file_watch import WatchedFile
 from stansub.stan.tables import Table, of_stream, open_file
-from stansub.stan.watched import Watched
 from stansub.stan.zarr_arrays import read_arrays
 from stansub.target.gradients import THREADS
 
@@ -47,12 +47,12 @@ class Values(NamedTuple):
     Attributes
     ----------
     by_name : mapping
-    files : tuple of Watched
+    files : tuple of WatchedFile
         Files in which they remain while they are used.
     """
 
     by_name: Mapping[str, Any]
-    files: tuple[Watched, ...] = ()
+    files: tuple[WatchedFile, ...] = ()
 
 
 def opened(part: Any, name: str) -> Table | Values:
@@ -98,7 +98,7 @@ def _arrays(path: Path) -> Values:
         held = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(held, np.memmap):
             return Values({name: held[name] for name in held.files})
-        file = Watched.of(path).mapped()
+        file = WatchedFile.of(path).mapped()
         array = np.ndarray[Any, Any](held.shape, held.dtype, file.bytes, held.offset, held.strides)
         return Values({path.stem: array}, (file,))
     except FileNotFoundError:

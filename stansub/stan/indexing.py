@@ -22,9 +22,9 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     if isinstance(base, Rows):
         return _of_rows(base, indices, n)
     if not isinstance(base, np.ndarray):
-        raise NotFollowedError("an index of what has no parts")
+        raise NotFollowedError("a scalar is indexed")
     if len(indices) > base.ndim:
-        raise NotFollowedError("more indices than dimensions")
+        raise NotFollowedError("a variable has more indices than dimensions")
     moving = [k for k, index in enumerate(indices) if _moves(index)]
     # From the last dimension on, so that the other dimensions keep their positions.
     for k in range(len(indices) - 1, -1, -1):
@@ -55,7 +55,7 @@ def _row_places(index: Expression, base: Value, n: int) -> NDArray[np.int64]:
 def _places(index: Index, size: int) -> Any:
     places = np.asarray(index)
     if places.dtype == object or ((places < 1) | (places > size)).any():
-        raise NotFollowedError("an index out of range, or one that depends on parameters")
+        raise NotFollowedError("an index is out of range, or depends on parameters")
     return places.astype(np.int64) - 1
 
 
@@ -79,12 +79,12 @@ def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
     if is_own(first, n) and base.which is None:
         return part(base.inner, rest, n) if rest else base.inner
     if _moves(first):
-        raise NotFollowedError("an observation reads another one's")
+        raise NotFollowedError("an observation reads the value of another")
     which = base.which
     if first is not None:
         places = np.asarray(first)
         if places.ndim == 0 or places.dtype == object:
-            raise NotFollowedError("one observation's is read by others")
+            raise NotFollowedError("the value of one observation is read by others")
         places = places.astype(np.int64) - 1
         which = places if which is None else which[places]
         if len(which) == n and np.array_equal(which, np.arange(n)):
@@ -105,7 +105,7 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
     if not indices:
         return value if mask is None else chosen(mask, value, base, n)
     if isinstance(value, Total) or not isinstance(base, Rows | np.ndarray):
-        raise NotFollowedError("a part of what has no parts is assigned")
+        raise NotFollowedError("an element of a scalar is assigned")
     first, rest = indices[0], indices[1:]
     if is_own(first, n):
         if isinstance(base, np.ndarray):
@@ -116,16 +116,16 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
             raise NotFollowedError("a container of some observations is assigned")
         return simplest(Rows(replaced(base.inner, rest, value, mask, n)))
     if any(map(_moves, indices)):
-        raise NotFollowedError("an observation assigns to another one's place")
+        raise NotFollowedError("an observation assigns to the element of another")
     if isinstance(base, Rows):
         if first is None and isinstance(value, Rows | np.ndarray) and base.which is None:
             inner = value.inner if isinstance(value, Rows) else by_row(value)
             return simplest(Rows(replaced(base.inner, rest, inner, mask, n)))
-        raise NotFollowedError("some observations are assigned")
+        raise NotFollowedError("only some observations are assigned")
     if isinstance(value, Rows):
         if first is None and len(base) == n:
             return replaced(Rows(by_row(base)), indices, value, mask, n)
-        raise NotFollowedError("observations are assigned to other places")
+        raise NotFollowedError("observations are assigned to elements of others")
     if mask is not None:
         value = chosen(mask, value, part(base, indices, n), n)
     where = tuple(

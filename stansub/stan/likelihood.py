@@ -94,7 +94,7 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
     inside = [step for step in (*steps.transformed, *steps.model) if reading.of_observations(step)]
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
-        raise NotInArgumentsError("no statement of the model adds what depends on observations")
+        raise NotInArgumentsError("no statement of the model adds a term that depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
     changing = {key.partition("@")[0] for key in reading.changing}
@@ -105,7 +105,7 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
     spans = {step.statement.span for step in kept}
     likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
     if likelihood is None:
-        raise NotInArgumentsError("a program of the likelihood alone is not valid")
+        raise NotInArgumentsError("the likelihood alone is not a valid program")
     rest = [step for step in (*steps.transformed, *steps.model) if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
     surrogate = _surrogate(program, arguments, declarations, transformed, {step.statement.span for step in rest})
@@ -137,7 +137,7 @@ class _Reading:
         sized = [size, *(one.name for one in data if size in names(*one.all_dims, *one.type.elements))]
         own = [one.name for one in program.parameters.declarations]
         if any(size in names(*one.all_dims) for one in program.parameters.declarations):
-            raise NotInArgumentsError(f"parameters are as many as observations ({size})")
+            raise NotInArgumentsError(f"the number of parameters grows with the observations ({size})")
         depends = steps.depending({"observations": sized, "parameters": own})
         declared = {one.name: one for one in program.parameters.declarations}
         blocks = (program.transformed_parameters, program.model)
@@ -166,7 +166,7 @@ class _Reading:
         found = {key for key in keys if key in self.changing}
         if missing := found - self.declared.keys():
             name = min(missing).partition("@")[0]
-            raise NotInArgumentsError(f"the likelihood reads {name}, which is declared within a branch or loop")
+            raise NotInArgumentsError(f"the likelihood reads {name}, which is declared inside a branch or loop")
         return [key for key in self.declared if key in found]
 
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
@@ -178,7 +178,7 @@ class _Reading:
         plain = one.name in linear and one.type.bounds != (_LOWER,)
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
-            raise NotInArgumentsError(f"the likelihood reads {one.name} of type {one.type}")
+            raise NotInArgumentsError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
         kept = one.type.bounds or self._range(key)
         kept = kept if kept in _LINKS and not plain else ()
         base = one.base if one.base == _ORDERED else free.base

@@ -149,7 +149,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     walk.run(program.model.statements, frame)
     if not isinstance(walk.term, Expression):
         new = [reason for reason in walk.skipped if reason not in before]
-        raise NotFollowedError([*new, *walk.skipped, "no statement adds for each observation"][0])
+        raise NotFollowedError([*new, *walk.skipped, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return Followed(walk.term, density, found.places)
 
@@ -189,12 +189,12 @@ class _Walk:
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                self._give_up(one, f"`{shortened(one)}` is not followed ({type(error).__name__})", frame)
+                self._give_up(one, f"`{shortened(one)}` is not supported ({type(error).__name__})", frame)
 
     def _count(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise NotFollowedError("its loops are too long to be followed")
+            raise NotFollowedError("its loops are too long")
 
     def _give_up(self, one: Statement, reason: str, frame: _Frame) -> None:
         if isinstance(one, Return):
@@ -234,7 +234,7 @@ class _Walk:
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
             case _:
-                raise NotFollowedError(f"`{shortened(one)}` is not followed")
+                raise NotFollowedError(f"`{shortened(one)}` is not supported")
 
     def _empty(self, one: Declaration, frame: _Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
@@ -246,7 +246,7 @@ class _Walk:
         name = name_of(one.place)
         base, indices = flat(one.place)
         if not isinstance(base, Name) or len(one.variables) != 1:
-            raise NotFollowedError(f"`{shortened(one)}` is not followed")
+            raise NotFollowedError(f"`{shortened(one)}` is not supported")
         before = frame.values[name]
         given = [self._index(index, frame) for index in indices]
         value = self.of(one.expression, frame)
@@ -255,7 +255,7 @@ class _Walk:
         summed = frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given)
         if summed:
             if one.operator != "+=" or given:
-                raise NotFollowedError(f"`{shortened(one)}` goes from one observation to the next")
+                raise NotFollowedError(f"`{shortened(one)}` carries a value from one observation to the next")
             each = value if frame.live is None else select(frame.live, value, 0.0)
             frame.values[name] = Total(each) + before
             return
@@ -268,12 +268,12 @@ class _Walk:
         value = total(value, self.n) if not isinstance(value, Total) else value
         if frame.in_rows:
             if isinstance(value, Total):
-                raise NotFollowedError("a sum over observations is added for each of them")
+                raise NotFollowedError("a sum over observations is added once per observation")
             each = value
         else:
             if not isinstance(value, Total):
                 if isinstance(value, Expression) and not value.is_single:
-                    raise NotFollowedError("an observation's number is added outside a loop over them")
+                    raise NotFollowedError("the term of one observation is added outside a loop over observations")
                 return
             each = value.each
         self.term = self.term + (each if frame.live is None else select(frame.live, each, 0.0))
@@ -295,7 +295,7 @@ class _Walk:
                 below = [self._call(f"{name}_lcdf", [at, *arguments[1:]]) for at in (high, low)]
                 tails = [self._call("log_diff_exp", below)]
             if isinstance(arguments[0], np.ndarray | Rows):
-                raise NotFollowedError("a truncation of a container")
+                raise NotFollowedError("the truncation of a container is not supported")
             value = value - tails[0]
         return value
 
@@ -372,7 +372,7 @@ class _Walk:
                 return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
             case Name(name):
                 if name not in frame.values:
-                    raise NotFollowedError(f"{name} is not known")
+                    raise NotFollowedError(f"the value of {name} is unknown")
                 value = frame.values[name]
                 if isinstance(value, _Reason):
                     raise NotFollowedError(value.text)
@@ -404,12 +404,12 @@ class _Walk:
                 if name.startswith("reduce_sum"):
                     return self._reduced(arguments, frame)
                 return self._call(name, [self.of(one, frame) for one in arguments])
-        raise NotFollowedError(f"`{node}` is not followed")
+        raise NotFollowedError(f"`{node}` is not supported")
 
     def _scalar(self, node: Node, frame: _Frame) -> Any:
         value = self.of(node, frame)
         if isinstance(value, Expression | Rows | Total) or np.ndim(value):
-            raise NotFollowedError(f"`{node}` is not one known number")
+            raise NotFollowedError(f"`{node}` is not a single known number")
         return value
 
     def _index(self, index: Node, frame: _Frame) -> Index:
@@ -418,7 +418,7 @@ class _Walk:
                 return None
             low = 1 if index.lower is None else self._scalar(index.lower, frame)
             if index.upper is None:
-                raise NotFollowedError("an index without an upper end")
+                raise NotFollowedError("an index has no upper end")
             return np.arange(low, self._scalar(index.upper, frame) + 1)
         return self.of(index, frame)
 
@@ -447,7 +447,7 @@ class _Walk:
             return Count(found) if self.is_counting and name in SIZES and found == self.n else found
         if name.endswith(("_lpdf", "_lpmf")):
             return self._density(name[:-5], arguments)
-        raise NotFollowedError(f"the function {name} is not followed")
+        raise NotFollowedError(f"the function {name} is not supported")
 
     def _density(self, name: str, arguments: Sequence[Value]) -> Value:
         for end in ("_lpdf", "_lpmf"):

@@ -22,7 +22,7 @@ class _Change(NamedTuple):
 
 
 def converted(code: str) -> str:
-    """Return a program with its arrays in today's syntax and everything else unchanged.
+    """Return a program with its arrays in current syntax and everything else unchanged.
 
     stanc must check whether the result is a valid program.
     """

@@ -29,7 +29,7 @@ def infix(operator: str, left: Value, right: Value, n: int) -> Value:
     if operator == "/" and is_integer(left) and is_integer(right):
         operator = "%/%"
     if operator not in _INFIX:
-        raise NotFollowedError(f"the operator {operator} is not followed")
+        raise NotFollowedError(f"the operator {operator} is not supported")
     return elementwise(_INFIX[operator], [left, right], n)
 
 
@@ -45,7 +45,7 @@ def prefix(operator: str, value: Value, n: int) -> Value:
 def stacked(items: Sequence[Value]) -> Value:
     """Return an array, or a row vector, of the items."""
     if any(isinstance(one, Rows | Total) for one in items):
-        raise NotFollowedError("an array of containers of observations")
+        raise NotFollowedError("an array of containers of observations is not supported")
     if all(not isinstance(one, Expression | np.ndarray) for one in items):
         return np.array(items)
     if any(isinstance(one, np.ndarray) for one in items):

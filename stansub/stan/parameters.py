@@ -61,7 +61,7 @@ def unconstrained(
         int(np.prod(outer)) * _n_free(one, inner) for one, (outer, inner) in zip(declarations, sizes, strict=True)
     )
     if dim > _MOST_PARAMETERS:
-        raise NotFollowedError(f"{dim:,} unconstrained parameters are too many to be followed")
+        raise NotFollowedError(f"{dim:,} unconstrained parameters are too many")
     units = iter(range(dim))
 
     def draw() -> Number:
@@ -101,7 +101,7 @@ def _n_free(one: Declaration, inner: tuple[int, ...]) -> int:
             return inner[0] * (inner[0] + 1) // 2
         case "real" | "vector" | "row_vector" | "matrix" | "ordered" | "positive_ordered" | "unit_vector":
             return size
-    raise NotFollowedError(f"the parameter {one.name} is of type {one.type}")
+    raise NotFollowedError(f"the parameter {one.name} has type {one.type}, which is not supported")
 
 
 def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable[[Node], Any]) -> Any:
@@ -136,7 +136,7 @@ def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
     if not bounds:
         return x
     if any(isinstance(one, np.ndarray) for one in bounds.values()):
-        raise NotFollowedError("the bounds of a parameter are a container")
+        raise NotFollowedError("the bounds of a parameter are not single numbers")
     low, high = bounds.get("lower"), bounds.get("upper")
     low = None if low is not None and not isinstance(low, Expression) and low == -np.inf else low
     high = None if high is not None and not isinstance(high, Expression) and high == np.inf else high

@@ -22,11 +22,11 @@ PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
 )
 
 # Purposes of programs in the progress display.
-PROPOSALS, _FEW = "to propose without data", "for decisions from subsets"
+PROPOSALS, _FEW = "for proposals without data", "for decisions from subsets"
 _DATA, _SILENT = "for its transformed data", "without print, for threads"
 
 
-class Planned(NamedTuple):
+class PlannedProgram(NamedTuple):
     """A program to compile.
 
     Attributes
@@ -58,13 +58,13 @@ class Plan:
 
     Attributes
     ----------
-    programs : tuple of Planned
+    programs : tuple of PlannedProgram
         In the order in which compilers start.
     parts : Parts or None
         The program in parts, if there is one.
     """
 
-    programs: tuple[Planned, ...]
+    programs: tuple[PlannedProgram, ...]
     parts: Parts | None
 
     @property
@@ -109,10 +109,10 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     code = analysis.halves(size).surrogate
     programs = (
         _whole(analysis.program),
-        Planned(
+        PlannedProgram(
             SURROGATE,
             code,
-            "all but the likelihood, with a quadratic in its place",
+            "the program with its likelihood replaced by a quadratic",
             PROPOSALS,
             "_surrogate",
             COMPILED_WITH,
@@ -122,36 +122,36 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     return Plan(programs, None)
 
 
-def _whole(program: Program) -> Planned:
-    return Planned(PROGRAM, program.code, "the program as it is: whatever is written from it is proved against it")
+def _whole(program: Program) -> PlannedProgram:
+    return PlannedProgram(PROGRAM, program.code, "the original program, against which all rewritten ones are proved")
 
 
-def _silenced(program: Program) -> Iterator[Planned]:
+def _silenced(program: Program) -> Iterator[PlannedProgram]:
     if (silenced := rewrite.silenced(program)) is not program:
-        yield Planned(
-            SILENT, silenced.code, "the program without print and profile, which threads must not do at once", _SILENT
+        yield PlannedProgram(
+            SILENT, silenced.code, "the program without print and profile, which are not thread-safe", _SILENT
         )
 
 
 def _programs(
     analysis: Analysis, parts: Parts | None, *, rewritten: bool, passes: tuple[str, ...]
-) -> Iterator[Planned]:
+) -> Iterator[PlannedProgram]:
     form, program = analysis.form, analysis.program
     yield _whole(program)
     if rewritten and form.kind != "sum":
-        yield Planned(
+        yield PlannedProgram(
             BLOCKS,
             rewrite.silent(rewrite.block_program(program, form)),
-            "the program with its likelihood over blocks that are named from outside",
+            "the program with a likelihood that runs over chosen blocks",
             _FEW,
             options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
         )
     if parts:
         written = f", with {' and '.join(passes)}" if passes else ""
-        why = f"the likelihood apart from what costs no observations{written}"
-        yield Planned(PARTS, parts.code, why, _FEW, "_parts")
+        why = f"the likelihood, separated from the terms that need no observations{written}"
+        yield PlannedProgram(PARTS, parts.code, why, _FEW, "_parts")
     if parts and parts.exporting:
         values = ", ".join(one.name for one in parts.computed)
-        why = f"the values of {values}, which are data of the parts"
-        yield Planned(DATA, parts.exporting, why, _DATA, "_transformed_data")
+        why = f"the values of {values}, which the separated likelihood reads as data"
+        yield PlannedProgram(DATA, parts.exporting, why, _DATA, "_transformed_data")
     yield from _silenced(program)

@@ -228,9 +228,9 @@ class Posterior:
     def _find_predictors(self, log: Progress) -> LinearPredictors:
         log("Following the likelihood of an observation")
         if self.blocks.sums:
-            raise NoPredictorsError("the likelihood is several sums")
+            raise NoPredictorsError("the likelihood consists of several sums")
         if self.form.kind == "functions":
-            raise NoPredictorsError("the functions come without linear predictors")
+            raise NoPredictorsError("no linear predictors were given with the functions")
         return proved_predictors(
             self.text or Text(self.program, self.values),
             self.blocks,

@@ -96,9 +96,9 @@ def proved_predictors(
     except InputError as error:
         raise NoPredictorsError(str(error)) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # A text can say anything; what is not followed has no bounds.
-        raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
-    raise NoPredictorsError("the likelihood read from its text differs from that of the blocks")
+        # A text can say anything; if it cannot be read, there are no bounds.
+        raise NoPredictorsError(f"stansub cannot read its text ({type(error).__name__})") from error
+    raise NoPredictorsError("the likelihood read from the text differs from that of the compiled program")
 
 
 def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
@@ -165,7 +165,7 @@ def affine_density(followed: Followed, n: int) -> Affine:
     density = followed.density
     name = density.name
     if name not in SPECS:
-        raise NoPredictorsError(f"{name} is not one of {', '.join(SPECS)}")
+        raise NoPredictorsError(f"the density {name} is not one of {', '.join(SPECS)}")
     y, *arguments = (of_one(one, n) for one in density.arguments)
     given, found = [_data(y, n, CHANGING)], list[Number]()
     for k, (link, argument) in enumerate(zip(SPECS[name].links, arguments, strict=True)):
@@ -260,7 +260,7 @@ def _is_changing(argument: Argument) -> bool:
 
 def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
     if sum(np.prod(one.slopes.shape, dtype=float) for one in arguments) > _MOST_NUMBERS:
-        raise NoPredictorsError("the rows of its arguments take too much memory")
+        raise NoPredictorsError("the rows of the linear predictors take too much memory")
     first, *offsets = (one.offset for one in arguments)
     design = tuple(shortest(dense(one.slopes)) for one in arguments)
     return LinearPredictors(design, (np.broadcast_to(first, family.data.shape[1]), *offsets), family)

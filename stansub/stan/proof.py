@@ -229,17 +229,17 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
     if place == "global":
         return "the priors (the part without observations) are already not finite"
     if block is None or isinstance(population, Uncut):
-        return "no single observation is to blame"
+        return "the cause is not a single observation"
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
     bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
     ends = list(accumulate(population.blocks.sums))
     if not ends:
-        return f"observation {row + 1:,} of the data is one that is impossible"
+        return f"observation {row + 1:,} of the data is impossible"
     at = next(k for k, end in enumerate(ends) if row < end)
     before = ends[at - 1] if at else 0
-    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is one that is impossible"
+    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:

@@ -42,7 +42,7 @@ _ONE = Literal("1")
 _BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 
 
-@Pass.named("rows of groups of different sizes one by one")
+@Pass.named("groups of different sizes row by row")
 def by_rows(program: Program) -> Added | Refused | None:
     """Write densities of segments of data in loops over rows.
 
@@ -54,7 +54,7 @@ def by_rows(program: Program) -> Added | Refused | None:
         if found is None:
             continue
         if (odd := found.odd()) is not None:
-            return Refused(f"computes more from rows of a group than densities of each by itself (`{odd}`)", loop.span)
+            return Refused(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
         group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
         lines.append(found.groups(group))
         replacements.append((found.loop.span, found.over_rows(group, row)))

@@ -49,11 +49,11 @@ def parse(text: str, source: str) -> dict[str, Any]:
         place += len(text[place:]) - len(text[place:].lstrip(" \t\r\n;"))
         found = _ASSIGNED.match(text, place)
         if found is None:
-            raise _wrong(text, place, source, "there is no `NAME <- VALUE`")
+            raise _wrong(text, place, source, "expected `NAME <- VALUE`")
         name = found["bare"] or found["quoted"]
         values[name], place = _value(text, found.end(), f"{source}: variable {name!r}")
         if (end := _END.match(text, place)) is None:
-            raise _wrong(text, place, source, f"something follows the value of {name!r}")
+            raise _wrong(text, place, source, f"unexpected text after the value of {name!r}")
         place = end.end()
     return values
 
@@ -103,7 +103,7 @@ def _numbers(text: str, where: str) -> NDArray[Any]:
     """Return numbers between commas: integers if all are written as such or, like 1e+05, are integers."""
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if bad := next(_not_numbers(words), None):
-        what = "is missing" if bad[1].startswith("NA") else f"is {bad[1]!r}, which is no number"
+        what = "is missing" if bad[1].startswith("NA") else f"is {bad[1]!r}, which is not a number"
         raise InputError(f"{where}: element {bad[0]:,} {what}")
     values = np.array([word.rstrip("L") for word in words], dtype=np.float64)
     whole = "." not in text and np.isfinite(values).all() and (values == np.rint(values)).all()

@@ -88,10 +88,10 @@ class Reach(Flag):
 
 _WORDS = {
     Reach.OWN: "the observation's own row",
-    Reach.GATHERED: "elements that this row picks",
-    Reach.OFFSET: "rows beside it or its place",
+    Reach.GATHERED: "elements that its row selects",
+    Reach.OFFSET: "neighbouring rows or its position",
     Reach.SUMMARY: "the data of all observations",
-    Reach.TOTAL: "what is computed from all observations and parameters",
+    Reach.TOTAL: "a value computed from all observations and parameters",
 }
 
 NONE = Reach(0)

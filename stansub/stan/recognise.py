@@ -119,16 +119,16 @@ def recognise(program: Program) -> Form:
     if not found:
         return plain(program)
     if len(found) > 1:
-        message = "is one of several likelihood sums, which are not rewritten"
+        message = "is one of several likelihood sums; stansub rewrites only programs with one"
         return plain(program, *(Remark(program.text(statement.span), message) for statement, _ in found))
     statement, reachable = found[0]
     text = program.text(statement.span)
     if not reachable:
-        return plain(program, Remark(text, "stands in a loop, so it is not rewritten"))
+        return plain(program, Remark(text, "is inside a loop, so stansub does not rewrite it"))
     if any(name == "target" or name.endswith("_lp") for name in _local_calls(program)):
-        return plain(program, Remark(text, "shares the model block with target() or a *_lp call in an expression"))
+        return plain(program, Remark(text, "is in a model block whose expressions call target() or a *_lp function"))
     found_form = _loop(program, statement) if isinstance(statement, For) else _reduce_sum(program, statement)
-    return found_form or plain(program, Remark(text, "is not of a form that can be rewritten"))
+    return found_form or plain(program, Remark(text, "has a form that stansub cannot rewrite"))
 
 
 def partial_sums(program: Program, call: Call) -> list[Function]:
@@ -294,7 +294,7 @@ def _costs(program: Program, sizes: set[str], likelihood: Span) -> Iterator[Rema
     sized = sized_by(program, sizes)
     for declaration in program.parameters.declarations:
         if declaration.name in sized:
-            yield Remark(program.text(declaration.span), "has a value for every observation, whose prior costs O(N)")
+            yield Remark(program.text(declaration.span), "has a value for every observation, so its prior costs O(N)")
     for block in (program.transformed_parameters, program.model):
         yield from _costly(program, block.statements, sizes, sized, likelihood)
 

@@ -146,7 +146,7 @@ class _Arguments:
             # Where an observation takes another branch, data may be undefined, such as the logarithm of 0.
             self.offsets.append(np.nan_to_num(np.asarray(one.values, np.float64), posinf=0.0, neginf=0.0))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
-                raise NoPredictorsError("the rows of its arguments take too much memory")
+                raise NoPredictorsError("the rows of the arguments take too much memory")
         self._known[_key(slopes)] = shares
 
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:

@@ -45,7 +45,7 @@ _VECTORS = frozenset({"vector", "row_vector"})
 _ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", "real": "rep_array(0.0, {})"}
 
 
-@Pass.named("values at listed places observation by observation")
+@Pass.named("values at listed indices observation by observation")
 def observation_by_observation(program: Program) -> Added | None:
     """Assign values by observation to variables that the program assigns by lists of places."""
     writer = _Writer(program)

@@ -12,7 +12,7 @@ from stansub.stan.old_arrays import converted
 
 
 class OldSyntaxError(InputError):
-    """A program in the array syntax of before 2021; ``code`` is the same program in today's syntax."""
+    """A program in the array syntax of before 2021; ``code`` is the same program in current syntax."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def read(stan_file: str | Path) -> Source:
     ------
     InputError
         If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
-        with its arrays in today's syntax.
+        with its arrays in current syntax.
     """
     path = Path(stan_file)
     text = stanc.read(path)

@@ -88,7 +88,7 @@ def _followed(own: OwnArguments, values: Mapping[str, Any], n: int, *, sparse: b
     except NoPredictorsError:
         raise
     except InputError as error:
-        raise NoPredictorsError(f"its likelihood is not followed: {error}") from error
+        raise NoPredictorsError(f"stansub cannot read its likelihood: {error}") from error
 
 
 def _variables(followed: Followed) -> list[NDArray[np.int64]]:
@@ -110,7 +110,7 @@ def _by_parts(own: OwnArguments, n: int, cut: Cut) -> SparsePredictors:
         parts.append([_part(one, _variables(followed), k) for one in arguments])
         given.append([compact(one) for one in known])
     if any(spec != specs[0] or len(one) != len(parts[0]) for spec, one in zip(specs, parts, strict=True)):
-        raise NoPredictorsError("its density differs from part to part")
+        raise NoPredictorsError("its density differs between parts of the data")
     each = list(map(list, zip(*parts, strict=True)))
     constant = [None if any(part.is_changing for part in one) else _offsets(one) for one in each]
     y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
@@ -177,7 +177,7 @@ def _joined(parts: list[_Part], n: int) -> SparseRows:
     """
     dense = {k for part in parts for k in part.dense}
     if dense & {k for part in parts for k in part.sparse}:
-        raise NoPredictorsError("its rows differ from part to part")
+        raise NoPredictorsError("the form of its rows differs between parts of the data")
     some = ((k, [part.dense[k][0] for part in parts if k in part.dense]) for k in sorted(dense))
     read = {k: np.unique(np.concatenate(elements)) for k, elements in some}
     firsts = dict(zip(read, np.cumsum([0, *map(len, read.values())]), strict=False))

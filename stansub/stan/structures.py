@@ -1,4 +1,4 @@
-"""Named likelihoods that are not sums over observations, with the code that identifies each.
+"""Kinds of likelihoods that are not sums over observations, with the code that recognises each.
 
 Everything here comes from the text. A structure is named only if the text leaves little doubt, because a wrong name is
 worse than none. If there are data, the numerical proof decides.
@@ -71,7 +71,7 @@ class Structure(NamedTuple):
     find: Callable[[Reading], str]
 
 
-class Named(NamedTuple):
+class NamedStructure(NamedTuple):
     """A structure that was found, with the statement that shows it."""
 
     structure: Structure
@@ -83,7 +83,7 @@ class Named(NamedTuple):
         return Remark(self.evidence, f"makes it {self.structure.name}: {self.structure.why}")
 
 
-def named(program: Program, size: str = "") -> Named | None:
+def named(program: Program, size: str = "") -> NamedStructure | None:
     """Return the structure of a program, if it is a known one that is not a sum.
 
     Parameters
@@ -97,11 +97,11 @@ def named(program: Program, size: str = "") -> Named | None:
     return found[0] if found and all(found) else None
 
 
-def _named(program: Program, size: str) -> Named | None:
+def _named(program: Program, size: str) -> NamedStructure | None:
     reading = Reading(program, size)
     for structure in STRUCTURES if size else ():
         if evidence := structure.find(reading):
-            return Named(structure, " ".join(evidence.split()))
+            return NamedStructure(structure, " ".join(evidence.split()))
     return None
 
 
@@ -448,23 +448,27 @@ def _latent(reading: Reading) -> str:
 
 
 STRUCTURES = (
-    Structure("a model with risk sets (Cox partial likelihood)", "each term sums over all who are at risk", _risk_sets),
-    Structure("a spatial model (CAR)", "each observation has an effect of its own, tied to its neighbours'", _spatial),
-    Structure("a Gaussian process", "its covariance ties every observation to every other", _gaussian_process),
+    Structure("a model with risk sets (Cox partial likelihood)", "each term sums over everyone at risk", _risk_sets),
+    Structure(
+        "a spatial model (CAR)",
+        "each observation has its own effect, which depends on its neighbours' effects",
+        _spatial,
+    ),
+    Structure("a Gaussian process", "its covariance couples all observations", _gaussian_process),
     Structure(
         "a multivariate normal or t with a covariance of all observations",
-        "the term of each depends on all others",
+        "each observation depends on all others",
         _one_covariance,
     ),
-    Structure("a differential equation", "all observations are of one trajectory", _trajectory),
+    Structure("a differential equation", "all observations belong to one trajectory", _trajectory),
     Structure("a hidden Markov model", "each state depends on the one before it", _hidden_markov),
-    Structure("a state-space model", "each observation has a state, tied to the one before it", _state_space),
+    Structure("a state-space model", "each observation has a state, which depends on the one before it", _state_space),
     Structure("a GARCH model", "each variance is computed from the one before it", _garch),
     Structure("an ARMA model", "each error is computed from the one before it", _arma),
-    Structure("a change point that is summed out", "each place where it may be weighs all observations", _change_point),
-    Structure("a density of a summary of the data", "the summary is of all observations together", _summary),
+    Structure("a marginalised change point", "each possible change point involves all observations", _change_point),
+    Structure("a density of a summary of the data", "the summary combines all observations", _summary),
     Structure("a recursion over all observations", "each value is computed from the one before it", _recursion),
     Structure(
-        "a model with a parameter for each observation", "a part of the data would have other parameters", _latent
+        "a model with a parameter for each observation", "the parameters depend on which observations are used", _latent
     ),
 )

@@ -71,7 +71,7 @@ def with_summaries(program: Program) -> Added | Refused | None:
     if observations_in(written, main_size(written)):
         return added
     # A likelihood of nothing but sums of the data is already a sum of these over parts.
-    return Refused(f"reads `{next(iter(found))}`, and nothing else of the observations", _adding(program, replacements))
+    return Refused(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,9 @@ def _proved(
         constants.append(given - rest - own)
         scales.append(1 + abs(given) + abs(rest) + abs(own))
     if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
-        raise NoPredictorsError("the likelihood in its own arguments plus the rest differs from the log density")
+        raise NoPredictorsError(
+            "the likelihood as a function of its own arguments, plus the rest, differs from the log density"
+        )
     with ThreadPoolExecutor(max_workers=1) as pool:  # Stan's tape is as large as the data, and ends with its thread
         given_slopes = list(pool.map(gradient, points[:2]))
     memory.give_back()
@@ -186,6 +188,6 @@ def _proved(
         _, slope = about.model.log_density_gradient(theta)
         if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
             raise NoPredictorsError(
-                "the gradient of the likelihood in its own arguments differs from that of the log density"
+                "the gradient of the likelihood as a function of its own arguments differs from that of the log density"
             )
     return replace(found, predictors=replace(found.predictors, constant=float(np.mean(constants))))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.stan.watched import Watched, unchanged
+from stansub.stan.file_watch import WatchedFile, unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class Table:
     n_rows : int
     batches : callable
         From names of columns to batches of these, in order.
-    files : tuple of Watched
+    files : tuple of WatchedFile
         Files from which batches are read.
     """
 
@@ -44,7 +44,7 @@ class Table:
     types: Mapping[str, pa.DataType]
     n_rows: int
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]] = field(repr=False)
-    files: tuple[Watched, ...] = ()
+    files: tuple[WatchedFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def open_file(path: Path, kind: str) -> Table:
 
             parsing = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True)
             return of_stream(csv.read_csv(path, parse_options=parsing), path.name)
-        file = Watched.of(path)
+        file = WatchedFile.of(path)
         found = dataset.dataset(str(path), format=kind)
         types, n_rows = _types(found.schema, path.name), found.count_rows()
         if not path.is_dir():
@@ -104,7 +104,7 @@ def open_file(path: Path, kind: str) -> Table:
     return Table(path.name, types, n_rows, batches, (file,))
 
 
-def _of_one_file(file: Watched, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _of_one_file(file: WatchedFile, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield batches in this thread, from the memory-mapped file: several times faster than a scanner."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -199,9 +199,9 @@ class _Numbers:
         upper = _MAX_INT if self.wanted.upper is None else self.wanted.upper
         if least < lower:
             hint = ": levels count from 1" if (lower, least) == (1, 0) else ""
-            self._refuse(values < lower, first, values, f"is {{value}}, but the least is {lower}{hint}")
+            self._refuse(values < lower, first, values, f"is {{value}}, but the lower bound is {lower}{hint}")
         if most > upper:
-            self._refuse(values > upper, first, values, f"is {{value}}, but the most is {upper:,}")
+            self._refuse(values > upper, first, values, f"is {{value}}, but the upper bound is {upper:,}")
 
     def _refuse(self, bad: NDArray[np.bool_], first: int, values: NDArray[Any], what: str) -> None:
         if bad.any():
@@ -264,7 +264,7 @@ def _filler(table: Table, wanted: Wanted) -> _Numbers | _Text:
     elif is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_a.is_decimal(kind):
         return _Numbers(table, wanted)
     if is_a.is_null(kind) and table.n_rows:
-        raise _misfit(table, wanted.column, 0, "is missing, and so are all others")
+        raise _misfit(table, wanted.column, 0, "is missing, like all other rows")
     needed = "integers or text" if wanted.out.dtype.kind == "i" else "numbers"
     raise InputError(f"{table.name}: column {wanted.column!r} is of type {whole}, but the variable needs {needed}")
 
@@ -283,7 +283,7 @@ def _misfit(table: Table, column: str, row: int, what: str) -> InputError:
 def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
     twice = next((one for one in schema.names if schema.names.count(one) > 1), None)
     if twice is not None:
-        raise InputError(f"{name}: two columns are called {twice!r}; rename one")
+        raise InputError(f"{name}: two columns have the name {twice!r}; rename one")
     return dict(zip(schema.names, schema.types, strict=True))
 
 

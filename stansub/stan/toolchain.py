@@ -87,7 +87,7 @@ def compile_library(
 
     def check() -> None:
         if stop is not None and stop.is_set():
-            raise RunError(f"compiling {name} was stopped")
+            raise RunError(f"the compilation of {name} was stopped")
         log.check()
 
     wanted = _Wanted.of(code, name, user_header, stanc_args)
@@ -99,12 +99,12 @@ def compile_library(
     with cache_errors(cache):
         for folder in FOLDERS:
             make_folder(cache / folder)
-        waiting = f"Waiting for another process that is compiling {name}"
+        waiting = f"Waiting for another process to compile {name}"
         with _locked(cache / "locks" / wanted.key, lambda: log(waiting), check):
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            log(again if is_damaged(library) else title, remedy="compile it before with `stansub check`")
+            log(again if is_damaged(library) else title, remedy="compile the program first with `stansub check`")
             remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
@@ -275,7 +275,7 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
     programs = header.parent / "programs"
     with programs.open("ab") as counted:  # a byte for each
         counted.write(b".")
-    waiting, before = "Waiting for another process that is precompiling Stan's headers", log.stage
+    waiting, before = "Waiting for another process to precompile Stan's headers", log.stage
     with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(waiting), check):
         needed = programs.stat().st_size > _PROGRAMS_FIRST and shutil.disk_usage(header.parent).free >= _HEADER_ROOM
         if needed and not is_ours(precompiled):
@@ -337,7 +337,7 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in (own or output).splitlines() if line.strip()]
     relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
     if any("killed" in line.lower() for line in relevant):
-        relevant.insert(0, "the compiler was killed, perhaps because memory ran out (it needs about 2 GB)")
+        relevant.insert(0, "the compiler was killed, perhaps for lack of memory (it needs about 2 GB)")
     return " | ".join(relevant[:3] or lines[-3:]) or "no message"
 
 

@@ -16,7 +16,7 @@ from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
-from stansub.stan.structures import Named
+from stansub.stan.structures import NamedStructure
 
 
 class Verdict(NamedTuple):
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     word : str
-        "qualifies", "may qualify" or "will not qualify".
+        "qualifies", "may qualify", "will not qualify" or "will not qualify as it stands".
     because : str
         Reason, in half a sentence.
     code : int
@@ -41,19 +41,19 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """Result of examining a program.
 
     Attributes
     ----------
     form : Form
         The likelihood recognised in its text.
-    structure : Named or None
+    structure : NamedStructure or None
         Its kind, if it is not a sum over observations.
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
     refusals : tuple of Remark
-        Why passes do not write a program that can be cut.
+        Why passes do not rewrite the program.
     values : Data or None
         The data, if given.
     posterior : Posterior or None
@@ -63,7 +63,7 @@ class Examined:
     """
 
     form: Form
-    structure: Named | None
+    structure: NamedStructure | None
     doubts: tuple[Remark, ...]
     refusals: tuple[Remark, ...] = ()
     values: Data | None = None
@@ -73,18 +73,18 @@ class Examined:
     def verdict(self, source: str) -> Verdict:
         """Return the verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
-            return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
+            return Verdict("qualifies", "the numerical proof of its cut into blocks holds for these data", 0)
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
         if self.reason:
-            why = "its likelihood is no sum over observations that can be evaluated in parts"
+            why = "its likelihood is not a sum over observations that can be evaluated in parts"
             return Verdict("will not qualify", why, InputError.exit_code)
-        return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
+        return Verdict("may qualify", f"{self._doubt(source)}; add data for a numerical proof", MAY_QUALIFY)
 
     def _doubt(self, source: str) -> str:
         if not self.doubts:
-            return "nothing in its text speaks against it"
+            return "its text shows no obstacle"
         first = self.doubts[0]
         if not first.statement:
             return first.message
@@ -99,7 +99,7 @@ def examine(
     observations: str | None = None,
     block_size: Callable[[int, bool], int] | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Examined:
+) -> Examination:
     """Examine whether a program qualifies; with data, the numerical proof decides, whatever the text shows.
 
     Parameters
@@ -120,7 +120,7 @@ def examine(
     """
     analysis, size = source.analysis, observations or ""
     form, structure = analysis.form, analysis.structure(size)
-    text = Examined(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
+    text = Examination(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
     if data is None:
         return text
     # Errors in the data are raised before compiling, which takes a minute.

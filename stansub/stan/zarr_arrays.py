@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stansub.errors import InputError
-from stansub.stan.watched import Watched, unchanged
+from stansub.stan.file_watch import WatchedFile, unchanged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path}: reading Zarr files needs the package zarr: pip install zarr") from None
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    with unchanged([Watched.of(path)]):
+    with unchanged([WatchedFile.of(path)]):
         try:
             opened = zarr.open(path if path.is_dir() else ZipStore(path, mode="r"), mode="r")
             arrays = {path.name.partition(".zarr")[0]: opened} if isinstance(opened, zarr.Array) else opened.arrays()

@@ -111,12 +111,12 @@ class FunctionFactors:
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """Raise an error: there is no program to split."""
-        raise NoPredictorsError("a posterior of functions has no program to split")
+        raise NoPredictorsError("a posterior of Python functions has no Stan program to split")
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """Return the linear predictors that were given."""
         if self.known_predictors is None:
-            raise NoPredictorsError("the functions come without linear predictors")
+            raise NoPredictorsError("no linear predictors were given with the functions")
         return self.known_predictors
 
     def remainder_bounds(

@@ -45,7 +45,7 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
     """
     family, rows = predictors.family, predictors.rows
     if family.density is None:
-        raise NoPredictorsError("decisions do not know the density of single observations")
+        raise NoPredictorsError("the density of single observations is unknown")
     n, q = predictors.n_observations, len(rows)
     whitenings = [_whitening(row, quadratic) for row in rows]
     lengths = np.array([_lengths(row, a, sds) for row, a in zip(rows, whitenings, strict=True)])

@@ -66,7 +66,7 @@ def learn(
         If the likelihood is not defined about the anchor.
     """
     log = as_progress(progress)
-    log("Learning bounds on what control variates leave")
+    log("Learning bounds on the remainders of control variates")
     anchor, power = variates.anchor, variates.order + 1
     largest, lengths = np.zeros(len(posterior.blocks)), []
     with Team(posterior.population, threads=threads, progress=log) as team:

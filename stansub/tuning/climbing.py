@@ -111,7 +111,7 @@ def climb(
     if not ((steps < 10 * better) & (steps > better / 1000)).all():
         walk.hessian = objective.hessian(walk.position, better)
     if not newton(objective, walk, tolerance):
-        walk.failure = walk.failure or _astray(walk, names)
+        walk.failure = walk.failure or _not_converged(walk, names)
     walk.joined = same(walk, arrived)
 
 
@@ -216,13 +216,13 @@ def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
     )
 
 
-def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
+def _not_converged(walk: Walk, names: Sequence[str]) -> NoModeError:
     """Return why a walk did not converge."""
     assert walk.hessian is not None
     moved = (walk.position - walk.start) / (1 + np.abs(walk.start))
     far = int(np.argmax(np.abs(moved)))
     if abs(moved[far]) > _FAR:
-        return runs_off(names[far], float(moved[far]), "unbounded", "the log density goes on rising")
+        return runs_off(names[far], float(moved[far]), "unbounded", "the log density keeps rising")
     if not np.isfinite(walk.hessian).all():
         return edge(walk, names)
     return NoModeError(

@@ -104,7 +104,7 @@ class Completion:
             if (np.abs(axis) > _WIDE * units).any():
                 moved = np.where(np.abs(axis) > _WIDE, (walk.position - walk.start) / (1 + np.abs(walk.start)), 0.0)
                 far = int(np.argmax(np.abs(moved)))
-                because = "the log density hardly falls any more"
+                because = "the log density stops falling"
                 raise runs_off(self.names[far], float(moved[far]), "boundary", because)
             text, names = self._heaviest((axis / scales)[:, np.newaxis])
             raise NoModeError(

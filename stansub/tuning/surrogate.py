@@ -84,7 +84,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     RunError
         If the likelihood or the surrogate is undefined at the start.
     """
-    progress("Finding a point of expansion")
+    progress("Finding the expansion point")
     quadratic, n_passes = _ridge_mode(split.predictors, progress)
     if not (
         np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
@@ -114,7 +114,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
             if not again.noise < found.noise:
                 break
             found = again
-    progress("Tuning the sampler of the surrogate")
+    progress("Tuning the surrogate's sampler")
     surrogate = split.surrogate(found.approximation)
     tuned = tuner.finish(surrogate, found.approximation.quadratic.precision, found.tuned)
     recentred = Recentred(split.predictors, found.approximation.point)

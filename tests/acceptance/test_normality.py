@@ -226,7 +226,7 @@ class TestVerdict:
         three = Austerity(epsilon=0.01, looks=Geometric(first=50))
         assert three.promised_error(400) == pytest.approx(0.03)
         for test in (Exact(), Hoeffding()):
-            with pytest.raises(TypeError, match="does not rely on normal means"):
+            with pytest.raises(TypeError, match="does not assume normal means"):
                 test.promised_error(1000)
 
 

@@ -204,7 +204,7 @@ class TestDraws:
         idata = drawn(moves(), iter_sampling=2000)
         move, before = statistic(idata, "move")[:, 1:], np.count_nonzero(positions(idata), axis=2)[:, :-1]
         text = inference_data.group(idata, "sample_stats")["move"].attrs["description"]
-        assert text == "Move that was tried: 0 update, 1 scale, 2 birth, 3 death."
+        assert text == "Proposed move: 0 update, 1 scale, 2 birth, 3 death."
         assert not (move[before == 2] == 2).any(), "nothing is born into a full model"
         assert not (move[before == 0] == 3).any()
         weights = {0: [1, 0.5, 1, 0], 1: [1, 0.5, 0.3, 0.5], 2: [1, 0.5, 0, 1]}
@@ -370,14 +370,14 @@ class NoWay(Scale):
 
 
 BROKEN = [
-    (ReversibleJump(Jump(birth=Birth(), death=LastOut(Birth()))), "birth and death are no pair|death and birth are"),
+    (ReversibleJump(Jump(birth=Birth(), death=LastOut(Birth()))), "birth and death are not a pair|death and birth are"),
     (
         ReversibleJump(Jump(birth=Birth(), death=Death(Birth(width=0.4)))),
         "no pair: the reverse of the reverse draws|the move and its reverse take",
     ),
     (
         ReversibleJump(Jump(scale=OneWay())),
-        "the move scale is not its own way back: the move and its reverse",
+        "the move scale is not its own reverse: the move and its reverse",
     ),
     (ReversibleJump(Jump(scale=HalfJacobian())), "the second must be the negative of the first"),
     (

@@ -109,7 +109,7 @@ def test_auto_prefers_cmdstan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_engine("auto") == ("cmdstan", "CmdStan is installed")
     monkeypatch.setenv("CMDSTAN", "")
     assert choose_engine("auto") == ("nutpie", "no CmdStan is installed")
-    with pytest.raises(InputError, match="no CmdStan is installed; `install_cmdstan=True` gets it"):
+    with pytest.raises(InputError, match="no CmdStan is installed; `install_cmdstan=True` installs it"):
         choose_engine("cmdstan")
 
 
@@ -191,7 +191,9 @@ def test_tuples_and_complex_numbers_have_the_names_of_our_own_draws() -> None:
 
 
 def test_a_chain_that_is_killed_costs_that_chain_alone() -> None:
-    with pytest.raises(RunError, match="chain 2 was ended by SIGABRT; the draws of the other chains were kept in") as e:
+    with pytest.raises(
+        RunError, match="chain 2 was ended by SIGABRT; the draws of the other chains were saved in"
+    ) as e:
         run(n=14)
     kept = Path(str(e.value).rpartition(" ")[2])
     assert [file.name for file in sorted(kept.iterdir())] == ["chain_1.csv", "chain_3.csv"]
@@ -203,7 +205,7 @@ def test_draws_are_kept_whatever_fails_after_sampling(where: str, monkeypatch: p
         raise ValueError("no such name")
 
     monkeypatch.setattr(where, fails)
-    with pytest.raises(RunError, match="no such name; the draws were kept in") as caught:
+    with pytest.raises(RunError, match="no such name; the draws were saved in") as caught:
         reference(TOY, data(), **QUICK)
     kept = Path(str(caught.value).rpartition(" ")[2])
     if kept.is_dir():
@@ -217,7 +219,7 @@ def test_draws_are_kept_whatever_fails_after_sampling(where: str, monkeypatch: p
     ("made", "message"),
     [
         ("none", r"CMDSTAN is set to none, which does not exist; set it to the folder of a CmdStan, or unset it"),
-        ("empty", r"CMDSTAN is set to empty, which holds no CmdStan \(no makefile\); set it"),
+        ("empty", r"CMDSTAN is set to empty, which contains no CmdStan \(no makefile\); set it"),
         ("unbuilt", r"the CmdStan in unbuilt is not built; run `make -C unbuilt build`"),
     ],
 )

@@ -195,7 +195,7 @@ def test_complex_values_stand_where_the_program_puts_them() -> None:
 
 def test_draws_are_kept_whatever_fails_after_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "by_variable", lambda arrays: [][0])
-    with pytest.raises(RunError, match="list index out of range; the draws were kept in") as caught:
+    with pytest.raises(RunError, match="list index out of range; the draws were saved in") as caught:
         reference(MODELS / "normal_mean.stan", data(), engine="nutpie", chains=2, iter_warmup=20, iter_sampling=30)
     assert np.load(str(caught.value).rpartition(" ")[2])["mu"].shape == (2, 30)
 

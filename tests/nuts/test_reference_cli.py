@@ -52,7 +52,7 @@ def test_a_reference_is_made_and_used_again(files: list[str], capsys: pytest.Cap
 
     code, again, err = run(files, capsys)
     assert (code, again) == (0, out)
-    assert "toy_reference.nc (reused; --force runs NUTS again)" in err
+    assert "toy_reference.nc (reused; use --force to run NUTS again)" in err
 
     for command, expected in (("summary", out.partition("Do not trust")[0]), ("plot", "toy_reference_trace.png\n")):
         with pytest.raises(SystemExit, match="0"):
@@ -65,7 +65,7 @@ def test_a_reference_is_made_and_used_again(files: list[str], capsys: pytest.Cap
 
     code, _, err = run([*files, *QUICK, "--force", "--quiet", "-o", "toy_reference.nc"], capsys)
     assert code == 0, err
-    assert "reused; --force" not in err
+    assert "reused; use --force" not in err
 
 
 def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,14 +74,14 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
     arguments = [str(MODELS / "normal_mean.stan"), "mean.json", "--seed", "1", "--chains", "2"]
     code, out, err = run([*arguments, "--parallel-chains", "1"], capsys)
     assert code == 0
-    assert "on the BridgeStan home: no CmdStan is installed (stansub reference --install-cmdstan gets it)" in err
+    assert "on the BridgeStan home: no CmdStan is installed (`stansub reference --install-cmdstan` installs it)" in err
     assert "Do not trust" not in out
     assert Path("normal_mean_reference.nc").is_file()
 
     code, _, err = run([*arguments, "--engine", "cmdstan", "-o", "other.nc"], capsys)
     assert (code, err) == (
         2,
-        "stansub: error: no CmdStan is installed; --install-cmdstan gets it, or use --engine nutpie\n",
+        "stansub: error: no CmdStan is installed; --install-cmdstan installs it, or use --engine nutpie\n",
     )
 
 

@@ -82,7 +82,7 @@ def test_what_fails_is_kept_in_the_first_folder_that_takes_it(tmp_path: Path, mo
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     arrays = {"file": np.arange(3), "theta": np.eye(2)}
     with (
-        pytest.raises(RunError, match=r"^no luck; the draws were kept in ") as caught,
+        pytest.raises(RunError, match=r"^no luck; the draws were saved in ") as caught,
         files.rescuing(lambda: files.keep_arrays(arrays)),
     ):
         raise ZeroDivisionError("no luck")
@@ -104,7 +104,7 @@ def test_an_interrupt_after_sampling_says_that_draws_were_written(
     with pytest.raises(InterruptError) as caught, files.rescuing(lambda: files.keep_arrays({"x": np.ones(2)})):
         raise KeyboardInterrupt
     assert caught.value.exit_code == InterruptError.WRITTEN
-    assert str(caught.value).startswith("interrupted; the draws were kept in ")
+    assert str(caught.value).startswith("interrupted; the draws were saved in ")
 
 
 def test_no_place_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

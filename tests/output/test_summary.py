@@ -348,10 +348,18 @@ class TestRender:
         assert expected in text
         assert "Converged" not in text or expected[0] in "C; "
 
+    def test_each_choice_has_one_line_with_its_label(self) -> None:
+        left = {"choices": {"surrogate transitions": "not used", "proposal": "random walk"}}
+        text = printed(run(attrs=left), verbose=True)
+        assert "\nSurrogate transitions not used\n" in text
+        assert "\nProposal         random walk\n" in text
+        taken = {"choices": {"proposal": "surrogate transitions"}, "settings": {"proposal": "surrogate"}}
+        assert printed(run(attrs=taken), verbose=True).count("\nProposal ") == 1
+
     def test_what_an_audit_says_about_the_posterior_is_shown_to_who_asks_for_more(self) -> None:
         audited = {"n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
         assert " ".join(printed(run(attrs=audited), verbose=True).split()).count(
-            "would move the distribution of the draws by at most 1.7 % in total variation"
+            "would change the distribution of the draws by at most 1.7 % in total variation"
         )
         assert "total variation" not in printed(run(attrs=audited))
         # Not where nothing was audited, a step is several decisions, or decisions are not Metropolis' own.

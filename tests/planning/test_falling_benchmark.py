@@ -68,8 +68,8 @@ def test_a_difference_is_seen_in_either_direction(study: Any) -> None:
     outcome = study.comparison.compare(fixed, worse, 0.01, rng)
     assert outcome.verdict == "the fixed level is better"
     assert (outcome.fixed.name, outcome.passes) == ("0.1", 40.0)
-    assert study.comparison.compare(fixed, better, 0.01, rng).verdict == "the falling level is better"
-    assert study.comparison.compare(fixed, same, 0.01, rng).verdict == "no difference can be shown"
+    assert study.comparison.compare(fixed, better, 0.01, rng).verdict == "the decreasing level is better"
+    assert study.comparison.compare(fixed, same, 0.01, rng).verdict == "no significant difference"
 
 
 def test_draws_from_far_away_may_be_left_out(study: Any) -> None:
@@ -108,10 +108,10 @@ def outcome(study: Any, low: float, high: float) -> Any:
 def test_conclusions_are_those_of_the_intervals(study: Any) -> None:
     worse, better, unclear = (outcome(study, *ends) for ends in ((1.1, 2.0), (0.5, 0.9), (0.9, 1.1)))
     says = study.page.conclusion
-    assert says([unclear, unclear]) == "No difference can be shown in any of 2 comparisons."
-    assert says([worse, unclear]).endswith("in 1. A falling level is nowhere better.")
-    assert says([better, unclear]).endswith("nowhere worse.")
-    assert "best fixed level has the lower risk in 1, the best fall in 1" in says([worse, better, unclear])
+    assert says([unclear, unclear]) == "None of 2 comparisons shows a significant difference."
+    assert says([worse, unclear]).endswith("in 1. A decreasing level is never better.")
+    assert says([better, unclear]).endswith("never worse.")
+    assert "best fixed level has the lower risk in 1, the best decreasing level in 1" in says([worse, better, unclear])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import stansub
 from stansub import FunctionFactors
 from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.schedule import Falling
-from stansub.planning.falling import schedules, shares
+from stansub.planning.level_mixture import schedules, shares
 from stansub.planning.pilot import AboutMode, Audits, Measured, Way
 from stansub.planning.plan import Sampled, best_of, with_schedule
 

@@ -217,7 +217,7 @@ def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     text = list(lines(found, Path("m.stan"), Path("d.json")))
     assert text[-1].startswith("stansub sample m.stan d.json --test ")
     assert len(text) <= 14
-    assert any(line.startswith("Best in 20 s: ") for line in text)
+    assert any(line.startswith("Best within 20 s: ") for line in text)
     assert any(line.startswith("Best in the worst case") for line in text)
     assert found.to_dict()["compminimax"]["assumed"]["alpha"] < 1
     picture = plan_figure.figure(found)
@@ -312,7 +312,7 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
 
 
 def test_what_the_plan_chooses_is_not_given_besides(clock: Clock) -> None:
-    with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave it out"):
+    with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave out"):
         follow(normal_means(clock), None, budget="1m", config=SampleConfig(epsilon=0.1, thin=2), progress=Progress())
 
 

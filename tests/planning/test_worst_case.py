@@ -74,7 +74,7 @@ def test_exact_decisions_that_are_faster_leave_nothing_to_gain() -> None:
     assert found is not None
     assert (found.optimum.epsilon, found.nearest) == (0.0, None)
     assert found.optimum.bound == found.optimum.exact
-    assert "exact decisions, if alpha is 0.2, the most that the pilot" in worst_case_line(found)
+    assert "exact decisions, if alpha is 0.2. This is the largest value that the pilot" in worst_case_line(found)
 
 
 def test_levels_that_are_no_faster_are_left_out() -> None:
@@ -86,6 +86,6 @@ def test_what_is_printed_says_what_is_assumed() -> None:
     found = worst_case(WAYS, 2.0)
     assert found is not None
     text = worst_case_line(found)
-    assert f"nearest {found.nearest}" in text
-    assert "no run confirms" in text
+    assert f"closest to {found.nearest} (bound on" in text
+    assert "no run can confirm" in text
     assert found.facts()["assumed"]["alpha"] == found.alpha

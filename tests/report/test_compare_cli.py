@@ -97,7 +97,7 @@ def test_a_reference_is_made_and_kept_and_used_again(
     assert str(stored) in result.stderr.replace("\n", "")
     again = run(draws, "--quiet", "--output-dir", "elsewhere")
     assert len(made) == 1
-    assert "made before" in again.stderr
+    assert "(reused)" in again.stderr
     first, second = (
         json.loads(Path(folder, "comparison.json").read_text()) for folder in ("reports/logistic", "elsewhere")
     )
@@ -196,7 +196,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, draws: Path, run: Callable[...
     attrs |= {"reference_for": facts["model_hash"], "data_hash": facts["data_hash"]}
     inference_data.write(fakes.reference(np.random.default_rng(2), more=more, attrs=attrs), tmp_path / "r.nc")
     out = run(draws, tmp_path / "r.nc").stdout
-    expected = {"Only in the draws of NUTS": "theirs", "Not numbers": "word", "Kept on neither side": "log_lik"}
+    expected = {"Only in the draws of NUTS": "theirs", "Not numbers": "word", "Saved on neither side": "log_lik"}
     for label, name in expected.items():
         assert f"Not compared: {label}: {name}\n" in out
         assert f"- {label}: {name}\n" in Path("reports/logistic/report.md").read_text()
@@ -224,7 +224,7 @@ def test_a_reference_in_memory_is_kept_when_the_comparison_fails(
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(module, "compare_draws", fails)
-    with pytest.raises(RunError, match=r"memory is short.*; the draws were kept in") as caught:
+    with pytest.raises(RunError, match=r"memory is short.*; the draws were saved in") as caught:
         compare(inference_data.read(draws), show_progress=False)
     kept = inference_data.read(str(caught.value).rpartition(" ")[2])
     assert inference_data.group(kept, "posterior").sizes["draw"] == 1000

@@ -67,7 +67,7 @@ def test_by_hand() -> None:
     assert list(frame.index) == list(by_hand)
     for name, values in by_hand.items():
         assert frame.loc[name, ["draws", "reference", "ratio"]].tolist() == pytest.approx(values, nan_ok=True), name
-    assert any("counted as one pass" in note for note in frame.attrs["notes"])
+    assert any("counts as one pass" in note for note in frame.attrs["notes"])
 
 
 def test_what_is_not_recorded_is_noted() -> None:

@@ -187,7 +187,7 @@ def test_json_has_all_figures_and_null_for_what_does_not_exist() -> None:
     found = Page(contents["report.html"].decode())
     rows = [cell for cell in found.cells if cell == "alpha" or cell.startswith("beta[")]
     assert len(rows) == 2 * page.MAX_ROWS
-    assert "comparison.json holds the other 10 too" in "".join(found.texts)
+    assert "comparison.json also contains the other 10" in "".join(found.texts)
 
 
 def test_the_same_but_for_the_time(comparison: Comparison) -> None:

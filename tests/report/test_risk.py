@@ -313,7 +313,7 @@ class TestBadInput:
         apart = inference_data.group(truth, "posterior")["mu"].values[:, :500] + np.array([[0], [0], [0.1], [0.1]])
         bad = inference_data.build(posterior={"mu": apart}, sample_stats={}, attrs={})
         found = risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference=bad, seed=1)
-        assert any("not to be trusted" in note for note in found.notes)
+        assert any("cannot be trusted" in note for note in found.notes)
 
 
 class TestInterrupts:

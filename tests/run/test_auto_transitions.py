@@ -107,8 +107,8 @@ def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
     assert "Warning: the chains will hardly move." in capsys.readouterr().err
     run([*command, "--force", "--fallback", "nuts", "--verbose"])
     shown = capsys.readouterr()
-    assert "NUTS takes over, because the chains would hardly move." in shown.err
+    assert "Using NUTS instead, because the chains would hardly move." in shown.err
     assert "2 % of the trial transitions were accepted" in " ".join(shown.out.split())
     facts = inference_data.attrs(stansub.read_draws(output))
     assert facts["method"] == "NUTS"
-    assert facts["fallback"].startswith("NUTS in place of")
+    assert facts["fallback"].startswith("NUTS instead of")

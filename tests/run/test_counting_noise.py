@@ -123,5 +123,5 @@ class TestFirstLook:
 
 
 def test_the_normality_trial_is_for_t_tests(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="barker test is tried by the audit"):
+    with pytest.raises(InputError, match="barker test is checked by the audit"):
         stansub.diagnose(logistic, logistic_data, test="barker")

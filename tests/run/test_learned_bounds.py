@@ -122,7 +122,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         stansub.sample(posterior(), test="pocock", bounds="learned")
     with pytest.raises(InputError, match="unknown bounds 'guessed'; choose from proved, learned"):
         stansub.sample(posterior(), test="factorised", bounds="guessed")
-    with pytest.raises(InputError, match="a test given as an object sets"):
+    with pytest.raises(InputError, match="a test given as an object has"):
         stansub.sample(posterior(), test=stansub.Factorised(), bounds="learned")
 
 

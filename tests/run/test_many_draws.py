@@ -118,7 +118,7 @@ def test_a_disk_that_fills_up_under_the_output_leaves_the_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(appending._Tolerant, "write", full)
-        with pytest.raises(RunError, match=r"run\.nc: No space left on device.*kept in .*run\.checkpoint"):
+        with pytest.raises(RunError, match=r"run\.nc: No space left on device.*saved in .*run\.checkpoint"):
             drawn(logistic, logistic_data, tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]
     drawn(logistic, logistic_data, tmp_path, checkpoint=None, resume=tmp_path / "run.checkpoint")
@@ -166,7 +166,7 @@ def test_a_column_that_changes_during_a_run_keeps_the_draws_apart(
     monkeypatch.setattr(sampling, "run_chains", meanwhile)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    with pytest.raises(RunError, match=r"y\.npy changed while it was read.*draws were kept in (.*)\.npz"):
+    with pytest.raises(RunError, match=r"y\.npy changed while it was read.*draws were saved in (.*)\.npz"):
         stansub.sample(
             logistic, [rest, tmp_path / "y.npy"], chains=2, iter_warmup=100, iter_sampling=100, show_progress=False
         )

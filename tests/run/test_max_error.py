@@ -102,7 +102,7 @@ def test_what_is_audited_for_it_is_recorded(max_error: float, n_steps: int, n: i
     [
         ({"max_error": 0.01, "epsilon": 0.1}, "give only one of the three"),
         ({"max_error": 0.01, "test": "bernstein", "delta": 0.1}, "give only one of the three"),
-        ({"max_error": 0.01, "test": Pocock()}, "a test given as an object sets"),
+        ({"max_error": 0.01, "test": Pocock()}, "a test given as an object has"),
         ({"max_error": 0.0}, "between 0 and 1"),
         ({"max_error": 1.0}, "between 0 and 1"),
         ({"max_error": float("nan")}, "between 0 and 1"),

@@ -113,15 +113,15 @@ def test_redirected_output_hears_of_sampling_and_meetings(clock: Clock) -> None:
         view.show(STATUSES, None)
         clock.advance(12)
         wait_until(lambda: len(screen(console).splitlines()) == 1)
-        meeting("Meeting of the chains: trying proposals")
+        meeting("Pooling the chains: trying proposals")
         meeting.advance(3, 8)
         clock.advance(15)
         wait_until(lambda: len(screen(console).splitlines()) == 2)
         meeting.end()
     assert screen(console).splitlines() == [
         "Sampling; 12 s so far, 20,250 of 48,000, about 16 s left",
-        "Meeting of the chains: trying proposals; 15 s so far, 3 of 8, about 25 s left",
-        "Meeting of the chains: 15 s",
+        "Pooling the chains: trying proposals; 15 s so far, 3 of 8, about 25 s left",
+        "Pooling the chains: 15 s",
     ]
 
 

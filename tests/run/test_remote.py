@@ -103,6 +103,6 @@ def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
     os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 3, errors
-    assert "Stopping after the current step" in errors
+    assert "Stopping. Draws so far will be saved" in errors
     assert "Traceback" not in output + errors
     assert theta(inference_data.read(tmp_path / "normal_mean.nc")).shape[1] > 0

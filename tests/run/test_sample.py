@@ -343,7 +343,7 @@ def test_the_seconds_of_the_stages_are_written_down(short: Any) -> None:
 def test_why_each_program_was_compiled_is_written_down(short: Any, tmp_path: Path) -> None:
     programs = inference_data.attrs(short)["programs"]
     assert set(programs) == {"program"}, "linear predictors come from the text"
-    assert programs["program"].startswith("the program as it is")
+    assert programs["program"].startswith("the original program")
     inference_data.write(short, tmp_path / "draws.nc")
     assert inference_data.attrs(inference_data.read(tmp_path / "draws.nc"))["programs"] == programs
 
@@ -459,7 +459,7 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
 
     monkeypatch.setattr(inference_data, "build", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(RunError, match=r"^(no such dimension|interrupted); the unconstrained draws were kept"):
+    with pytest.raises(RunError, match=r"^(no such dimension|interrupted); the unconstrained draws were saved"):
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:
@@ -526,7 +526,7 @@ def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
         ({"proposal": "nuts"}, "proposal 'nuts'"),
         ({"proposal": RandomWalk(np.eye(2))}, "3 unconstrained"),
         ({"test": "bootstrap"}, "bootstrap"),
-        ({"test": Pocock(), "epsilon": 0.1}, "a test given as an object sets"),
+        ({"test": Pocock(), "epsilon": 0.1}, "a test given as an object has"),
         ({"epsilon": 1.5}, "epsilon must be between 0 and 1"),
         ({"delta": 0.1}, "`delta` is the level of the concentration bounds"),
         ({"looks": "often"}, "looks 'often'"),
@@ -623,7 +623,7 @@ def test_draws_outlive_a_display_that_fails(
 
     monkeypatch.setattr(driver._Watch, "__call__", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(RunError, match=r"^the terminal went away; the unconstrained draws were kept"):
+    with pytest.raises(RunError, match=r"^the terminal went away; the unconstrained draws were saved"):
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:

@@ -49,7 +49,7 @@ def test_it_can_be_pickled() -> None:
 def test_why_there_is_no_surrogate_is_kept() -> None:
     analysis = read(LATENT)
     for _ in range(2):
-        with pytest.raises(NoPredictorsError, match="parameters are as many as observations"):
+        with pytest.raises(NoPredictorsError, match="the number of parameters grows with the observations"):
             analysis.halves()
 
 

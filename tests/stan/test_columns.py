@@ -163,12 +163,15 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "missing number": (lambda: read(at(3, None)), "data: column 'y', row 4 is missing"),
     "not a number": (lambda: read(pa.table({"y": [0.0, np.nan], "x_1": [1, 2]})), "data: column 'y', row 2 is missing"),
     "missing text": (lambda: read(at(2, None, "group")), "data: column 'group', row 3 is missing"),
-    "nothing there": (lambda: read(frame(y=[None] * 6)), "column 'y', row 1 is missing, and so are all others"),
+    "nothing there": (lambda: read(frame(y=[None] * 6)), "column 'y', row 1 is missing, like all other rows"),
     "fraction": (lambda: read(at(1, 0.5)), "data: column 'y', row 2 is 0.5, but the variable holds integers"),
-    "too large": (lambda: read(at(1, 2.0)), "data: column 'y', row 2 is 2.0, but the most is 1"),
+    "too large": (lambda: read(at(1, 2.0)), "data: column 'y', row 2 is 2.0, but the upper bound is 1"),
     "beyond 32 bits": (lambda: read(frame(group=[1, 2**40] * 3)), "column 'group', row 2 is 1099511627776"),
-    "level 0": (lambda: read(frame(group=[1, 0, 2] * 2)), "column 'group', row 2 is 0, but the least is 1: levels"),
-    "level above": (lambda: read(frame(group=[1, 9, 2] * 2), {"J": 3}), "row 2 is 9, but the most is 3"),
+    "level 0": (
+        lambda: read(frame(group=[1, 0, 2] * 2)),
+        "column 'group', row 2 is 0, but the lower bound is 1: levels",
+    ),
+    "level above": (lambda: read(frame(group=[1, 9, 2] * 2), {"J": 3}), "row 2 is 9, but the upper bound is 3"),
     "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), numbered 1 to 3"),
     "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), numbered"),
     "text for numbers": (
@@ -184,7 +187,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: read(frame(), columns={"x": ["x_1", "x_3"]}),
         "data: no column 'x_3', which `columns` maps to 'x'; did you mean 'x_",
     ),
-    "no matrix": (lambda: read(frame(), columns={}), "no column is called so; name its columns with `columns=x=["),
+    "no matrix": (lambda: read(frame(), columns={}), "no column has that name; name its columns with `columns=x=["),
     "unknown variable": (
         lambda: read(frame(), columns={**COLUMNS, "groups": "group"}),
         "`columns` names 'groups', which the data block does not declare; did you mean 'group'?",
@@ -292,13 +295,13 @@ def test_the_dump_format_of_r(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("x <- c(1, NA, 3)", "variable 'x': element 2 is missing"),
-        ('x <- c(1, "a")', "variable 'x': element 2 is '\"a\"', which is no number"),
+        ('x <- c(1, "a")', "variable 'x': element 2 is '\"a\"', which is not a number"),
         ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is not a number"),
         ("x <- structure(c(1, 2), .Dim = c(3L, 1L))", "has 2 values, but .Dim says 3 x 1"),
         ("x <- structure(c(1, 2), class = 'a')", "structure\\(...\\) has no .Dim"),
         ("x <- c(1, 2", "c\\( has no closing parenthesis"),
-        ("N <- 3\n{}", "some.R, line 2: there is no `NAME <- VALUE`"),
-        ("N <- 3 4", "something follows the value of 'N'"),
+        ("N <- 3\n{}", "some.R, line 2: expected `NAME <- VALUE`"),
+        ("N <- 3 4", "unexpected text after the value of 'N'"),
     ],
 )
 def test_what_is_wrong_with_a_dump(text: str, message: str, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_reasons_name_passes_and_values(tmp_path: Path) -> None:
     file = tmp_path / "program.stan"
     file.write_text(SERIES.replace("a + b", "a * (x[n] - mean(x)) + b"))
     why = planned(file)
-    assert "summaries of data in transformed data and data beside an observation as rows of data" in why[PARTS]
+    assert "summaries of data in transformed data and data of neighbouring observations as rows of data" in why[PARTS]
     assert "stansub_y_1" in why[DATA]
 
 

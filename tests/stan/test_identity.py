@@ -186,5 +186,7 @@ def test_pairs_of_neighbours_are_not_the_observations(compiled: Compiled) -> Non
     rng, n = np.random.default_rng(3), 30
     data = {"N": n, "E": n - 1, "n1": np.arange(1, n), "n2": np.arange(2, n + 1)}
     data |= {"y": rng.poisson(2.0, n), "x": rng.standard_normal(n)}
-    with pytest.raises(InputError, match="observations, which N counts, have parameters each; only what E counts"):
+    with pytest.raises(
+        InputError, match="each of the N observations has its own parameters; only the terms counted by E"
+    ):
         compiled(file).with_data(data)

@@ -327,9 +327,9 @@ def test_programs_that_read_no_lags(code: str) -> None:
 
 REFUSED = [
     ("for (t in 2:N) y[t] ~ normal(h[t-1] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t - 1]`, which depends on"),
-    ("for (t in 2:N) y[t] ~ normal(h[t] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t]`, of which there is one"),
-    ("y[2:N] ~ normal(y[1:N-1] + h[1:N-1], s);", "y[2 : N] ~ normal(", "reads `h`, of which there is one"),
-    ("y[2:N] ~ normal(y[1:N-1] + h[2:N], s);", "y[2 : N] ~ normal(", "reads `h`, of which there is one"),
+    ("for (t in 2:N) y[t] ~ normal(h[t] * y[t-1], s);", "y[t] ~ normal(", "reads `h[t]`, a parameter with a value"),
+    ("y[2:N] ~ normal(y[1:N-1] + h[1:N-1], s);", "y[2 : N] ~ normal(", "reads `h`, which has a value"),
+    ("y[2:N] ~ normal(y[1:N-1] + h[2:N], s);", "y[2 : N] ~ normal(", "reads `h`, which has a value"),
     (
         "vector[N] e; e[1] = 0; for (t in 2:N) e[t] = y[t] - a - b * y[t-1] - s * e[t-1]; e ~ normal(0, s);",
         "e[t] = y[t] - ",
@@ -344,7 +344,7 @@ REFUSED = [
     (
         "real e = 0; for (t in 2:N) { e = y[t] - b * y[t-1] - a * e; e ~ normal(0, s); }",
         "e = y[t] - ",
-        "carries `e` from one observation to others",
+        "carries the value of `e` from one observation to others",
     ),
     (
         "array[N] real v2; v2[1] = s; for (t in 2:N) v2[t] = a + b * square(y[t-1]) + a * v2[t-1]; y ~ normal(0, v2);",
@@ -354,16 +354,16 @@ REFUSED = [
     (
         "for (j in 1:J) { real e = 0; for (t in 2:N) { e = p[j,t] - b * p[j,t-1] - a * e; e ~ normal(0, s); } }",
         "for (t in 2 : N)",
-        "carries `e` from one observation to others",
+        "carries the value of `e` from one observation to others",
     ),
-    ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "part of `y` whose length changes"),
-    ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several places at once"),
-    ("for (t in 2:N) y[t] ~ normal(y[t-1] + mean(y), s);", "y[t] ~ normal(", "at places that are no rows of it"),
-    ("y ~ normal(append_row(0, y[1:N-1]) * b, s);", "y ~ normal(", "at places that are no rows of it"),
+    ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "slice of `y` whose length varies"),
+    ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several indices at once"),
+    ("for (t in 2:N) y[t] ~ normal(y[t-1] + mean(y), s);", "y[t] ~ normal(", "at indices that are not rows"),
+    ("y ~ normal(append_row(0, y[1:N-1]) * b, s);", "y ~ normal(", "at indices that are not rows"),
     (
         "vector[N] m; m[1] = a; for (t in 2:N) m[t] = b * y[t-1]; y ~ multi_normal(m, diag_matrix(rep_vector(s, N)));",
         "y ~ multi_normal(",
-        "is one density of all observations",
+        "is a single density of all observations",
     ),
     # without lagged data
     ("for (t in 2:N) h[t] ~ normal(b * h[t-1], s); y ~ normal(0, exp(h));", "h[t] ~", "reads `h[t - 1]`, which"),
@@ -378,7 +378,7 @@ REFUSED = [
     (
         "real level2 = s; for (t in 1:N) { level2 = a + b * level2; y[t] ~ normal(0, level2); }",
         "level2 = a + ",
-        "carries `level2` from one observation to others",
+        "carries the value of `level2` from one observation to others",
     ),
 ]
 

@@ -168,11 +168,11 @@ def test_arrays_and_matrices_are_laid_out() -> None:
         (program(parameters="real a;", model="a ~ std_normal();"), "no statement of the model adds"),
         (
             program(parameters="vector[N] e;", model="e ~ std_normal(); y ~ normal(e, 1);"),
-            r"as many as observations \(N\)",
+            r"grows with the observations \(N\)",
         ),
         (
             program(parameters="real a;", model="if (J > 1) { real b = 2 * a; for (n in 1:N) y[n] ~ normal(b, 1); }"),
-            "reads b, which is declared within a branch or loop",
+            "reads b, which is declared inside a branch or loop",
         ),
         (program(parameters="real a;", model="y ~ std_normal();"), "reads no parameters"),
     ],

@@ -66,7 +66,7 @@ def test_no_pass_alone_takes_the_likelihood_apart() -> None:
     program = read(CENTRED_SERIES)
     by_name = {one.name: one(program) for one in PASSES}
     assert isinstance(by_name[LAGS], Refused)
-    assert by_name[LAGS].reason == "reads `x` at places that are no rows of it"
+    assert by_name[LAGS].reason == "reads `x` at indices that are not rows"
     summaries = by_name[SUMMARIES]
     assert isinstance(summaries, Program)
     assert "y[n - 1]" in summaries.code

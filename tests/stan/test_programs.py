@@ -160,7 +160,7 @@ def test_impossible_observation_is_named(name: str, compiled: Compiled) -> None:
     file = ROOT / "stan_models" / f"{name}.stan"
     data = example(file)
     data["y"][16] = 1e200
-    message = f"{name}: the log density is not finite at any .* observation 17 of the data is one"
+    message = f"{name}: the log density is not finite at any .* observation 17 of the data is impossible"
     with pytest.raises(InputError, match=message):
         compiled(file).with_data(data, block_size=8)
 
@@ -171,10 +171,10 @@ def test_impossible_observation_is_named_by_its_row_in_the_data(compiled: Compil
     data["y"][16] = 1e150
     posterior = compiled(file).with_data(data, block_size=8, seed=6)
     theta = np.zeros(posterior.dim)
-    assert explain_undefined(posterior.population, posterior.order, theta) == "no single observation is to blame"
+    assert explain_undefined(posterior.population, posterior.order, theta) == "the cause is not a single observation"
     theta[-1] = -10  # in units of so small a standard deviation the square of 1e150 overflows
     text = explain_undefined(posterior.population, posterior.order, theta)
-    assert text == "observation 17 of the data is one that is impossible"
+    assert text == "observation 17 of the data is impossible"
 
 
 def test_impossible_parameters_are_told_from_impossible_observations(compiled: Compiled) -> None:

@@ -96,31 +96,31 @@ def test_ways_to_write_a_reduce_sum(statement: str, canonical: Parse) -> None:
     ("statement", "remark"),
     [
         ("y ~ normal(mu, 1);", ""),
-        ("for (i in 1:N) { target += log_lik_i(i, y, mu); mu ~ normal(0, 1); }", "in a loop"),
-        ("for (i in 1:N) target += 2 * log_lik_i(i, y, mu);", "in a loop"),
-        ("for (i in 1:N) target += log_lik_i(N + 1 - i, y, mu);", "in a loop"),
-        ("for (i in 1:N) target += log_lik_i(y, i);", "in a loop"),
-        ("for (k in 1:2) for (i in 1:N) target += log_lik_i(i, y, mu);", "in a loop"),
-        ("target += log_lik_i(1, y, mu);", "not of a form"),
-        ("target += 2 * reduce_sum(g, y, 1, mu);", "not of a form"),
-        ("target += -reduce_sum(g, y, 1, mu);", "not of a form"),
-        ("target += 1 - reduce_sum(g, y, 1, mu);", "not of a form"),
-        ("target += N > 2 ? reduce_sum(g, y, 1, mu) : 0;", "not of a form"),
-        ("target += reduce_sum(g, y, 1, mu) + reduce_sum(f_lpdf, y, 1, mu);", "not of a form"),
+        ("for (i in 1:N) { target += log_lik_i(i, y, mu); mu ~ normal(0, 1); }", "inside a loop"),
+        ("for (i in 1:N) target += 2 * log_lik_i(i, y, mu);", "inside a loop"),
+        ("for (i in 1:N) target += log_lik_i(N + 1 - i, y, mu);", "inside a loop"),
+        ("for (i in 1:N) target += log_lik_i(y, i);", "inside a loop"),
+        ("for (k in 1:2) for (i in 1:N) target += log_lik_i(i, y, mu);", "inside a loop"),
+        ("target += log_lik_i(1, y, mu);", "form that stansub cannot rewrite"),
+        ("target += 2 * reduce_sum(g, y, 1, mu);", "form that stansub cannot rewrite"),
+        ("target += -reduce_sum(g, y, 1, mu);", "form that stansub cannot rewrite"),
+        ("target += 1 - reduce_sum(g, y, 1, mu);", "form that stansub cannot rewrite"),
+        ("target += N > 2 ? reduce_sum(g, y, 1, mu) : 0;", "form that stansub cannot rewrite"),
+        ("target += reduce_sum(g, y, 1, mu) + reduce_sum(f_lpdf, y, 1, mu);", "form that stansub cannot rewrite"),
         ("target += reduce_sum(g, y, 1, mu); target += reduce_sum(g, y, 1, mu);", "one of several"),
         ("target += reduce_sum(g, y, 1, mu); for (i in 1:N) target += log_lik_i(i, y, mu);", "one of several"),
-        ("for (k in 1:2) target += reduce_sum(g, y, 1, mu);", "in a loop"),
-        ("real s = reduce_sum(g, y, 1, mu); target += exp(s);", "not of a form"),
-        ("real s = reduce_sum(g, y, 1, mu); target += s; target += s;", "not of a form"),
-        ("real s = reduce_sum(g, y, 1, mu); s = 1; target += s;", "not of a form"),
-        ("real s = reduce_sum(g, y, 1, mu); s *= 2; target += s;", "not of a form"),
-        ("real s = reduce_sum(g, y, 1, mu); if (N > 2) target += s;", "not of a form"),
-        ("real s = 2; s *= reduce_sum(g, y, 1, mu); target += s;", "not of a form"),
-        ("real s = reduce_sum(g, y, 1, mu);", "not of a form"),
-        ("real r = 1, s = reduce_sum(g, y, 1, r); target += s;", "not of a form"),
+        ("for (k in 1:2) target += reduce_sum(g, y, 1, mu);", "inside a loop"),
+        ("real s = reduce_sum(g, y, 1, mu); target += exp(s);", "form that stansub cannot rewrite"),
+        ("real s = reduce_sum(g, y, 1, mu); target += s; target += s;", "form that stansub cannot rewrite"),
+        ("real s = reduce_sum(g, y, 1, mu); s = 1; target += s;", "form that stansub cannot rewrite"),
+        ("real s = reduce_sum(g, y, 1, mu); s *= 2; target += s;", "form that stansub cannot rewrite"),
+        ("real s = reduce_sum(g, y, 1, mu); if (N > 2) target += s;", "form that stansub cannot rewrite"),
+        ("real s = 2; s *= reduce_sum(g, y, 1, mu); target += s;", "form that stansub cannot rewrite"),
+        ("real s = reduce_sum(g, y, 1, mu);", "form that stansub cannot rewrite"),
+        ("real r = 1, s = reduce_sum(g, y, 1, r); target += s;", "form that stansub cannot rewrite"),
         ("real s = target(); target += reduce_sum(g, y, 1, mu) + s;", "target()"),
         ("real s = h_lp(mu); target += reduce_sum(g, y, 1, s);", "*_lp"),
-        ("mu ~ normal(reduce_sum(g, y, 1, mu), 1);", "not of a form"),
+        ("mu ~ normal(reduce_sum(g, y, 1, mu), 1);", "form that stansub cannot rewrite"),
     ],
 )
 def test_what_is_left_to_the_numerical_proof(statement: str, remark: str, canonical: Parse) -> None:
@@ -159,7 +159,7 @@ def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
     told = [(remark.statement.split(" {")[0], remark.message) for remark in recognise(program).warnings]
     computed = "is computed for all observations at every evaluation"
     assert told == [
-        ("vector[N] u;", "has a value for every observation, whose prior costs O(N)"),
+        ("vector[N] u;", "has a value for every observation, so its prior costs O(N)"),
         ("vector[N] eta = x * beta;", computed),
         ("vector[N] mu = eta + u;", computed),
         ("for (n in 1 : N)", "loops over all observations at every evaluation"),
@@ -270,4 +270,4 @@ def test_explanation_points_at_statements(canonical: Parse) -> None:
 
 def test_explanation_without_a_size_variable(canonical: Parse) -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
-    assert "nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))
+    assert "nothing counts the observations" in str(explain(Analysis.of(program), "no observations"))

@@ -96,7 +96,7 @@ def test_residuals_of_more_than_an_observation_are_refused(before: str, residual
     program = read(before, residual, KEEPING, ADDED)
     refused = with_residuals(program)
     assert isinstance(refused, Refused)
-    assert refused.reason == "computes a residual from more than the data of its own observation"
+    assert refused.reason == "computes a residual from data of other observations"
     assert program.text(refused.span) == residual
 
 

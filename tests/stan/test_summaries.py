@@ -99,5 +99,5 @@ def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
     program = read(model)
     refused = with_summaries(program)
     assert isinstance(refused, Refused)
-    assert refused.reason == "reads `mean(y)`, and nothing else of the observations"
+    assert refused.reason == "reads the observations only through `mean(y)`"
     assert program.text(refused.span) == program.text(program.model.statements[0].span)

@@ -436,13 +436,13 @@ def test_the_time_limit_ends_compiling_and_waiting(no_download, endless_make, cl
 
     with toolchain.in_background() as compiling:
         both = [compiling(CODE, name="one", progress=log) for log in logs]
-        wait_until(lambda: stages() == ["Compiling one", "Waiting for another process that is compiling one"])
+        wait_until(lambda: stages() == ["Compiling one", "Waiting for another process to compile one"])
         clock.advance(1.1)
     errors = [library.exception() for library in both]
     assert all(isinstance(error, TimeLimitError) for error in errors)
     waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about 30 s, once; " in told)
-    assert "'Waiting for another process that is compiling one; " in waited
-    assert "; raise `max_time` or compile it before with `stansub check`" in compiled
+    assert "'Waiting for another process to compile one; " in waited
+    assert "; raise `max_time` or compile the program first with `stansub check`" in compiled
     assert not list((no_download / "build").iterdir())
 
 
@@ -535,7 +535,7 @@ def test_headers_that_another_process_precompiles_are_waited_for(no_download, fa
     said: list[str] = []
     with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
         library = pool.submit(toolchain.compile_library, CODE, name="c", progress=said.append)
-        wait_until(lambda: "Waiting for another process that is precompiling Stan's headers" in said)
+        wait_until(lambda: "Waiting for another process to precompile Stan's headers" in said)
         (folder / "stan.hpp.gch").touch(0o644)
     assert library.result().is_file()
     assert not fake_make(of_headers=True)

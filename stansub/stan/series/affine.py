@@ -1,4 +1,4 @@
-"""Integer expressions of Stan as sums: ``(N - 1) + 1`` is ``N``."""
+"""Integer expressions of Stan as affine sums: ``(N - 1) + 1`` is ``N``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Affine:
     Attributes
     ----------
     terms : tuple of (Expression, int)
-        Expressions that are no sums themselves, and their factors, which are not 0.
+        Expressions that are not sums, and their non-zero factors.
     constant : int
     """
 
@@ -67,22 +67,22 @@ class Affine:
         return self + (-other if isinstance(other, int) else other.times(-1))
 
     def times(self, factor: int) -> Affine:
-        """Return a multiple of it."""
+        """Return a multiple of the sum."""
         return self._collected({term: one * factor for term, one in self.terms}, self.constant * factor)
 
     def factor(self, term: Expression) -> int:
-        """Return how many times a term is in it."""
+        """Return the factor of a term."""
         return dict(self.terms).get(term, 0)
 
     @property
     def names(self) -> set[str]:
-        """Variables in it."""
+        """Variables in the sum."""
         return names(*(term for term, _ in self.terms))
 
     @property
     def expression(self) -> Expression:
         """The sum as an expression."""
-        # What is added comes first, so that nothing begins with a sign if that can be helped.
+        # Positive terms come first, to avoid a leading sign if possible.
         pieces = [(_multiple(term, abs(n)), n) for term, n in sorted(self.terms, key=lambda one: one[1] < 0)]
         if self.constant or not pieces:
             pieces.append((Literal(str(abs(self.constant))), self.constant))

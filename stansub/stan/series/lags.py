@@ -1,9 +1,9 @@
 """Time series whose likelihood is a sum given the data, written as sums over rows of data.
 
-A term of an autoregression reads data beside its own observation (``y[t - 1]``), so that the data cannot be cut. In the
-program that is written here ``transformed data`` hold a row for each term, with all that the term reads, and the
-likelihood reads nothing but rows. Its log density is that of the user's program. Only data can be rows: where a
-parameter, a state or a residual of an earlier time is read, the likelihood is no such sum.
+A term of an autoregression reads data of a neighbouring observation (``y[t - 1]``), so the data cannot be cut. In the
+rewritten program, ``transformed data`` contain a row for each term with all data that the term reads, and the
+likelihood reads only these rows. Its log density is that of the user's program. Only data can be rows: if a term reads
+a parameter, a state or a residual of an earlier time, the likelihood is not such a sum.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from stansub.stan.syntax import (
     walk,
 )
 
-_UNKNOWN = "reads elements of a variable that cannot be taken apart by observations"
-# How often a statement is divided.
+_UNKNOWN = "reads elements of a variable that stansub cannot split by observations"
+# Maximum number of times that a statement is divided.
 _MOST_PIECES = 5
 
 
-@Pass.named("data beside an observation as rows of data")
+@Pass.named("data of neighbouring observations as rows of data")
 def with_lags(program: Program) -> Added | Refused | None:
-    """Write a likelihood that reads data beside an observation over rows of data.
+    """Rewrite a likelihood that reads data of neighbouring observations to rows of data.
 
     ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
-    more than data of other observations are read.
+    the likelihood reads other observations' values that are not data.
     """
     writer = _Writer(program)
     try:
@@ -58,7 +58,7 @@ def with_lags(program: Program) -> Added | Refused | None:
 
 
 def _past(writer: _Writer) -> Iterator[Refused]:
-    """Yield statements that read what is computed for other observations, if no data beside an observation are read."""
+    """Yield statements that read values computed for other observations, if none reads data of neighbouring ones."""
     program = writer.program
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
     changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
@@ -83,20 +83,20 @@ def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refused
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
-                yield Refused(f"carries `{place}` from one observation to others", nest.holding(one.span))
+                yield Refused(f"carries the value of `{place}` from one observation to others", nest.holding(one.span))
 
 
 @dataclass
 class _Writer:
-    """Statements that are written anew, and what is to be declared for them.
+    """Rewritten statements, and the declarations that they need.
 
     Attributes
     ----------
     program : Program
     found : list of (Span, str)
-        Statements, and the same over rows.
+        Statements, and their replacements over rows.
     copied : set of str
-        Computed variables of which there are copies for rows.
+        Computed variables with copies for rows.
     """
 
     program: Program
@@ -108,13 +108,13 @@ class _Writer:
         self.counts = counting(self.program)
 
     def added(self) -> Added:
-        """Return all that is added to the program."""
+        """Return the additions to the program."""
         found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
         return Added(self.rows.lines, found)
 
     def write(self) -> None:
-        """Write statements that read data beside an observation anew."""
+        """Rewrite statements that read data of neighbouring observations."""
         for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
             if (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
                 computed = Computed(self.rows, above)
@@ -123,7 +123,7 @@ class _Writer:
                 self.found.append((statement.span, printed([*computed.lines, *lines])))
 
     def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
-        """Whether a statement reads data beside an observation, itself or through what it reads."""
+        """Return whether a statement reads data of neighbouring observations, directly or through other variables."""
         computed = Computed(self.rows, before)
         reached, read = names(statement), [statement]
         for one in reversed(before):
@@ -141,7 +141,7 @@ class _Writer:
                 return True
         if any(find(For, [statement])):
             return False
-        # Reads within an index pick places of another variable.
+        # Reads inside an index select elements of another variable.
         indices = [index for one in find(Subscript, [statement]) for index in one.indices]
         of_others = {read.node.span for read in self.rows.reads(indices)}
         for read in self.rows.reads([statement]):
@@ -170,11 +170,11 @@ class _Writer:
         return self._pieces(_Vectorised(computed, statement, length), computed, Affine((), 0), length)
 
     def _taken_out(self, nest: Nest, inner: For) -> Sequence[Statement]:
-        """Return a loop over the observations of units, apart from what is done for each unit."""
+        """Return a loop over the observations of units, separated from the statements for each unit."""
         filled, _ = filling(nest.body[: nest.body.index(inner)], names(inner))
         carried = written(inner) & set().union(*map(written, filled))
         if carried:
-            message = f"carries `{min(carried)}` from one observation to others"
+            message = f"carries the value of `{min(carried)}` from one observation to others"
             raise RefusedError(message, inner.span)
         observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
         rest = tuple(one for one in nest.body if one is not inner)
@@ -188,18 +188,18 @@ class _Writer:
     def _pieces(
         self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
     ) -> Sequence[Statement]:
-        """Return a statement over ``n`` rows, as often as what it reads is computed in different ways.
+        """Return a statement over ``n`` rows, divided wherever the variables that it reads are computed differently.
 
         Parameters
         ----------
         statement : Nest or _Vectorised
         computed : Computed
-            What it reads.
+            Variables that it reads.
         first : Affine
-            How many rows are left out.
+            Number of rows that are skipped.
         n : Affine
         depth : int
-            How often it was divided already.
+            Number of times that it was divided already.
         """
         kept = self.rows.kept(), computed.kept()
         try:
@@ -216,7 +216,7 @@ class _Writer:
             ]
 
     def _length(self, statement: Statement, computed: Computed) -> Affine | None:
-        """Return how many observations a vectorised statement is about."""
+        """Return the number of observations of a vectorised statement."""
         for read in self.rows.uses([statement]):
             declared = computed.variables.get(read.variable) or self.rows.shapes.get(read.variable)
             if declared is None or not declared.all_dims:
@@ -228,7 +228,7 @@ class _Writer:
         return None
 
     def _dead(self) -> list[tuple[Span, str]]:
-        """Return statements that fill variables of the model of which only copies are read, and what stays of them."""
+        """Return statements that fill model variables of which only copies are read, with the parts to keep."""
         done = [span for span, _ in self.found]
         left = [one for one, _ in unlooped(self.program.model.statements) if one.span not in done]
         dead = set(self.copied)
@@ -240,22 +240,22 @@ class _Writer:
         }:
             dead -= living
         gone = [one for one in left if written(one) and written(one) <= dead]
-        # Variables may share their declaration with others that stay.
+        # Variables may share their declaration with others that are kept.
         kept = [one for one in left if one not in gone]
         return [(span, printed([one for one in kept if one.span == span])) for span in {one.span for one in gone}]
 
 
 @dataclass(frozen=True)
 class _Vectorised:
-    """A statement about whole variables.
+    """A vectorised statement.
 
     Attributes
     ----------
     computed : Computed
-        What it may read.
+        Variables that it may read.
     statement : Statement
     whole : Affine
-        How many observations it is about.
+        Number of observations.
     """
 
     computed: Computed
@@ -264,26 +264,26 @@ class _Vectorised:
 
     @property
     def span(self) -> Span:
-        """Of the statement."""
+        """Span of the statement."""
         return self.statement.span
 
     def piece(self, first: Affine, n: Affine, size: Expression) -> Statement:
-        """Return the statement about ``n`` of the observations after the ``first`` ones."""
+        """Return the statement for ``n`` observations after the first ``first`` ones."""
         if first != Affine((), 0) and any(call.name.startswith(JOINT) for call in calls(self.statement)):
-            raise RefusedError("is one density of all observations", self.span)
+            raise RefusedError("is a single density of all observations", self.span)
         found = self.computed.over(self.statement, Stretch(self.whole, first + 1, n, size))
         if left := names(found) & self.computed.rows.observed:
-            raise RefusedError(f"reads `{min(left)}` at places that are no rows of it", self.span)
+            raise RefusedError(f"reads `{min(left)}` at indices that are not rows", self.span)
         return found
 
 
 def _accumulates(statement: Statement) -> bool:
-    """Whether a statement is a loop that adds to a variable, and nothing else."""
+    """Return whether a statement is a loop that only adds to a variable."""
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
 
 
 def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
-    """Return the loops down to what is run for each observation."""
+    """Return the nested loops down to the statements for each observation."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
         loops.append(inner)
@@ -291,7 +291,7 @@ def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
 
 
 def _beside(nest: Nest) -> For | None:
-    """Return a loop over observations within a loop over units that does more than that."""
+    """Return a loop over observations inside a loop over units that has other statements too."""
     for one in nest.body:
         if isinstance(one, For) and adds(one) and len(nest.body) > 1:
             inner = replace(nest, loops=(*nest.loops, one), body=one.body)
@@ -305,7 +305,7 @@ def _beside(nest: Nest) -> For | None:
 
 
 def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
-    """Yield parts of the data at fixed places that other statements of the model read, as variables of their own."""
+    """Yield data at fixed indices that other statements of the model read, as separate variables."""
     seen = list(done)
     for read in rows.reads(rows.program.model.statements):
         span = read.node.span

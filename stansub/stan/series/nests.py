@@ -42,13 +42,13 @@ from stansub.stan.syntax import (
     walk,
 )
 
-# What is said of statements that read, in place of {}, what is computed for another observation.
-PAST = "reads `{}`, which depends on parameters: from beside an observation only data may be read"
+# Message about a statement that reads a value computed for another observation.
+PAST = "reads `{}`, which depends on parameters: of other observations, only data may be read"
 _COUNTER = "stansub_row"
 
 
 def adds(statement: Statement) -> bool:
-    """Whether a statement adds to the target, itself or in what it holds."""
+    """Return whether a statement adds to the target, directly or in an inner statement."""
     return any(
         isinstance(one, Target | Tilde)
         or (isinstance(one, Perform) and any(call.name.endswith("_lp") for call in calls(one)))
@@ -57,40 +57,40 @@ def adds(statement: Statement) -> bool:
 
 
 class Parts(Protocol):
-    """Computed variables, a stretch of their elements each (`stansub.stan.series.row_variables.Computed`)."""
+    """Interface of computed variables by ranges of elements (`stansub.stan.series.row_variables.Computed`)."""
 
     @property
     def variables(self) -> Mapping[str, Declaration]:
-        """Their declarations."""
+        """Declarations of the variables."""
 
     def whole(self, variable: str) -> Affine:
-        """Return how many elements a variable has."""
+        """Return the number of elements of a variable."""
 
     def part(self, variable: str, stretch: Stretch) -> Name:
-        """Return a variable that holds some of them."""
+        """Return a variable that contains a range of its elements."""
 
     def here(self, group: set[str], stretch: Stretch) -> None:
-        """Declare a variable that holds some of them and is filled next."""
+        """Declare a variable that contains a range of its elements and is filled next."""
 
 
 @dataclass
 class Nest:
-    """Loops inside each other, whose innermost body is run once for each row.
+    """Nested loops whose innermost body runs once for each row.
 
     Attributes
     ----------
     rows : Rows
-        Where variables are added.
+        Rows of data, to which variables are added.
     loops : tuple of For
-        The outermost first; their bounds are data.
+        From the outermost in; their bounds are data.
     body : tuple of statements
-        What is run for a row.
+        Statements for a row.
     computed : Parts
-        Variables that are computed for each observation.
+        Variables with a computed value for each observation.
     filled : frozenset of str
-        Those that the loop fills.
+        Variables that the loop fills.
     of_units : bool
-        Whether rows are units that have parameters of their own, and not observations.
+        Whether rows are units with their own parameters rather than observations.
     """
 
     rows: Rows
@@ -104,23 +104,23 @@ class Nest:
 
     @property
     def places(self) -> set[str]:
-        """The loops' variables, which say which row it is."""
+        """Variables of the loops, which identify the row."""
         return {loop.variable for loop in self.loops}
 
     @property
     def length(self) -> Affine:
-        """How many times the innermost loop runs."""
+        """Number of runs of the innermost loop."""
         return self._runs(self.loops[-1])
 
     def _runs(self, loop: For) -> Affine:
         return self.rows.affine(loop.upper) - self.rows.affine(loop.lower) + 1
 
     def reads(self) -> Iterator[Read]:
-        """Yield where its body reads parts of data."""
+        """Yield the reads of elements of data in the body."""
         return self.rows.reads(self.body)
 
     def is_lagged(self, counts: Callable[[Expression], bool]) -> bool:
-        """Whether it reads data beside the observation, or not from the first one on, or the observation's place.
+        """Return whether the body reads data of neighbouring observations, skips the first ones, or reads the position.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Nest:
         )
 
     def piece(self, first: Affine, n: Affine, size: Expression) -> For:
-        """Return the loop over ``n`` rows of a single loop after the ``first`` ones; what it fills is declared."""
+        """Return a single loop over ``n`` rows after the first ``first`` ones; variables that it fills are declared."""
         (loop,) = self.loops
         lower = self.rows.affine(loop.lower) + first
         upper = (lower + n - 1).expression
@@ -163,7 +163,7 @@ class Nest:
         return replace(part, filled=frozenset(starts)).over_rows(size)
 
     def _filling(self) -> Iterator[tuple[str, Affine]]:
-        """Yield the computed variables that the loop fills, and which of their elements the first row does."""
+        """Yield the computed variables that the loop fills, with the element that the first row fills."""
         for one in walk(self.body):
             if isinstance(one, Assign):
                 read = self.rows.read_at(one.place, self.computed.variables)
@@ -172,42 +172,42 @@ class Nest:
                     yield read.variable, start
 
     def over_rows(self, size: Expression | None = None) -> For:
-        """Return the loop over rows; what it reads is declared and filled by then.
+        """Return the loop over rows, and declare and fill the variables that it reads.
 
         Parameters
         ----------
         size : Expression, optional
-            The number of rows, where it has a name already.
+            The number of rows, if it already has a name.
 
         Raises
         ------
         RefusedError
-            When a statement cannot be written so.
+            If a statement cannot be rewritten.
         """
         for loop in self.loops:
             if not names(loop.lower, loop.upper) <= self.rows.data | self.places:
-                raise RefusedError("has bounds that are computed in the model", loop.span)
+                raise RefusedError("has bounds computed in the model", loop.span)
         self.check()
         self.size = size or self.rows.counted(self.length, " ".join(loop.head for loop in self.loops[:-1]))
         deep = {self.rows.shapes[read.variable].all_dims[0] for read in self.reads() if self._at(read) >= 0}
         body = tuple(exchanged(one, lambda node: self._exchange(node, deep)) for one in self.body)
         if left := names(*body) & self.rows.observed:
             read = next(one for one in find(Name, self.body) if one.name in left)
-            raise self._refused(read.span, f"reads `{read.name}` at places that are no rows of it")
+            raise self._refused(read.span, f"reads `{read.name}` at indices that are not rows")
         self._fill()
         return For(ROW, ONE, self.size, body)
 
     @property
     def span(self) -> Span:
-        """Of the outermost loop."""
+        """Span of the outermost loop."""
         return self.loops[0].span
 
     def plain(self) -> Sequence[Statement]:
-        """Return the loop as it is."""
+        """Return the original loop."""
         return _nested(self.loops, self.body)
 
     def check(self) -> None:
-        """Refuse what is no sum over the rows: see `check_past`, and parameters of which each row has its own.
+        """Check that the loop is a sum over rows: `check_past`, and no parameters with a value for each row.
 
         Raises
         ------
@@ -217,10 +217,10 @@ class Nest:
         for read, _ in self.indexed(self._outside()):
             if self._start(read) is None and not self.of_units:
                 shown = self._shown(read.node.span)
-                raise self._refused(read.node.span, f"reads `{shown}`, of which there is one for each observation")
+                raise self._refused(read.node.span, f"reads `{shown}`, a parameter with a value for each observation")
 
     def check_past(self) -> None:
-        """Refuse what carries something from one row to the next.
+        """Check that no value is carried from one row to the next.
 
         Raises
         ------
@@ -228,14 +228,14 @@ class Nest:
         """
         for one in walk(self.body):
             if isinstance(one, While | ForEach | Return) or (isinstance(one, Jump) and one.word == "break"):
-                raise self._refused(one.span, "is not run the same number of times for each observation")
+                raise self._refused(one.span, "runs a different number of times for each observation")
             if isinstance(one, Assign):
                 for name in sorted((set(one.variables) & self._outside()) - self.filled - accumulated(self.body)):
                     if is_carried(self.body, name):
-                        raise self._refused(one.span, f"carries `{name}` from one observation to others")
+                        raise self._refused(one.span, f"carries the value of `{name}` from one observation to others")
         for one in self.body:
             if any(call.name == "target" for call in calls(one)):
-                raise self._refused(one.span, "reads target(), which is a sum over the observations before")
+                raise self._refused(one.span, "reads target(), which contains the terms of earlier observations")
         starts = dict(self._filling())
         for read, is_lagged in self.indexed(self._outside()):
             start = self._start(read)
@@ -243,11 +243,11 @@ class Nest:
                 raise self._refused(read.node.span, PAST.format(self._shown(read.node.span)))
 
     def _outside(self) -> set[str]:
-        """Return what may change between evaluations and is not declared in the body."""
+        """Return variables that may change between evaluations and are not declared in the body."""
         return changing_names(self.rows.program) - {one.name for one in find(Declaration, self.body)}
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
-        """Yield where variables are read at this row's place, or (True) beside it."""
+        """Yield reads of variables, with True if they read another row than this one."""
         for read in self.rows.reads(self.body, variables):
             found = [Index.of(one, self.rows) for one in read.indices]
             mine = [index for index in found if direct(index.expression) & self.places]
@@ -265,11 +265,11 @@ class Nest:
         return RefusedError(message, self.holding(span))
 
     def holding(self, span: Span) -> Span:
-        """Return where the statement of the body stands that holds a span."""
+        """Return the span of the statement of the body that contains a span."""
         return holding(self.body, span).span
 
     def _exchange(self, node: Node, deep: set[Expression]) -> Expression | None:
-        """Return what stands for a node of the body with rows in place of what it reads; None if the node stays."""
+        """Return the replacement of a node that reads data, with rows instead; None if the node stays."""
         if read := self.rows.read_at(node):
             return self._row(read, deep)
         if read := self.rows.read_at(node, self.computed.variables):
@@ -277,7 +277,7 @@ class Nest:
         return self._place(node.name) if isinstance(node, Name) and node.name in self.places else None
 
     def _at(self, read: Read, *, deep: bool = False) -> int:
-        """Return the last of its indices that depends on the row; -1 if none does."""
+        """Return the position of the last index that depends on the row; -1 if none does."""
         indices = self.rows.indices(read)
         return max(
             (k for k, index in enumerate(indices) if (index.names if deep else direct(index.expression)) & self.places),
@@ -285,7 +285,7 @@ class Nest:
         )
 
     def _row(self, read: Read, deep: set[Expression]) -> Expression | None:
-        """Return what stands for a read of data: a row of a new variable; None if it does not depend on the row."""
+        """Return the replacement of a read of data: a row of a new variable; None if it does not depend on the row."""
         shape, span = self.rows.shapes[read.variable], read.node.span
         last = self._at(read, deep=shape.all_dims[0] in deep)
         if last < 0:
@@ -296,14 +296,14 @@ class Nest:
         picked, inner = picked[: last + 1], self._inner(span)
         used = set().union(*(index.names for index in picked))
         if not used <= self.rows.data | self.places | {loop.variable for loop in inner}:
-            raise self._refused(span, f"reads `{read.variable}` at a place that is computed in the model")
+            raise self._refused(span, f"reads `{read.variable}` at an index computed in the model")
         if any(map(self.rows.is_array, read.indices[: last + 1])):
-            raise self._refused(span, f"reads `{read.variable}` at several places at once")
+            raise self._refused(span, f"reads `{read.variable}` at several indices at once")
         inner = [loop for loop in inner if loop.variable in used]
         lengths = [index.length for index in picked]
         turning = self.places | {loop.variable for loop in inner}
         if any(length is not None and length.names & turning for length in lengths):
-            raise self._refused(span, f"reads a part of `{read.variable}` whose length changes")
+            raise self._refused(span, f"reads a slice of `{read.variable}` whose length varies")
         value = Subscript(Name(read.variable), tuple(index.expression for index in picked))
         heads = (loop.head for loop in (*self.loops, *inner))
         name, is_new = self.rows.named(" ".join([*heads, str(value)]), read.variable)
@@ -319,7 +319,7 @@ class Nest:
         return Subscript(Name(name), (Name(ROW), *extra, *between, *rest))
 
     def _start(self, read: Read) -> Affine | None:
-        """Return the element of a computed variable that the first row reads; None if it is no such read."""
+        """Return the element of a computed variable that the first row reads; None for other reads."""
         first, *rest = (Index.of(one, self.rows) for one in read.indices)
         if any(map(self.rows.is_array, read.indices)):
             return None
@@ -333,7 +333,7 @@ class Nest:
         return beside + self.rows.affine(loop.lower)
 
     def _part(self, read: Read) -> Expression | None:
-        """Return what stands for an element of a computed variable; None if it is the same for each row."""
+        """Return the replacement of an element of a computed variable; None if it is the same for each row."""
         start = self._start(read)
         if start is None:
             return None
@@ -341,7 +341,7 @@ class Nest:
         return Subscript(self.computed.part(read.variable, stretch), (Name(ROW), *read.indices[1:]))
 
     def _place(self, variable: str) -> Expression:
-        """Return what stands for a loop's variable itself."""
+        """Return the replacement of a loop variable."""
         name, is_new = self.rows.named(" ".join([*(loop.head for loop in self.loops), variable]), variable)
         if is_new:
             self._declare(name, rows_of(SizedType((), "int"), self.size))
@@ -353,16 +353,16 @@ class Nest:
         self.rows.lines.append(f"{shape} {name} = {zero_of(shape)};")
 
     def _inner(self, span: Span) -> list[For]:
-        """Return the loops within the body around a span, the outermost first."""
+        """Return the loops in the body around a span, from the outermost in."""
         return [one for one in find(For, self.body) if any(part.span.contains(span) for part in one.body)]
 
     def _width(self, loop: For) -> Expression:
-        """Return how many times an inner loop runs at most."""
+        """Return the maximum number of runs of an inner loop."""
         n = self._runs(loop)
         if n.names <= self.rows.data:
             return n.expression if loop.lower == ONE else Call("max", (Literal("0"), n.expression))
         if not names(loop.lower) <= self.rows.data or not names(loop.upper) <= self.rows.data | self.places:
-            raise self._refused(loop.span, "has bounds that are computed in the model")
+            raise self._refused(loop.span, "has bounds computed in the model")
         heads = " ".join(one.head for one in self.loops)
         name, is_new = self.rows.named(f"{heads} width {n}", loop.variable)
         if is_new:
@@ -372,7 +372,7 @@ class Nest:
     def _guarded(
         self, fill: Statement, picked: Sequence[Index], sizes: Sequence[Expression], inner: Sequence[For]
     ) -> Statement:
-        """Return a statement under the condition that its read is within the variable, where that is not plain."""
+        """Return a statement under the condition that its read is in range, unless that is certain."""
         conditions = list[Expression]()
         for index, size in zip(picked, sizes, strict=False):
             upper = index.lower if index.upper is None else index.upper
@@ -385,7 +385,7 @@ class Nest:
         return If(reduce(lambda one, other: Infix("&&", one, other), conditions), (fill,), braced=False)
 
     def _extreme(self, value: Affine, inner: Sequence[For], sign: int) -> Affine:
-        """Return its largest value over the loops (the smallest for ``sign`` -1), as far as the text shows."""
+        """Return the largest value of an index over the loops (the smallest for ``sign`` -1), as far as known."""
         for loop in reversed((*self.loops, *inner)):
             factor = value.factor(Name(loop.variable))
             if factor:
@@ -394,7 +394,7 @@ class Nest:
         return value
 
     def _fill(self) -> None:
-        """Add code that goes through the rows and copies what they read."""
+        """Add code that copies the data of each row."""
         if not self._fills:
             return
         counter = Name(_COUNTER)
@@ -405,7 +405,7 @@ class Nest:
 
 
 def accumulated(statements: Sequence[Statement]) -> set[str]:
-    """Return variables to which statements add and which they do nothing else with."""
+    """Return variables to which statements only add."""
     assigned = list(find(Assign, statements))
     places = {one.place for one in assigned if one.operator == "+="}
     others = [one for one in walk(statements) if not isinstance(one, Assign) or one.place not in places]
@@ -414,7 +414,7 @@ def accumulated(statements: Sequence[Statement]) -> set[str]:
 
 
 def is_carried(statements: Sequence[Statement], variable: str) -> bool:
-    """Whether statements read a variable before they assign it."""
+    """Return whether statements read a variable before they assign it."""
     for one in walk(statements):
         if variable in _read(one):
             return True
@@ -424,20 +424,20 @@ def is_carried(statements: Sequence[Statement], variable: str) -> bool:
 
 
 def _read(statement: Statement) -> set[str]:
-    """Return variables that a statement reads, apart from those inside it."""
+    """Return variables that a statement itself reads, without those of inner statements."""
     added = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
     return names(*(statement.own if statement.bodies else statement.computes)) | set(added)
 
 
 def _nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return statements inside loops."""
+    """Return statements, nested in loops."""
     for loop in reversed(loops):
         body = [replace(loop, body=tuple(body), braced=True)]
     return body
 
 
 def direct(*nodes: Node) -> set[str]:
-    """Return variables in nodes that are not themselves in brackets of another variable."""
+    """Return variables in nodes, except those inside the index of another variable."""
 
     def without_brackets(node: Node) -> Node | None:
         return changed(node.base, without_brackets) if isinstance(node, Subscript) else None
@@ -446,7 +446,7 @@ def direct(*nodes: Node) -> set[str]:
 
 
 def is_bare(index: Index) -> bool:
-    """Whether an index is a single variable."""
+    """Return whether an index is a single variable."""
     return isinstance(index.expression, Name)
 
 

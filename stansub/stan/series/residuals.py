@@ -1,9 +1,9 @@
 """Autoregressive errors by observation: residuals of earlier observations from their rows of the data.
 
 A program that keeps the residuals of a regression for later observations (``err[n] = Y[n] - mu[n];``, then
-``Err[n + 1, i] = err[n + 1 - i];``) cannot be cut. Where a residual is computed from the data of its own observation
-alone it can be computed once more for each that needs it: in the program that is written here ``transformed data``
-hold the rows at each lag beside an observation's own.
+``Err[n + 1, i] = err[n + 1 - i];``) cannot be cut. If a residual depends only on the data of its own observation, it
+can be recomputed for each observation that needs it: in the rewritten program, ``transformed data`` contain the rows at
+each lag in addition to an observation's own.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from stansub.stan.syntax import (
 
 N = TypeVar("N", bound=Node)
 
-# The loop over lags, how many residuals an observation has, and how variables at a lag begin.
+# Names of the variable of the loop over lags, of the number of residuals of an observation, and prefix of lagged ones.
 _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
-@Pass.named("residuals of earlier observations from their rows")
+@Pass.named("residuals of earlier observations computed from their rows")
 def with_residuals(program: Program) -> Added | Refused | None:
     """Compute residuals of earlier observations from rows of data.
 
@@ -51,12 +51,12 @@ def with_residuals(program: Program) -> Added | Refused | None:
     found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
     if len(found) != 1:
         return None
-    cause = "computes a residual from more than the data of its own observation"
+    cause = "computes a residual from data of other observations"
     return _written(program, found[0]) or Refused(cause, found[0].residual.span)
 
 
-class _Kept(NamedTuple):
-    """A loop over observations that keeps residuals.
+class _ResidualLoop(NamedTuple):
+    """A loop over observations that stores residuals.
 
     Attributes
     ----------
@@ -66,11 +66,11 @@ class _Kept(NamedTuple):
     keeping : For
         ``for (i in 1:J_lag[n]) Err[n + 1, i] = err[n + 1 - i];``, its second.
     kept : str
-        Where they are kept.
+        The variable that stores them.
     lags : str
-        Data that say for how many lags, for each observation.
+        Data with the number of lags of each observation.
     before : tuple of statements
-        What stands above the loop.
+        Statements above the loop.
     """
 
     loop: For
@@ -81,7 +81,7 @@ class _Kept(NamedTuple):
     before: tuple[Statement, ...]
 
 
-def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
+def _kept(loop: Statement, before: tuple[Statement, ...]) -> _ResidualLoop | None:
     if not isinstance(loop, For) or len(loop.body) < 3 or loop.lower != ONE:
         return None
     residual, keeping, n = loop.body[0], loop.body[1], loop.variable
@@ -94,11 +94,11 @@ def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
         and keeping.head == f"for ({i} in 1 : {lags}[{n}])"
         and str(inner) == f"{kept}[{n} + 1, {i}] = {error}[{n} + 1 - {i}];"
     )
-    return _Kept(loop, residual, keeping, kept, lags, before) if fits else None
+    return _ResidualLoop(loop, residual, keeping, kept, lags, before) if fits else None
 
 
-def _written(program: Program, found: _Kept) -> Added | None:
-    """Return more transformed data, and what replaces the loop; None if residuals depend on others."""
+def _written(program: Program, found: _ResidualLoop) -> Added | None:
+    """Return more transformed data and the replacement of the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     copied, needed = filling(found.before, names(found.residual.expression) - {n})
     of_rows = {
@@ -138,7 +138,7 @@ def _written(program: Program, found: _Kept) -> Added | None:
 
 
 def _renamed(node: N, new: Mapping[str, Expression]) -> N:
-    """Return a node with other variables, which it may declare."""
+    """Return a node with renamed variables, including those that it declares."""
 
     def change(one: Node) -> Node | None:
         return new.get(one.name) if isinstance(one, Name) else None
@@ -150,7 +150,7 @@ def _renamed(node: N, new: Mapping[str, Expression]) -> N:
 
 
 def _lagged(one: Declaration, width: Expression) -> list[str]:
-    """Return what declares the rows of a variable at each lag, its own where there is none."""
+    """Return the declaration of a variable's rows at each lag; without a lag, the observation's own row."""
     name, size, kind = f"{_LAGGED}{one.name}", one.all_dims[0], one.type.plain
     copy = f"{name}[{_LAG}, stansub_row] = {one.name}[stansub_row - {_LAG}];"
     return [

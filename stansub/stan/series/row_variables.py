@@ -1,7 +1,7 @@
 """Variables with a value for each observation, computed for some of the observations only.
 
-`Computed` writes statements that fill such a variable (``mu[t] = alpha + beta * y[t - 1];`` in a loop, or
-``mu = x * beta;``) once more, for a stretch of its elements and from rows of data.
+`Computed` rewrites statements that fill such a variable (``mu[t] = alpha + beta * y[t - 1];`` in a loop, or
+``mu = x * beta;``) for a range of its elements and from rows of data.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from stansub.stan.syntax import (
 
 S = TypeVar("S", Expression, Statement)
 
-_UNKNOWN = "fills `{}` in a way that cannot be taken apart by observations"
-# Functions with a size as an argument, and which.
+_UNKNOWN = "assigns to `{}` in a way that stansub cannot split by observations"
+# Functions with a size as an argument, and the position of that argument.
 _SIZED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "rep_matrix": 1, "zeros_vector": 0, "ones_vector": 0}
 _WITHIN = {"lower": ">=", "upper": "<="}
 
 
 class DividedError(Exception):
-    """The first ``rows`` of a stretch are computed in another way than the others."""
+    """The first ``rows`` of a range are computed differently from the others."""
 
     def __init__(self, rows: Affine) -> None:
         super().__init__(str(rows))
@@ -55,18 +55,18 @@ class DividedError(Exception):
 
 @dataclass
 class Computed:
-    """Computed variables, a stretch of their elements each.
+    """Computed variables, by ranges of their elements.
 
     Attributes
     ----------
     rows : Rows
-        Where rows of data are added.
+        Rows of data, to which new ones are added.
     before : tuple of statements
-        What may fill the variables, in order.
+        Statements that may fill the variables, in order.
     lines : list of statements
-        What declares and fills the new variables.
+        Statements that declare and fill the new variables.
     copied : set of str
-        Variables of which there are some.
+        Variables with such copies.
     """
 
     rows: Rows
@@ -87,11 +87,11 @@ class Computed:
         return self.rows.program
 
     def whole(self, variable: str) -> Affine:
-        """Return how many elements, or rows, a computed variable has."""
+        """Return the number of elements, or rows, of a computed variable."""
         return self.rows.affine(self.variables[variable].all_dims[0])
 
     def kept(self) -> tuple[object, ...]:
-        """Return what `go_back` takes to forget what comes after now."""
+        """Return the state to which `go_back` can return."""
         return list(self.lines), set(self.copied), dict(self._names), set(self._open)
 
     def go_back(self, kept: tuple[Any, ...]) -> None:
@@ -99,19 +99,21 @@ class Computed:
         self.lines, self.copied, self._names, self._open = kept
 
     def part(self, variable: str, stretch: Stretch) -> Name:
-        """Return a variable that holds some elements of a computed one.
+        """Return a variable that contains a range of elements of a computed one.
 
         Raises
         ------
         RefusedError
-            When they are computed from each other, or in a way that cannot be taken apart by observations.
+            If they are computed from each other, or in a way that cannot be split by observations.
         DividedError
-            When they are not computed all in the same way.
+            If they are not all computed in the same way.
         """
         key = (variable, stretch.lower, stretch.size)
         if key not in self._names:
             if variable in self._open:
-                raise self._refused(variable, f"computes `{variable}` from its own past, which depends on parameters")
+                raise self._refused(
+                    variable, f"computes `{variable}` from its own earlier values, which depend on parameters"
+                )
             group = self._group(variable)
             for one in self.before:
                 if isinstance(one, For) and written(one) & group:
@@ -125,7 +127,7 @@ class Computed:
         return Name(self._names[key])
 
     def adopt(self, group: set[str], stretch: Stretch) -> None:
-        """Name the stretch of variables that are filled together."""
+        """Name the range of variables that are filled together."""
         for one in sorted(group):
             if one not in self.variables or self.whole(one) != stretch.whole:
                 raise self._refused(one, _UNKNOWN.format(one))
@@ -133,14 +135,14 @@ class Computed:
         self.copied |= group
 
     def here(self, group: set[str], stretch: Stretch) -> None:
-        """Declare the stretch of variables that are about to be filled."""
+        """Declare the range of variables that are filled next."""
         self.adopt(group, stretch)
         for one in sorted(group):
             self.lines.append(self._declared(self.variables[one], stretch))
         self._open |= group
 
     def _declared(self, declaration: Declaration, stretch: Stretch) -> Declaration:
-        """Return the declaration of a variable for a stretch."""
+        """Return the declaration of a variable for a range."""
         variable, value = declaration.name, declaration.value
         filled = None if value is None else self.over(value, stretch)
         shape = shape_of(declaration)
@@ -149,7 +151,7 @@ class Computed:
         return Declaration(part_of(shape, [stretch.size]), self.part(variable, stretch).name, filled)
 
     def _check(self, variable: str, stretch: Stretch) -> list[Statement]:
-        """Return what rejects values outside the bounds that a variable is declared with."""
+        """Return a statement that rejects values outside the declared bounds of a variable."""
         declaration = self.variables[variable]
         value = Subscript(self.part(variable, stretch), (Name(ROW),))
         reject = Perform(Call("reject", (Literal(f'"{variable} is out of bounds"'),)))
@@ -173,7 +175,7 @@ class Computed:
         return group
 
     def _again(self, statement: Statement, group: set[str], stretch: Stretch) -> tuple[Statement, ...]:
-        """Return a statement that fills some variables, for a stretch of them; none if it fills other elements."""
+        """Return a statement that fills some variables for a range of them; none if it fills other elements."""
         if isinstance(statement, Declaration):
             return (self._declared(statement, stretch),)
         if isinstance(statement, Assign) and len(statement.variables) == 1:
@@ -211,12 +213,12 @@ class Computed:
         return [Index.of(one, self.rows, size) for one, size in zip(read.indices, sizes, strict=False)]
 
     def _filled(self, lower: Affine, upper: Affine, stretch: Stretch, *, inside: bool = False) -> bool | None:
-        """Return True if elements ``lower`` to ``upper`` cover a stretch, or may lie ``inside``, None if others.
+        """Return True if elements ``lower`` to ``upper`` cover a range or may lie ``inside`` it, None otherwise.
 
         Raises
         ------
         DividedError
-            Where the stretch has to be divided.
+            If the range must be divided.
         """
         if _at_least(lower - stretch.upper, 1) or _at_least(stretch.lower - upper, 1):
             return None
@@ -247,19 +249,19 @@ class Computed:
         return (Nest(self.rows, (part,), loop.body, self, frozenset(group)).over_rows(stretch.size),)
 
     def over(self, code: S, stretch: Stretch | None) -> S:
-        """Return an expression or a statement that is about whole variables, for a stretch of them.
+        """Return a vectorised expression or statement for a range of the variables.
 
         Parameters
         ----------
         code : Expression or Statement
             What it is.
         stretch : Stretch or None
-            None where it is about single elements at fixed places.
+            None if it concerns single elements at fixed indices.
         """
         return exchanged(code, lambda node: self._exchange(code.span, node, stretch))
 
     def _exchange(self, span: Span, node: Node, stretch: Stretch | None) -> Expression | None:
-        """Return what stands for a variable or call; None if it stays."""
+        """Return the replacement of a variable or call; None if it stays."""
         if read := self.rows.read_at(node):
             return self._data(read, stretch)
         if read := self.rows.read_at(node, self.variables):
@@ -275,7 +277,7 @@ class Computed:
         return self._whole(span, node, stretch) if isinstance(node, Name) else None
 
     def _whole(self, span: Span, node: Name, stretch: Stretch) -> Expression | None:
-        """Return what stands for a whole variable."""
+        """Return the replacement of a whole variable."""
         if node.name in self.parameters and self.rows.affine(self.parameters[node.name]) == stretch.whole:
             raise self._of_each(span, node.name)
         shape = self.rows.shapes.get(node.name)
@@ -309,7 +311,7 @@ class Computed:
         return Subscript(part, (Slice(), *others)) if others else part
 
     def _call(self, call: Call, stretch: Stretch) -> Expression | None:
-        """Return a call that makes something with a value for each observation."""
+        """Return the replacement of a call whose result has a value for each observation."""
         place, arguments = _SIZED.get(call.name), list(call.arguments)
         if place is None or place >= len(arguments) or self.rows.affine(arguments[place]) != stretch.whole:
             return None
@@ -317,7 +319,7 @@ class Computed:
         return replace(call, arguments=tuple(arguments))
 
     def _of_each(self, span: Span, variable: str) -> RefusedError:
-        return RefusedError(f"reads `{variable}`, of which there is one for each observation", span)
+        return RefusedError(f"reads `{variable}`, which has a value for each observation", span)
 
     def _unknown(self, statement: Statement) -> RefusedError:
         return RefusedError(_UNKNOWN.format(", ".join(sorted(written(statement)))), statement.span)
@@ -329,7 +331,7 @@ class Computed:
 
 
 def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Statement], set[str]]:
-    """Return the statements that compute some variables, in order, and these with all others that they read."""
+    """Return the statements that compute some variables, in order, and the variables with all others that they read."""
     found, needed = list[Statement](), set(needed)
     for one in reversed(before):
         if written(one) & needed and not adds(one):
@@ -339,7 +341,7 @@ def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Stateme
 
 
 def written(statement: Statement) -> set[str]:
-    """Return variables that a statement declares or assigns, but for those that are declared within it."""
+    """Return variables that a statement declares or assigns, except those declared inside it."""
     return writes(statement) - {one.name for one in find(Declaration, [statement]) if one is not statement}
 
 

@@ -1,7 +1,7 @@
-"""Data that a statement reads beside an observation, as rows of separate variables.
+"""Data of neighbouring observations, as rows of separate variables.
 
-`Rows` writes them into ``transformed data``: for each read such as ``y[t - 1]`` a variable with a row for each time
-that the loop runs. Nothing here decides whether that is wanted.
+`Rows` writes them into ``transformed data``: for each read such as ``y[t - 1]``, a variable with a row for each run of
+the loop. Other modules decide when to use it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from stansub.stan.syntax import (
 
 N = TypeVar("N", bound=Node)
 
-# Functions that take a part of a vector or an array.
+# Functions that return a part of a vector or an array.
 _PARTS = {"head": 2, "tail": 2, "segment": 3}
-# Functions of a variable whose values are numbers of its elements.
+# Functions of a variable that return a number of its elements.
 _LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
-# The variable of loops over rows, and how many there are; with a number behind it for rows of other lengths.
+# The variable of loops over rows, and the number of rows; with a numeric suffix for rows of other lengths.
 ROW, N_ROWS = "stansub_i", "stansub_t"
 ONE = Literal("1")
 
 
 class RefusedError(Exception):
-    """A statement that cannot be written over rows of data."""
+    """A statement cannot be rewritten to rows of data."""
 
     def __init__(self, reason: str, span: Span) -> None:
         super().__init__(reason)
@@ -54,15 +54,15 @@ class RefusedError(Exception):
 
 
 class Read(NamedTuple):
-    """A place in the program where a variable or a part of it is read.
+    """A read of a variable, or of a part of it, in the program.
 
     Attributes
     ----------
     node : Expression
-        The variable with its indices, or the function that takes the part.
+        The variable with its indices, or the function that returns the part.
     variable : str
     indices : tuple of Expression
-        Empty if all of it is read; of ``head`` and its like the slice that they take.
+        Empty if the whole variable is read; for ``head`` and similar functions the slice that they return.
     """
 
     node: Expression
@@ -71,19 +71,19 @@ class Read(NamedTuple):
 
 
 class Index(NamedTuple):
-    """An index: one place, or with ``upper`` a slice."""
+    """An index: a single one, or with ``upper`` a slice."""
 
     lower: Affine
     upper: Affine | None
 
     @property
     def length(self) -> Affine | None:
-        """How many elements it picks; None for a single one."""
+        """Number of elements that it selects; None for a single one."""
         return None if self.upper is None else self.upper - self.lower + 1
 
     @property
     def names(self) -> set[str]:
-        """Variables in it."""
+        """Variables in the index."""
         return self.lower.names | (set() if self.upper is None else self.upper.names)
 
     @property
@@ -100,18 +100,18 @@ class Index(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Elements of variables that have as many as there are observations, or nearly.
+    """A range of elements of variables with about as many elements as there are observations.
 
     Attributes
     ----------
     whole : Affine
-        How many elements the variables have.
+        Number of elements of the variables.
     lower : Affine
-        The first that is wanted.
+        The first element of the range.
     n : Affine
-        How many are.
+        Number of elements in the range.
     size : Expression
-        The same as it is written.
+        This number as an expression.
     """
 
     whole: Affine
@@ -121,16 +121,16 @@ class Stretch(NamedTuple):
 
     @property
     def upper(self) -> Affine:
-        """The last that is wanted."""
+        """The last element of the range."""
         return self.lower + self.n - 1
 
     @property
     def slice(self) -> Expression:
-        """The slice that picks them."""
+        """The slice that selects the range."""
         return Index(self.lower, self.upper).expression
 
     def within(self, start: Affine, whole: Affine) -> Stretch:
-        """Return them in a variable that is ``whole`` long and whose element ``start`` is the first here."""
+        """Return the range in a variable of length ``whole`` whose element ``start`` is the first of the range."""
         return Stretch(whole, start + self.lower - 1, self.n, self.size)
 
 
@@ -147,7 +147,7 @@ class Rows:
     lines : list of str
         Stan code that declares and fills the new variables.
     observed : set of str
-        Data of which rows were taken.
+        Data from which rows were made.
     """
 
     program: Program
@@ -172,7 +172,7 @@ class Rows:
         }
 
     def kept(self) -> tuple[object, ...]:
-        """Return what `go_back` takes to forget what comes after now."""
+        """Return the state to which `go_back` can return."""
         return list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
 
     def go_back(self, kept: tuple[Any, ...]) -> None:
@@ -180,11 +180,11 @@ class Rows:
         self.lines, self.observed, self._made, self._counts = kept
 
     def affine(self, expression: Expression) -> Affine:
-        """Return an integer expression as a sum, the sizes of data by their names."""
+        """Return an integer expression as a sum, with sizes of data by name."""
         return Affine.of(expression, self.known)
 
     def use(self, node: Node) -> Read | None:
-        """Return the read of a variable, or of a part of it, that a node is."""
+        """Return a node as a read of a variable or of a part of it."""
         if isinstance(node, Call) and node.name in _PARTS:
             return self._taken(node)
         if isinstance(node, Expression):
@@ -193,7 +193,7 @@ class Rows:
         return None
 
     def uses(self, nodes: Iterable[Node]) -> Iterator[Read]:
-        """Yield where variables, or parts of them, are read, the outer before those in their indices."""
+        """Yield reads of variables or of parts of them, outer reads before those in their indices."""
         for node in nodes:
             read = self.use(node)
             if read is not None:
@@ -201,11 +201,11 @@ class Rows:
             yield from self.uses(node.parts if read is None else read.indices)
 
     def read_at(self, node: Node, variables: Collection[str] | None = None) -> Read | None:
-        """Return the read of a part of data, or of one of other variables, that a node is."""
+        """Return a node as a read of a part of data or of other given variables."""
         return self._part(self.use(node), variables)
 
     def reads(self, nodes: Iterable[Node], variables: Collection[str] | None = None) -> Iterator[Read]:
-        """Yield where parts of data, or of other variables, are read, as `uses` does."""
+        """Yield reads of parts of data or of other given variables, in the order of `uses`."""
         return (read for read in self.uses(nodes) if self._part(read, variables))
 
     def _part(self, read: Read | None, variables: Collection[str] | None) -> Read | None:
@@ -226,12 +226,12 @@ class Rows:
         return Read(call, variable, (Index(lower, lower + n - 1).expression,))
 
     def indices(self, read: Read) -> list[Index]:
-        """Return its indices as integer expressions; slices without a bound have that of the variable."""
+        """Return the indices of a read as integer expressions; open slices end at the variable's size."""
         sizes = self.shapes[read.variable].all_dims
         return [Index.of(one, self, size) for one, size in zip(read.indices, sizes, strict=False)]
 
     def counted(self, n: Affine, loops: str = "") -> Name:
-        """Return the integer that counts rows: ``n``, each time that ``loops`` run; the same for the same ones."""
+        """Return the integer that counts rows: ``n`` for each run of ``loops``; equal loops give equal integers."""
         key = f"{loops} {n}"
         if key not in self._counts:
             numbers = ("" if k == 0 else str(k + 1) for k in count(len(self._counts)))
@@ -244,28 +244,28 @@ class Rows:
         return self._counts[key]
 
     def named(self, key: str, variable: str) -> tuple[str, bool]:
-        """Return the name of a new variable, and whether it is not yet declared: the same for the same ``key``."""
+        """Return the name of a new variable, the same for the same ``key``, and whether it is not yet declared."""
         is_new = key not in self._made
         if is_new:
             self._made[key] = self.fresh(variable)
         return self._made[key], is_new
 
     def fresh(self, variable: str) -> str:
-        """Return a name like that of a variable that nothing has yet."""
+        """Return an unused name similar to that of a variable."""
         self._number += 1
         while (name := f"stansub_{variable}_{self._number}") in self.taken:
             self._number += 1
         return name
 
     def constant(self, read: Read, size: Expression | None = None) -> Name | None:
-        """Return a part of data that is always the same as a variable of its own; None if it may not be.
+        """Return a constant part of the data as a separate variable; None if it may not be constant.
 
         Parameters
         ----------
         read : Read
-            What is read.
+            The read.
         size : Expression, optional
-            What to call the length of its first index, a slice.
+            Length of its first index, a slice.
         """
         indices = self.indices(read)
         if not all(index.names <= self.data for index in indices) or not self._are_places(read):
@@ -280,12 +280,12 @@ class Rows:
         return Name(name)
 
     def _are_places(self, read: Read) -> bool:
-        """Whether its indices are single places or slices and not arrays of places."""
+        """Return whether all indices are single ones or slices rather than arrays."""
         fits = len(read.indices) <= len(self.shapes[read.variable].all_dims)
         return fits and not any(map(self.is_array, read.indices))
 
     def is_array(self, node: Node) -> bool:
-        """Whether an index has an array of places in it."""
+        """Return whether an index contains an array of indices."""
         if isinstance(node, Call) and node.name in _LENGTHS:
             return False
         read = self.use(node)
@@ -296,7 +296,7 @@ class Rows:
 
 
 def exchanged(node: N, change: Callable[[Node], Node | None]) -> N:
-    """Like `changed`, but a variable with indices is exchanged as a whole, or only in its indices."""
+    """Like `changed`, but replace a variable with indices as a whole, or only inside its indices."""
 
     def in_indices(one: Expression) -> Expression:
         if not isinstance(one, Subscript):

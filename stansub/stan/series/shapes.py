@@ -14,14 +14,14 @@ def shape_of(declaration: Declaration) -> SizedType | None:
 
 
 def part_of(shape: SizedType, lengths: Sequence[Expression | None]) -> SizedType:
-    """Return the type of the part of a variable that indices pick.
+    """Return the type of the part of a variable that indices select.
 
     Parameters
     ----------
     shape : SizedType
-        That of the variable.
+        Type of the variable.
     lengths : sequence of (Expression or None)
-        For each index from the first on how many elements it picks; None where it is a single one and not a slice.
+        Number of elements that each index selects, from the first on; None for a single index.
     """
     kept = [*lengths, *shape.all_dims[len(lengths) :]]
     n = len(shape.array_dims)
@@ -35,7 +35,7 @@ def part_of(shape: SizedType, lengths: Sequence[Expression | None]) -> SizedType
 
 
 def rows_of(shape: SizedType, *sizes: Expression) -> SizedType:
-    """Return the type of a row each, or of a matrix of them; a vector or matrix where one can hold them."""
+    """Return the type of rows of a type: a vector or matrix if possible, otherwise an array."""
     if not shape.array_dims and shape.base == "real" and len(sizes) < 3:
         return SizedType((), "matrix" if len(sizes) == 2 else "vector", dims=sizes)
     if not shape.array_dims and shape.base == "row_vector" and len(sizes) == 1:

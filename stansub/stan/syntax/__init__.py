@@ -1,8 +1,8 @@
 """Stan programs as trees, expressions included.
 
-stanc's canonical text (includes resolved, no comments, braces around bodies, no superfluous parentheses) is cut into
-words (`tokens`) and parsed (`parser`) to statements (`statements`) and expressions (`expressions`). A tree's string is
-the program again.
+stanc's canonical text (includes resolved, no comments, braces around bodies, no superfluous parentheses) is split
+into tokens (`tokens`) and parsed (`parser`) to statements (`statements`) and expressions (`expressions`). The string of
+a tree is the program again.
 """
 
 from stansub.stan.syntax.expressions import (

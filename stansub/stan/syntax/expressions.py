@@ -1,6 +1,6 @@
 """Stan expressions: operators, calls and indices with their operands.
 
-Expressions are equal if they say the same, wherever they stand.
+Expressions are equal if their content is equal, whatever their position.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from stansub.stan.syntax.nodes import Node
 from stansub.stan.syntax.tokens import NOWHERE, Span
 
 CLOSING = {"(": ")", "{": "}", "[": "]"}
-# How closely operators bind; all are left associative but powers.
+# Precedence of operators; all except powers are left-associative.
 BINDING = {
     operator: level
     for level, operators in enumerate(
@@ -24,23 +24,23 @@ _TIGHTEST = max(BINDING.values()) + 1
 
 @dataclass(frozen=True)
 class Expression(Node):
-    """An expression; as a string it is as stanc prints it."""
+    """An expression; its string equals stanc's output."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
     @property
     def binding(self) -> int:
-        """How closely its outermost operator binds."""
+        """Precedence of its outermost operator."""
         return _TIGHTEST
 
     def within(self, binding: int) -> str:
-        """Return its text as an operand, in parentheses where an operator would tear it apart."""
+        """Return its text as an operand, in parentheses if precedence requires them."""
         return str(self) if self.binding >= binding else f"({self})"
 
 
 @dataclass(frozen=True)
 class Name(Expression):
-    """A variable, or a function that is passed on."""
+    """A variable, or a function passed as an argument."""
 
     name: str
 
@@ -60,7 +60,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True)
 class Call(Expression):
-    """A call ``name(arguments)``; of densities the first argument stands before a bar."""
+    """A call ``name(arguments)``; the first argument of a density is followed by a bar."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -75,7 +75,7 @@ class Call(Expression):
 
 @dataclass(frozen=True)
 class Slice(Expression):
-    """An index that keeps its dimension: ``lower : upper``, either of which may be left out."""
+    """An index that keeps its dimension: ``lower : upper``, both of which are optional."""
 
     lower: Expression | None = None
     upper: Expression | None = None
@@ -85,7 +85,7 @@ class Slice(Expression):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it takes all there is."""
+        """Whether it selects all elements."""
         return self.lower is None and self.upper is None
 
 
@@ -185,21 +185,21 @@ class Group(Expression):
 
 
 def name_of(expression: Expression) -> str:
-    """Return the variable that an expression is, or is a part of; nothing for another expression."""
+    """Return the variable that an expression is or is a part of; empty for other expressions."""
     while isinstance(expression, Subscript | Member):
         expression = expression.base
     return expression.name if isinstance(expression, Name) else ""
 
 
 def bare(expression: Expression) -> Expression:
-    """Return an expression without parentheses around all of it."""
+    """Return an expression without outer parentheses."""
     while isinstance(expression, Group) and expression.opening == "(" and len(expression.items) == 1:
         expression = expression.items[0]
     return expression
 
 
 def flat(expression: Expression) -> tuple[Expression, tuple[Expression, ...]]:
-    """Return what is indexed, and its indices: ``x[i][j]`` is ``x[i, j]`` unless i is a slice."""
+    """Return the base of a subscript and its indices: ``x[i][j]`` is ``x[i, j]`` unless i is a slice."""
     if not isinstance(expression, Subscript):
         return expression, ()
     base, indices = flat(expression.base)

@@ -11,11 +11,11 @@ N = TypeVar("N", bound="Node")
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a program. Its parts are those of its fields that are nodes, in the order of the text."""
+    """A part of a program. Its child nodes are its fields that are nodes, in the order of the text."""
 
     @property
     def parts(self) -> tuple[Node, ...]:
-        """The nodes that it is made of."""
+        """The child nodes."""
         found: list[Node] = []
         for name in _fields(type(self)):
             value = getattr(self, name)
@@ -26,7 +26,7 @@ class Node:
         return tuple(found)
 
     def inner(self) -> Iterator[Node]:
-        """Yield the node and all nodes in it, each before those that it is made of."""
+        """Yield the node and all its descendants, each before its children."""
         yield self
         for part in self.parts:
             yield from part.inner()
@@ -41,13 +41,13 @@ def find(kind: type[N], nodes: Iterable[Node]) -> Iterator[N]:
 
 
 def changed(node: N, change: Callable[[Node], Node | None]) -> N:
-    """Return a copy of a node with some of the nodes in it exchanged.
+    """Return a copy of a node with some of its descendants replaced.
 
     Parameters
     ----------
     node : Node
     change : callable
-        What takes the place of a node, which is not looked into any further; None to look into it.
+        Returns the replacement of a node, whose children are then not visited; None to visit them.
     """
     new = change(node)
     if new is not None:

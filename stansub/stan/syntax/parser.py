@@ -66,12 +66,12 @@ def parse(code: str) -> Program:
     Parameters
     ----------
     code : str
-        Canonical text, as `stansub.stan.stanc.canonical` gives it.
+        Canonical text, as returned by `stansub.stan.stanc.canonical`.
 
     Raises
     ------
     InputError
-        When the text is not such a program.
+        If the text is not such a program.
     """
     return _Parser(code).program()
 
@@ -82,18 +82,18 @@ def parse_expression(text: str) -> Expression:
     Raises
     ------
     InputError
-        When the text is none.
+        If the text cannot be parsed.
     """
     return _Parser(text).alone(_Parser.expression, "an expression")
 
 
 def parse_index(text: str) -> Expression:
-    """Parse what may stand between the brackets of a subscript: an expression or a slice.
+    """Parse an index of a subscript: an expression or a slice.
 
     Raises
     ------
     InputError
-        When the text is neither.
+        If the text is neither.
     """
     return _Parser(text).alone(_Parser.index, "an index")
 
@@ -104,13 +104,13 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
     Raises
     ------
     InputError
-        When the text is none.
+        If the text cannot be parsed.
     """
     return _Parser(text).alone(_Parser.body, "statements")
 
 
 def parse_types(text: str) -> tuple[UnsizedType, ...]:
-    """Parse types of arguments with commas between them."""
+    """Parse comma-separated types of arguments."""
     return _Parser(f"{text})").alone(_Parser.types, "types")
 
 
@@ -121,7 +121,7 @@ class _Parser:
         self.at = 0
 
     def alone(self, read: Callable[[_Parser], T], what: str) -> T:
-        """Read all of the text."""
+        """Read the whole text."""
         found = read(self)
         if self.at < len(self.tokens):
             raise InputError(f"not {what}: {self.code}")
@@ -188,7 +188,7 @@ class _Parser:
     # --- statements -----------------------------------------------------------------------------------------------
 
     def body(self) -> tuple[Statement, ...]:
-        """Read statements up to a closing brace, which is left."""
+        """Read statements up to a closing brace, which is not consumed."""
         statements: list[Statement] = []
         while self.at < len(self.tokens) and not self.sees("}"):
             statements += self.statement()
@@ -403,7 +403,7 @@ class _Parser:
     # --- words ----------------------------------------------------------------------------------------------------
 
     def listed(self, read: Callable[[_Parser], T], *closing: str, gaps: bool = False) -> tuple[T, ...]:
-        """Read a list with commas, and the bracket that closes it; with ``gaps`` an item may be nothing."""
+        """Read a comma-separated list and its closing bracket; with ``gaps`` items may be empty."""
         if not gaps and self.skips(*closing):
             return ()
         found = [read(self)]
@@ -414,7 +414,7 @@ class _Parser:
 
     @property
     def here(self) -> int:
-        """Where the next word begins."""
+        """Offset of the next token."""
         return self.tokens[self.at].span.start if self.at < len(self.tokens) else len(self.code)
 
     @property
@@ -424,14 +424,14 @@ class _Parser:
 
     @property
     def next_word(self) -> str:
-        """The word after the next."""
+        """The token after the next."""
         return self.tokens[self.at + 1].text if self.at + 1 < len(self.tokens) else ""
 
     def sees(self, *texts: str) -> bool:
         return self.at < len(self.tokens) and self.tokens[self.at].text in texts
 
     def skips(self, *texts: str) -> bool:
-        """Skip the next word if it is one of some."""
+        """Skip the next token if it is one of the given ones."""
         found = self.sees(*texts)
         self.at += found
         return found

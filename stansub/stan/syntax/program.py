@@ -24,7 +24,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Function(Node):
-    """A function of the ``functions`` block; ``body`` is None where it is only declared."""
+    """A function of the ``functions`` block; ``body`` is None if it is only declared."""
 
     name: str
     return_type: UnsizedType
@@ -44,11 +44,11 @@ class Block(Node):
     Attributes
     ----------
     statements : tuple
-        Statements and declarations in their order.
+        Statements and declarations, in order.
     span : Span
-        The block with its name and braces; empty where the program has no such block.
+        The block with its name and braces; empty if the program has no such block.
     inside : Span
-        What is between the braces.
+        Text between the braces.
     """
 
     statements: tuple[Statement, ...] = ()
@@ -80,7 +80,7 @@ class Program(Node):
 
     @property
     def evaluated(self) -> tuple[Statement, ...]:
-        """Statements of transformed parameters and the model, which are evaluated again and again."""
+        """Statements of transformed parameters and model, which every evaluation runs."""
         return (*self.transformed_parameters.statements, *self.model.statements)
 
     def text(self, span: Span) -> str:
@@ -88,7 +88,7 @@ class Program(Node):
         return self.code[span.start : span.end]
 
     def with_blocks(self, **inside: str | None) -> str:
-        """Return the code of the program with some blocks written anew; the others as they stand.
+        """Return the code of the program with some blocks replaced; the others stay.
 
         Parameters
         ----------

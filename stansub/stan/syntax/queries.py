@@ -16,7 +16,7 @@ _WORDS = TYPES | {
 
 
 def names(*nodes: Node | str) -> set[str]:
-    """Return the variables that nodes mention, those that they declare or loop over included."""
+    """Return the variables that nodes mention, including those that they declare or loop over."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, str):
@@ -36,7 +36,7 @@ def calls(*nodes: Node) -> list[Call]:
 
 
 def symbols(program: Program) -> set[str]:
-    """Return all names in a program: of its variables, of the functions that it calls, and of its own."""
+    """Return all names in a program: its variables, the functions that it calls, and its own functions."""
     return names(program) | {one.name for one in calls(program)} | {one.name for one in program.functions}
 
 

@@ -1,7 +1,6 @@
 """Stan's statements.
 
-Statements are equal if they say the same at the same place. As strings they are as stanc prints them, but for white
-space.
+Statements are equal if content and position are equal. Their strings equal stanc's output up to white space.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from stansub.stan.syntax.types import SizedType
 
 @dataclass(frozen=True)
 class Statement(Node):
-    """A statement; ``span`` says where it stands."""
+    """A statement; ``span`` is its position."""
 
     span: Span = field(default=NOWHERE, kw_only=True)
 
     @property
     def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        """The lists of statements in it."""
+        """The lists of inner statements."""
         return ()
 
     @property
     def own(self) -> tuple[Node, ...]:
-        """The nodes that it is made of beside the statements in it."""
+        """The child nodes other than inner statements."""
         return tuple(part for part in self.parts if not isinstance(part, Statement))
 
     @property
     def computes(self) -> tuple[Expression, ...]:
-        """What a simple statement computes: not where to, and not the sizes of what it declares."""
+        """Expressions that a simple statement computes, without its target and the sizes that it declares."""
         return () if self.bodies else tuple(part for part in self.parts if isinstance(part, Expression))
 
 
@@ -73,7 +72,7 @@ class Declaration(Statement):
 
     @property
     def members(self) -> tuple[Declaration, ...]:
-        """What is in a tuple, as variables of their own that are called ``x.1``, ``x.2``, ..."""
+        """Elements of a tuple as separate variables, named ``x.1``, ``x.2``, ..."""
         return tuple(Declaration(kind, f"{self.name}.{k}") for k, kind in enumerate(self.type.elements, 1))
 
     def __str__(self) -> str:
@@ -85,14 +84,14 @@ class Declaration(Statement):
 
 
 class Compound(Statement):
-    """A statement with one list of statements in it; ``braced`` says whether braces surround that."""
+    """A statement with one list of inner statements; ``braced`` says whether braces surround it."""
 
     body: tuple[Statement, ...]
     braced: bool = True
 
     @property
     def head(self) -> str:
-        """How it begins, but for the brace."""
+        """Its beginning, without the brace."""
         return ""
 
     @property
@@ -161,7 +160,7 @@ class If(Statement):
 
     @property
     def head(self) -> str:
-        """How it begins."""
+        """Its beginning."""
         return f"if ({self.condition})"
 
     def __str__(self) -> str:
@@ -216,9 +215,9 @@ class Tilde(Statement):
     ----------
     left : Expression
     distribution : Call
-        Without what stands to the left.
+        Without the left-hand side.
     truncation : tuple of Group, at most one
-        Its bounds in square brackets, of which either may be an empty `Slice`.
+        Its bounds in square brackets; either may be an empty `Slice`.
     """
 
     left: Expression
@@ -227,7 +226,7 @@ class Tilde(Statement):
 
     @property
     def right(self) -> str:
-        """The text right of the tilde."""
+        """The text to the right of the tilde."""
         bounds = (
             ", ".join("" if isinstance(one, Slice) else str(one) for one in group.items) for group in self.truncation
         )
@@ -239,16 +238,16 @@ class Tilde(Statement):
 
 @dataclass(frozen=True)
 class Assign(Statement):
-    """``x[i] = expression;``, also with ``+=`` and its like, or to several variables at once.
+    """``x[i] = expression;``, also with ``+=`` and similar operators, or to several variables at once.
 
     Attributes
     ----------
     place : Expression
-        Left of the operator.
+        Left-hand side.
     operator : str
         ``=``, ``+=``, ...
     expression : Expression
-        Right of it.
+        Right-hand side.
     """
 
     place: Expression
@@ -257,7 +256,7 @@ class Assign(Statement):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Variables that change, without indices."""
+        """Variables that it assigns, without indices."""
         places = self.place.items if isinstance(self.place, Group) else (self.place,)
         return tuple(map(name_of, places))
 
@@ -281,7 +280,7 @@ class Perform(Statement):
 
 @dataclass(frozen=True)
 class Return(Statement):
-    """``return value;``, or with nothing."""
+    """``return value;``, or without a value."""
 
     value: Expression | None = None
 
@@ -308,7 +307,7 @@ class Empty(Statement):
 
 
 def printed(statements: Sequence[Statement]) -> str:
-    """Return statements as text, a line each; variables that were declared together are."""
+    """Return statements as text, one per line; variables that were declared together stay together."""
     lines = []
     for _, group in groupby(enumerate(statements), key=lambda one: _together(*one)):
         several = [one for _, one in group]
@@ -328,7 +327,7 @@ def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
 def placed(
     statements: Sequence[Statement], around: tuple[Statement, ...] = ()
 ) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
-    """Yield all statements as `walk` does, each with those that it stands in, the outermost first."""
+    """Yield all statements as `walk` does, each with its surrounding statements, from the outermost in."""
     for statement in statements:
         yield statement, around
         for inner in statement.bodies:
@@ -338,7 +337,7 @@ def placed(
 def unlooped(
     statements: Sequence[Statement], before: tuple[Statement, ...] = ()
 ) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
-    """Yield statements, also those within branches and braces, each with what stands above it."""
+    """Yield statements, including those inside branches and braces, each with the statements above it."""
     for k, statement in enumerate(statements):
         above = (*before, *statements[:k])
         if isinstance(statement, If | Braces | Profile):
@@ -349,7 +348,7 @@ def unlooped(
 
 
 def _together(number: int, statement: Statement) -> object:
-    """Return what is the same for variables that were declared together, and differs for other statements."""
+    """Return a key that is equal for variables that were declared together and differs for other statements."""
     if isinstance(statement, Declaration) and statement.span != NOWHERE:
         return statement.span
     return number

@@ -1,4 +1,4 @@
-"""Words of Stan text: names, numbers, strings, operators and punctuation."""
+"""Tokens of Stan text: names, numbers, strings, operators and punctuation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stansub.errors import InputError
 
 
 class Span(NamedTuple):
-    """A stretch of text: offsets of its first character and of the one after its last."""
+    """A range of text: offsets of its first character and of the one after its last."""
 
     start: int
     end: int
 
     def contains(self, other: Span) -> bool:
-        """Whether another stretch lies within this one."""
+        """Return whether another range lies inside this one."""
         return self.start <= other.start and other.end <= self.end
 
 
@@ -24,16 +24,16 @@ NOWHERE = Span(0, 0)
 
 
 class Token(NamedTuple):
-    """A word of the language.
+    """A token of the language.
 
     Attributes
     ----------
     kind : str
         ``name``, ``number``, ``string`` or ``mark`` (operators and punctuation).
     text : str
-        The word itself.
+        The token itself.
     span : Span
-        Where it stands.
+        Its position.
     """
 
     kind: str
@@ -54,12 +54,12 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
-    """Return the words of a Stan text, without white space, comments and ``#include`` lines.
+    """Return the tokens of a Stan text, without white space, comments and ``#include`` lines.
 
     Raises
     ------
     InputError
-        At a character that Stan does not know.
+        If the text contains a character that Stan does not allow.
     """
     end = len(text) if end is None else end
     tokens = []
@@ -100,7 +100,7 @@ def matching(tokens: Sequence[Token], opening: int) -> int:
 
 
 def depth_change(token: Token) -> int:
-    """Return by how much a token changes the depth of brackets."""
+    """Return the change of the bracket depth by a token."""
     if token.kind != "mark":
         return 0
     return (token.text in _OPEN) - (token.text in _CLOSE)

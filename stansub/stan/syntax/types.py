@@ -1,4 +1,4 @@
-"""Types as programs write them: with sizes and conditions in declarations, without in functions."""
+"""Types in programs: with sizes and constraints in declarations, without in functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stansub.stan.syntax.expressions import Expression
 from stansub.stan.syntax.nodes import Node
 
 _SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
-# Types of vectors and matrices that fulfil a condition.
+# Constrained types of vectors and matrices.
 _VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
 _MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_stochastic_matrix"}
 
 
 @dataclass(frozen=True)
 class Bound(Node):
-    """``lower=0`` and its like.
+    """A bound or transform such as ``lower=0``.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SizedType(Node):
     base : str
         Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
     elements : tuple of SizedType
-        The types in a tuple.
+        Types of a tuple's elements.
     bounds : tuple of Bound
     dims : tuple of Expression
         Inner sizes: N and K of ``matrix[N, K]``.
@@ -57,25 +57,25 @@ class SizedType(Node):
 
     @property
     def all_dims(self) -> tuple[Expression, ...]:
-        """Array sizes, then inner sizes, of which square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
+        """Array sizes, then inner sizes; types of square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
         square = self.base in _SQUARE and len(self.dims) == 1
         return self.array_dims + self.dims * (2 if square else 1)
 
     @property
     def plain(self) -> SizedType:
-        """The type without its conditions."""
+        """The type without its constraints."""
         base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
         elements = tuple(one.plain for one in self.elements)
         return SizedType(self.array_dims, base, elements, dims=self.all_dims[len(self.array_dims) :])
 
     @property
     def is_checked(self) -> bool:
-        """Whether its values have to fulfil a condition."""
+        """Whether its values are constrained."""
         return bool(self.bounds) or self.plain.base != self.base
 
     @property
     def unsized(self) -> UnsizedType:
-        """The type of a function's argument that takes such a variable."""
+        """The type of a function argument for such a variable."""
         return UnsizedType(self.plain.base, len(self.array_dims), tuple(one.unsized for one in self.elements))
 
     def __str__(self) -> str:
@@ -88,16 +88,16 @@ class SizedType(Node):
 
 @dataclass(frozen=True)
 class UnsizedType:
-    """The type of an argument or of what a function returns: ``array[,] real``.
+    """The type of an argument or return value of a function: ``array[,] real``.
 
     Attributes
     ----------
     base : str
-        ``void`` for a function that returns nothing.
+        ``void`` for a function without return value.
     depth : int
-        Dimensions of the array.
+        Number of array dimensions.
     elements : tuple of UnsizedType
-        The types in a tuple.
+        Types of a tuple's elements.
     """
 
     base: str
@@ -110,5 +110,5 @@ class UnsizedType:
 
 
 def listed(items: Iterable[object]) -> str:
-    """Return items as text, with commas between them."""
+    """Return items as comma-separated text."""
     return ", ".join(map(str, items))

@@ -17,7 +17,7 @@ from stansub.errors import RunError
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedFile:
     """A file, or a folder of files, with its state when it was opened.
 
     Attributes
@@ -34,11 +34,11 @@ class Watched:
     mapping: MappedFile | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, path: Path) -> Watched:
+    def of(cls, path: Path) -> WatchedFile:
         """Return the file as it is now."""
         return cls(path, _state(path))
 
-    def mapped(self) -> Watched:
+    def mapped(self) -> WatchedFile:
         """Return the same file, mapped into memory.
 
         Raises
@@ -50,7 +50,7 @@ class Watched:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Omit the mapping when pickling: another process has copies of the values."""
-        return Watched, (self.path, self.state)
+        return WatchedFile, (self.path, self.state)
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
@@ -61,13 +61,13 @@ class Watched:
     def check(self) -> None:
         """Raise RunError if the file has changed."""
         if _state(self.path) != self.state:
-            raise RunError(f"{self.path} changed while it was read: run again with a file that nothing writes to")
+            raise RunError(f"{self.path} changed while it was read; run again when no other process writes to it")
         if self.mapping is not None and self.mapping.is_lost:
             raise RunError(f"{self.path}: the disk failed to read a part of the file; copy it to another disk")
 
 
 @contextmanager
-def unchanged(files: Sequence[Watched]) -> Iterator[None]:
+def unchanged(files: Sequence[WatchedFile]) -> Iterator[None]:
     """Check files when the block ends or fails: a change explains any failure.
 
     Within the block, lost parts of a mapped file read as zeros. Outside it, the process ends with a message.
@@ -89,7 +89,7 @@ def unchanged(files: Sequence[Watched]) -> Iterator[None]:
         _check(files)
 
 
-def _check(files: Sequence[Watched], cause: Exception | None = None) -> None:
+def _check(files: Sequence[WatchedFile], cause: Exception | None = None) -> None:
     for file in files:
         try:
             file.check()

@@ -134,7 +134,7 @@ def test_a_file_cut_short_while_it_is_read_in_place_is_one_line(
     ended = after(PROGRAMS[program], written(tmp_path / name, 2_000_000))
     assert (ended.returncode, ended.stdout) == (1, printed)
     assert ended.stderr.startswith("RunError: ")
-    assert ended.stderr.endswith(f"{name} changed while it was read: run again with a file that nothing writes to\n")
+    assert ended.stderr.endswith(f"{name} changed while it was read; run again when no other process writes to it\n")
     assert ended.stderr.count("\n") == 1
 
 
@@ -142,7 +142,7 @@ def test_a_file_cut_short_where_nobody_checks_it_ends_the_process(tmp_path: Path
     ended = after(PROGRAMS["not promised"], written(tmp_path / "x.npy"))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "stansub: error: a data file was cut short while it was read: run again with a file that nothing writes to\n"
+        "stansub: error: a data file was cut short while it was read; run again when no other process writes to it\n"
     )
 
 
