@@ -445,8 +445,8 @@ Observations::Stream::Source to_rows(nb::callable function) {
 }
 
 Observations to_stream(const DensityOrProgram& density, const std::vector<Matrix>& designs, const Vector<double>& constants,
-                       const Vector<std::int64_t>& starts, const Vector<std::int32_t>& members, nb::callable source,
-                       std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
+                       const Vector<std::int64_t>& starts, const std::optional<Vector<std::int32_t>>& members,
+                       nb::callable source, std::size_t batch, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
                        const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
                        const Vector<double>& radii, const Vector<double>& factors, double share) {
   std::vector<Observations::Design> rows;
@@ -454,9 +454,11 @@ Observations to_stream(const DensityOrProgram& density, const std::vector<Matrix
     const bool own = design.shape(0) == 0;
     rows.push_back({own ? nullptr : design.data(), own ? n : design.shape(0), design.shape(1)});
   }
-  Observations::Stream stream{to_vector(constants), to_vector(starts), members.data(), to_rows(std::move(source))};
-  if (stream.starts.empty() || stream.starts.back() != static_cast<std::int64_t>(members.shape(0)))
+  Observations::Stream stream{to_vector(constants), to_vector(starts), members ? members->data() : nullptr,
+                              to_rows(std::move(source)), batch};
+  if (stream.starts.empty() || (members && stream.starts.back() != static_cast<std::int64_t>(members->shape(0))))
     throw std::invalid_argument("classes must have all members");
+  if (batch < 1) throw std::invalid_argument("a batch must have candidates");
   return Observations(to_log_lik(density), std::move(rows), std::move(stream), n, width,
                       to_expansion(anchor, whitening, gradient, hessian, third), to_levels(radii, factors), share);
 }
@@ -504,14 +506,15 @@ void define_observations(nb::module_& m) {
       .def(
           "__init__",
           [](Observations* self, const DensityOrProgram& density, const std::vector<Matrix>& designs,
-             const Vector<double>& constants, const Vector<std::int64_t>& starts, const Vector<std::int32_t>& members,
-             nb::callable source, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
+             const Vector<double>& constants, const Vector<std::int64_t>& starts,
+             const std::optional<Vector<std::int32_t>>& members, nb::callable source, std::size_t batch, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
              const Vector<double>& radii, const Vector<double>& factors, double share) {
-            new (self) Observations(to_stream(density, designs, constants, starts, members, std::move(source), n, width,
+            new (self) Observations(to_stream(density, designs, constants, starts, members, std::move(source), batch, n, width,
                                               anchor, whitening, gradient, hessian, third, radii, factors, share));
           },
-          "density"_a, "designs"_a.noconvert(), nb::kw_only(), "constants"_a, "starts"_a, "members"_a.noconvert(), "source"_a,
+          "density"_a, "designs"_a.noconvert(), nb::kw_only(), "constants"_a, "starts"_a, "members"_a.noconvert() = nb::none(), "source"_a,
+          "batch"_a,
           "n"_a, "width"_a, "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a, "third"_a, "radii"_a, "factors"_a,
           "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>());
 }

@@ -48,16 +48,18 @@ class Observations final : public RemainderSource {
   };
 
   // Observations in classes, all of one class with the same constant, which is no less than their own: class k has the members
-  // starts[k] to starts[k + 1] - 1, numbers of observations that stay the caller's. Records and rows of some observations, in their order,
-  // are asked for when they are candidates; records[0] and shared rows are left out of account.
+  // starts[k] to starts[k + 1] - 1, numbers of observations that stay the caller's; without members, observations are known by their
+  // places among these. Records and rows of some observations, in their order, are asked for, a batch at a time, when they are
+  // candidates; records[0] and shared rows are left out of account.
   struct Stream {
     using Source = std::function<void(const std::vector<std::int32_t>& which, std::vector<double>& records,
                                       std::vector<std::vector<double>>& designs)>;
 
     std::vector<double> constants;
     std::vector<std::int64_t> starts;
-    const std::int32_t* members;
+    const std::int32_t* members;  // or null
     Source source;
+    std::size_t batch;
   };
 
   // Addresses of records and rows.
@@ -184,6 +186,10 @@ class Observations final : public RemainderSource {
     return first + std::min(static_cast<std::int64_t>(bits->next_double(bits->state) * static_cast<double>(count)), count - 1);
   }
   std::int64_t n_members() const { return stream_->starts.back(); }
+  std::size_t batch() const { return stream_->batch; }
+
+  // Of a stream, the observations that it knows; those of constant 0 have no remainder.
+  std::size_t n_known() const { return stream_->members ? n_ : static_cast<std::size_t>(n_members()); }
 
   // Records and rows of some observations of a stream.
   struct Batch {
@@ -204,7 +210,8 @@ class Observations final : public RemainderSource {
   }
   void fetch_members(const std::vector<std::int64_t>& members, Batch& batch) const {
     batch.which.clear();
-    for (const std::int64_t place : members) batch.which.push_back(stream_->members[place]);
+    for (const std::int64_t place : members)
+      batch.which.push_back(stream_->members ? stream_->members[place] : static_cast<std::int32_t>(place));
     fetch(batch);
     for (std::size_t i = 0; i < members.size(); ++i) {
       const auto next = std::upper_bound(stream_->starts.begin(), stream_->starts.end(), members[i]);
@@ -449,7 +456,7 @@ class StreamRemainders final : public ObservationRemainders {
   bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
     ++decision.n_obs_used;
     if (next_ == members_.size()) {
-      members_.resize(kBatch);
+      members_.resize(all_.batch());
       for (auto& member : members_) member = all_.member(bits);
       next_ = 0;
       fetched_ = false;
@@ -469,8 +476,8 @@ class StreamRemainders final : public ObservationRemainders {
   RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
     RemainderSums sums;
     Observations::Batch part;
-    for (std::size_t first = 0; first < all_.size(); first += kPart) {
-      part.which.resize(std::min(kPart, all_.size() - first));
+    for (std::size_t first = 0; first < all_.n_known(); first += kPart) {
+      part.which.resize(std::min(kPart, all_.n_known() - first));
       std::iota(part.which.begin(), part.which.end(), static_cast<std::int32_t>(first));
       all_.fetch(part);
       add_all(part.store, part.which.size(), sums);
@@ -485,7 +492,7 @@ class StreamRemainders final : public ObservationRemainders {
 
   void restore(const std::vector<double>& ahead) override {
     const auto fits = [&](double place) { return place >= 0 && place < static_cast<double>(all_.n_members()); };
-    if (ahead.size() > kBatch || !std::all_of(ahead.begin(), ahead.end(), fits))
+    if (ahead.size() > all_.batch() || !std::all_of(ahead.begin(), ahead.end(), fits))
       throw std::invalid_argument("the state is of a decider of other data");
     members_.assign(ahead.begin(), ahead.end());
     next_ = 0;
@@ -493,7 +500,7 @@ class StreamRemainders final : public ObservationRemainders {
   }
 
  private:
-  static constexpr std::size_t kBatch = 1024, kPart = 16384;
+  static constexpr std::size_t kPart = 16384;
 
   std::vector<std::int64_t> members_;
   std::size_t next_ = 0, at_ = 0;

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stansub.run.sample import read_checkpoint, sample
     from stansub.stan.compilation import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
-    from stansub.stan.sources import DataSources
+    from stansub.stan.sources import DataPartitions, DataSources
     from stansub.target.functions import FunctionFactors
 
 
@@ -62,6 +62,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "CompiledModel",
+    "DataPartitions",
     "DataSources",
     "DrawsWarning",
     "Exact",
@@ -119,6 +120,7 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compilation"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
+    "DataPartitions": "stan.sources",
     "DataSources": "stan.sources",
     **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
     "PolyaGamma": "kernels.polya_gamma",

@@ -727,10 +727,13 @@ class Observations(RemainderSource):
         zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
     constants, starts, members
         In place of records: classes of observations (see `stansub.target.classes.Classes`). Designs then have no rows
-        where observations have rows of their own. Members are kept, not copied.
+        where observations have rows of their own. Members are kept, not copied. Without members, observations are known
+        by their places among all members.
     source : callable
         From numbers of observations to their records, without constants, and their designs. Called from threads that
         draw candidates, with the lock.
+    batch : int
+        Candidates for which the source is called at once.
     n, width : int
         Observations, and numbers of a record.
 
@@ -764,8 +767,9 @@ class Observations(RemainderSource):
         *,
         constants: NDArray[np.float64],
         starts: NDArray[np.int64],
-        members: NDArray[np.int32],
+        members: NDArray[np.int32] | None = None,
         source: Callable[[NDArray[np.int32]], tuple[NDArray[np.float64], list[NDArray[np.float64]]]],
+        batch: int,
         n: int,
         width: int,
         anchor: NDArray[np.float64],

@@ -40,6 +40,8 @@ class Run(Enum):
     """The race between values of their kappa."""
     SUBSET = (0, 14)
     """Observations that are left out one by one, or predicted."""
+    PARTITIONS = (0, 15)
+    """Rows that are taken from partitions of the data."""
     TRANSITIONS = (0, 13)
     """Normal moves and transitions on a surrogate that are tried."""
 

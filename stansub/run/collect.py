@@ -362,5 +362,8 @@ def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
     return {
         declaration.name: values.values[declaration.name]
         for declaration in values.declarations
-        if len(declaration.sizes) == 1 and declaration.sizes[0] in sizes and declaration.base != "tuple"
+        if len(declaration.sizes) == 1
+        and declaration.sizes[0] in sizes
+        and declaration.base != "tuple"
+        and declaration.name in values.values  # rows in partitions are elsewhere
     }

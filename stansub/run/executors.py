@@ -217,12 +217,19 @@ def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor 
         with ProcessPoolExecutor(parallel, mp_context=context, initializer=_ignore_interrupts) as pool:
             yield pool
     else:
-        with _dask(executor.removeprefix("dask").removeprefix(":"), parallel) as pool:
-            yield pool
+        with dask_client(executor.removeprefix("dask").removeprefix(":"), parallel) as client:
+            yield client.get_executor(pure=False)
 
 
 @contextmanager
-def _dask(address: str, parallel: int) -> Iterator[Executor]:
+def dask_client(address: str, parallel: int) -> Iterator[Any]:
+    """Open a client of the scheduler at an address, or of a new cluster on this machine.
+
+    Raises
+    ------
+    InputError
+        If dask is not installed or its scheduler does not answer.
+    """
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError as error:
@@ -239,7 +246,7 @@ def _dask(address: str, parallel: int) -> Iterator[Executor]:
         except (OSError, ValueError) as error:
             raise InputError(f"no dask scheduler answers at {address}: {error}") from error
         client.run(_ignore_interrupts)
-        yield client.get_executor(pure=False)
+        yield client
 
 
 def _ignore_interrupts() -> None:

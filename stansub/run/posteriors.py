@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from stansub import clock
 from stansub.errors import InputError
-from stansub.progress import Progress
+from stansub.progress import Progress, as_progress
 from stansub.run.functions import posterior_of
 from stansub.stan import data as data_module
 from stansub.stan import source
@@ -20,6 +20,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.effects import n_parameters
 from stansub.stan.instances import Instances
+from stansub.stan.partitions import PartitionedData
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.source import Source
@@ -89,6 +90,8 @@ def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given
 
 def recorded_of(data: Data) -> str:
     """Return the source of the data in the form that `DataSources.restored` reads; empty for values."""
+    if isinstance(data, PartitionedData):
+        return data.recorded
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
@@ -163,8 +166,11 @@ def make_posterior(
     assert values is not None
     assert not isinstance(compiled, Posterior | FunctionFactors)
     if isinstance(compiled, Source):
-        compiled = compile_model(compiled, progress=log, rewritten=evaluator != "instances")
+        compiled = compile_model(compiled, progress=log, rewritten=evaluator not in ("instances", "partitions"))
     compiled_at = clock.now()
+    if isinstance(values, PartitionedData):
+        found = values.posterior(compiled, seed=seed, observations=observations, log=as_progress(log))
+        return found, compiled_at
     posterior = compiled.with_data(
         values,
         block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,

@@ -28,6 +28,7 @@ from stansub.run.chain_factory import make_chain
 from stansub.run.functions import FunctionRecipe
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.stages import Meetings
+from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.target.functions import FunctionFactors
@@ -83,7 +84,10 @@ class RemoteChains:
 def going(
     executor: str | executors.Executor | None, prepared: Prepared, parallel: int
 ) -> Iterator[RemoteChains | None]:
-    """Yield where the chains run; None for threads of this process."""
+    """Yield where the chains run; None for threads of this process, which also run chains of data in partitions."""
+    if isinstance(prepared.posterior.values, PartitionedData):
+        yield None
+        return
     with executors.opened(executor, parallel) as pool:
         if pool is None:
             yield None

@@ -36,6 +36,7 @@ from stansub.run.constrain import PARAMETERS, constrain
 from stansub.run.early_stopping import Until
 from stansub.run.executors import Outcome
 from stansub.run.option import taking
+from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
@@ -130,6 +131,20 @@ def draw(
         A file to which large draws are written in pieces, already checked. The returned tree is then thinned, and its
         attribute ``every`` gives the thinning interval. If the draws are few, no file is written.
     """
+    with contextlib.ExitStack() as partitions:
+        return _draw(model, data, config, overwrite, wrapped, only_if_mixing, target, partitions)
+
+
+def _draw(
+    model: Model,
+    data: Data,
+    config: SampleConfig,
+    overwrite: bool,
+    wrapped: bool,
+    only_if_mixing: bool,
+    target: Path | None,
+    partitions: contextlib.ExitStack,
+) -> xarray.DataTree:
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
     stop = np.zeros(1, dtype=np.int32)
@@ -142,6 +157,7 @@ def draw(
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
+        data = partitions.enter_context(opened(model, data, config, progress))
         ready = _ready(model, data, config, found, stop, meeting, progress, target)
     if trouble := _hardly_moves(ready.prepared.setup):
         if only_if_mixing:
@@ -193,17 +209,20 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     if not any(one.sampling for one in found.chains.values()):
         raise InputError(f"{path} contains no draws after warmup yet")
     config = replace(found.config(), resume=path, console=console)
-    program, data = found.program(config)
+    program, given = found.program(config)
     show, stop = wanted(show_progress, console), np.ones(1, np.int32)
-    with stage_progress(console, show=show) as progress:
-        ready = _resumed(compile_model(program, progress=progress), data, config, found, stop, Progress(), progress)
-    setup = ready.prepared.setup
-    if ready.meetings is not None:
-        setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
-    outcome = Outcome("" if found.finished else "this is its last checkpoint")
-    finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
-    with ready.prepared.posterior.values.unchanged():
-        idata = collect(ready.prepared, finished, progress, console=console, show=show)
+    with contextlib.ExitStack() as partitions:
+        with stage_progress(console, show=show) as progress:
+            data = partitions.enter_context(opened(program, given, config, progress))
+            compiled = compile_model(program, progress=progress)
+            ready = _resumed(compiled, data, config, found, stop, Progress(), progress)
+        setup = ready.prepared.setup
+        if ready.meetings is not None:
+            setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
+        outcome = Outcome("" if found.finished else "this is its last checkpoint")
+        finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
+        with ready.prepared.posterior.values.unchanged():
+            idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
     return container(idata)
 

@@ -222,7 +222,7 @@ class Meetings:
         if moments is None or 2 * len(group) <= len(chains):
             self._keep(variates_selection.KeptSinceApart(n_steps))
             return
-        if asked.request.order != "0" and (found.variates is not None or asked.free_order):
+        if posterior.pilot is None and asked.request.order != "0" and (found.variates is not None or asked.free_order):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
             evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
             yield evaluated

@@ -31,11 +31,14 @@ class Origins:
         By variable, the names of its levels, of which the first is 1.
     sizes : mapping
         Integers that follow from the levels of columns, by name.
+    ends : mapping
+        By variable read from a table in partitions, the ends of these among its rows.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def level_sizes(declarations: Sequence[Declaration], origins: Origins) -> dict[str, str]:
@@ -107,7 +110,8 @@ def read_columns(
                 most = len(levels[name]) if name in levels else int(values[name].max())
                 sizes[upper] = max(most, sizes.get(upper, 0))
             texts[name] = _words(choice, levels.get(name))
-    return values, Origins(texts, levels, sizes)
+    ends = {choice.declaration.name: choice.table.ends for choice in choices if choice.table.ends}
+    return values, Origins(texts, levels, sizes, ends)
 
 
 def inferred(

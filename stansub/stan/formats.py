@@ -9,7 +9,7 @@ import re
 import reprlib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from stansub import _loop
 from stansub.errors import InputError
 from stansub.stan import rdump
 from stansub.stan.file_watch import WatchedFile
-from stansub.stan.tables import Table, of_stream, open_file
+from stansub.stan.sources import DataPartitions, matching
+from stansub.stan.tables import Table, joined, of_stream, open_file
 from stansub.stan.zarr_arrays import read_arrays
 from stansub.target.gradients import THREADS
 
@@ -71,12 +72,18 @@ def opened(part: Any, name: str) -> Table | Values:
     """
     if isinstance(part, Mapping):
         return Values(part)
+    if isinstance(part, DataPartitions):
+        return joined([_partition(one, name) for one in part.parts], name)
     if not isinstance(part, str | Path):
         return of_stream(part, name)
     path = Path(part)
     kind = next((one for end, one in _FORMATS.items() if path.name.lower().endswith(end)), "json")
     if path.is_dir() and any(path.glob("**/*.parquet")):
         kind = "parquet"
+    if files := matching(path):
+        if kind != "parquet":
+            raise InputError(f"{path}: only Parquet files can be given by a pattern; it must end in .parquet")
+        return joined([_partition(file, name) for file in files], path.name)
     if kind == "zarr":
         return Values(read_arrays(path))
     if kind == "numpy":
@@ -90,6 +97,16 @@ def opened(part: Any, name: str) -> Table | Values:
         return Values(rdump.parse(text.decode(errors="replace"), name))
     # Tall data are numbers alone, which need no Python object each; the complete reader handles everything else.
     return Values(_loop.read_json_numbers(text, threads=THREADS) or _parse(text, path))
+
+
+def _partition(part: str | Path | Callable[[], Any], name: str) -> Table:
+    """Open a Parquet file, or the table that a function returns."""
+    if not isinstance(part, str | Path):
+        return of_stream(part(), name)
+    path = Path(part)
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    return open_file(path, "parquet")
 
 
 def _arrays(path: Path) -> Values:

@@ -23,6 +23,7 @@ from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
+from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray, Places
@@ -60,7 +61,7 @@ class Posterior:
         Name of the data variable that counts the observations, if given.
     has_gradients : bool
         Whether the blocks have gradients; always so for a program.
-    known_predictors : LinearPredictors or None
+    known_predictors : Predictors or None
         The linear predictors, if already known.
     decision_size : int or None
         Observations per block for decisions from blocks, if the blocks are larger; else None.
@@ -69,6 +70,8 @@ class Posterior:
         known.
     sparse : SparsePredictors or None
         Sparse predictors of the likelihood in its own arguments, if its text could be followed.
+    pilot : Posterior or None
+        The posterior of a random sample of the rows, if this process does not hold all of them.
     """
 
     full: Whole
@@ -85,10 +88,11 @@ class Posterior:
     seed: int = 0
     observations: str | None = None
     has_gradients: bool = True
-    known_predictors: LinearPredictors | None = None
+    known_predictors: Predictors | None = None
     decision_size: int | None = None
     text: Text | None = field(default=None, repr=False, compare=False)
     sparse: SparsePredictors | None = field(default=None, repr=False, compare=False)
+    pilot: Posterior | None = field(default=None, repr=False, compare=False)
     _found: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def check(self, source: str = "") -> None:
@@ -176,7 +180,7 @@ class Posterior:
         known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
-    def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
+    def predictors(self, progress: Callable[[str], None] | None = None) -> Predictors:
         """Return how observations depend on the parameters by linear predictors, without compiling.
 
         Raises
@@ -282,7 +286,10 @@ class Posterior:
             If there is neither; the message says why there are no predictors.
         """
         try:
-            return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
+            predictors = self.predictors(progress)
+            if isinstance(predictors, LinearPredictors):
+                return predictors.bounds(anchor, cholesky, self.blocks, order)
+            raise NoPredictorsError("bounds of blocks need all observations in this process")
         except NoPredictorsError:
             function = DERIVATIVES[order]
             if function not in self.analysis.functions:

@@ -74,7 +74,7 @@ class Population(factors.Population, Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["instances", "rewritten", "uncut", "functions"]: ...
+    def kind(self) -> Literal["instances", "rewritten", "uncut", "functions", "partitions"]: ...
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
 
@@ -228,7 +228,7 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
     place, block = find_undefined(population, theta)
     if place == "global":
         return "the priors (the part without observations) are already not finite"
-    if block is None or isinstance(population, Uncut):
+    if block is None or isinstance(population, Uncut) or population.kind == "partitions":
         return "the cause is not a single observation"
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
     bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))

@@ -43,8 +43,8 @@ class PosteriorRecipe:
     def of(cls, posterior: Posterior) -> PosteriorRecipe:
         """Return the recipe of a posterior."""
         kind = posterior.population.kind
-        if kind == "functions":
-            raise RunError(f"{posterior.name}: a posterior of functions cannot be rebuilt from a program")
+        if kind == "functions" or kind == "partitions":
+            raise RunError(f"{posterior.name}: a posterior of {kind} cannot be rebuilt from a program and data")
         return cls(
             Source(posterior.name, posterior.program.code, posterior.program),
             posterior.values,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import numbers
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -31,14 +32,35 @@ class StructuredArray(Protocol):
 
 
 @dataclass(frozen=True)
+class DataPartitions:
+    """One table in partitions, its rows one partition after the other.
+
+    Parameters
+    ----------
+    parts : sequence
+        Parquet files, or functions without arguments that return a table with the Arrow C stream interface. Functions
+        must be importable by name and return the same table whenever they are called.
+    """
+
+    parts: Sequence[str | Path | Callable[[], Any]]
+
+    def __post_init__(self) -> None:
+        if not self.parts or not all(isinstance(one, str | Path) or callable(one) for one in self.parts):
+            raise InputError("partitions must be Parquet files, or functions that return a table; give at least one")
+        parts = tuple(Path(one) if isinstance(one, str) else one for one in self.parts)
+        object.__setattr__(self, "parts", parts)
+
+
+@dataclass(frozen=True)
 class DataSources:
     """Data of a program, merged from several sources.
 
     Parameters
     ----------
     parts : sequence
-        Files (JSON, R's dump format, Parquet, Arrow, CSV, npy, npz or Zarr), tables with the Arrow C stream interface
-        (pandas, polars, pyarrow), structured numpy arrays, and mappings of names to values.
+        Files (JSON, R's dump format, Parquet, Arrow, CSV, npy, npz or Zarr), patterns of Parquet files such as
+        ``part-*.parquet``, tables with the Arrow C stream interface (pandas, polars, pyarrow), structured numpy arrays,
+        and mappings of names to values.
     columns : mapping, optional
         Columns of the tables by data variable, if their names differ: a name, a pattern such as ``x_*`` or, for
         matrices, a list of these.
@@ -84,8 +106,18 @@ class DataSources:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files among the parts."""
+        """Return the files and patterns among the parts."""
         return tuple(Path(part) for part in self.parts if isinstance(part, str | Path))
+
+    @property
+    def partitions(self) -> DataPartitions | None:
+        """Return the table in partitions, if that is the only table and all else is values by name."""
+        tables = [part for part in self.parts if not isinstance(part, Mapping)]
+        if len(tables) != 1:
+            return None
+        if isinstance(tables[0], str | Path) and (files := matching(Path(tables[0]))):
+            return DataPartitions(files)
+        return tables[0] if isinstance(tables[0], DataPartitions) else None
 
     @property
     def name(self) -> str:
@@ -116,7 +148,7 @@ class DataSources:
 
     def missing(self) -> str:
         """Return the first missing file; empty if none is missing."""
-        return next((str(file) for file in self.files if not file.exists()), "")
+        return next((str(file) for file in self.files if not file.exists() and not matching(file)), "")
 
     @property
     def _settings(self) -> list[Mapping[str, Any]]:
@@ -125,13 +157,19 @@ class DataSources:
         return [one for one in mappings if all(isinstance(value, numbers.Real) for value in one.values())]
 
 
-DataPart: TypeAlias = str | Path | Mapping[str, Any] | ArrowStream | StructuredArray
+def matching(path: Path) -> tuple[Path, ...]:
+    """Return the files that a pattern matches, sorted by name; none if the path exists or is no pattern."""
+    text = str(path)
+    return () if path.exists() or not glob.has_magic(text) else tuple(map(Path, sorted(glob.glob(text))))
+
+
+DataPart: TypeAlias = str | Path | Mapping[str, Any] | ArrowStream | StructuredArray | DataPartitions
 DataLike: TypeAlias = DataPart | Sequence[DataPart] | DataSources
 
 
 def _is_part(part: object) -> bool:
     structured = getattr(getattr(part, "dtype", None), "names", None) is not None
-    return isinstance(part, str | Path | Mapping) or hasattr(part, "__arrow_c_stream__") or structured
+    return isinstance(part, str | Path | Mapping | DataPartitions) or hasattr(part, "__arrow_c_stream__") or structured
 
 
 def _word(word: str) -> str | dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ class Table:
         From names of columns to batches of these, in order.
     files : tuple of WatchedFile
         Files from which batches are read.
+    ends : tuple of int
+        Ends of the partitions among the rows, if the table is in partitions.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Table:
     n_rows: int
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]] = field(repr=False)
     files: tuple[WatchedFile, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,30 @@ def open_file(path: Path, kind: str) -> Table:
                 yield from _of_one_file(file, kind, columns)
 
     return Table(path.name, types, n_rows, batches, (file,))
+
+
+def joined(tables: Sequence[Table], name: str) -> Table:
+    """Return the rows of several tables, one table after the other.
+
+    Raises
+    ------
+    InputError
+        If a column is missing in one of them or has another type.
+    """
+    first, *others = tables
+    for other in others:
+        for column, kind in first.types.items():
+            if other.types.get(column) != kind:
+                there = f"of type {other.types[column]}" if column in other.types else "missing"
+                raise InputError(f"{other.name}: column {column!r} is {there}, but of type {kind} in {first.name}")
+
+    def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for table in tables:
+            yield from table.batches(columns)
+
+    files = tuple(file for table in tables for file in table.files)
+    ends = tuple(accumulate(table.n_rows for table in tables))
+    return Table(name, first.types, ends[-1], batches, files, ends)
 
 
 def _of_one_file(file: WatchedFile, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:

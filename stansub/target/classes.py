@@ -24,17 +24,22 @@ class Classes(NamedTuple):
 
     Attributes
     ----------
-    constants : ndarray, shape (k,)
-        Constant of each class, at least those of its members.
+    keys : ndarray of int16, shape (k,)
+        Key of each class, increasing.
     starts : ndarray of int64, shape (k + 1,)
         Start of each class among the members.
     members : ndarray of int32
         Indices of observations.
     """
 
-    constants: FloatArray
+    keys: NDArray[np.int16]
     starts: NDArray[np.int64]
     members: NDArray[np.int32]
+
+    @property
+    def constants(self) -> FloatArray:
+        """Return the constant of each class, at least those of its members, shape (k,)."""
+        return constants_of(self.keys)
 
     @property
     def total(self) -> float:
@@ -63,19 +68,20 @@ class Classes(NamedTuple):
             members[place[sorted_keys] + np.arange(len(order)) - begins] = first + order
             place += np.bincount(sorted_keys, minlength=1 << 16)
             first += len(part)
-        return cls(_constant(present - (1 << 15)), starts, members)
+        return cls((present - (1 << 15)).astype(np.int16), starts, members)
 
 
 def keys(constants: FloatArray) -> NDArray[np.int16]:
     """Return the classes of observations from their constants, which must be finite and not negative."""
     positive = constants > 0
     found = np.ceil(_STEPS * np.log2(constants, out=np.zeros_like(constants), where=positive))
-    found += constants > _constant(found)  # rounding may have decreased it
+    found += constants > constants_of(found)  # rounding may have decreased it
     found[~positive] = _NONE
     return np.asarray(found, np.int16)
 
 
-def _constant(key: NDArray[np.floating] | NDArray[np.int64]) -> FloatArray:
+def constants_of(key: NDArray[np.floating] | NDArray[np.int16]) -> FloatArray:
+    """Return the constants of classes from their keys."""
     return np.asarray(np.exp2(np.asarray(key, np.float64) / _STEPS))
 
 
@@ -86,3 +92,49 @@ def _index(key: NDArray[np.int16]) -> NDArray[np.int64]:
 
 def _counted(key: NDArray[np.int16]) -> NDArray[np.int64]:
     return np.bincount(_index(key), minlength=1 << 16)
+
+
+class Pooled(NamedTuple):
+    """Classes of observations in several partitions, of which only the sizes are known here.
+
+    A place among all members is that in the class of the first partition, then the second, and so on.
+
+    Attributes
+    ----------
+    keys : ndarray of int16, shape (k,)
+        Key of each class, increasing.
+    counts : ndarray of int64, shape (partitions, k)
+        Members of each class in each partition.
+    """
+
+    keys: NDArray[np.int16]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[NDArray[np.int16], NDArray[np.int64]]]) -> Pooled:
+        """Return the classes of partitions from the keys and sizes of the classes of each."""
+        found = np.unique(np.concatenate([own for own, _ in parts]))
+        counts = np.zeros((len(parts), len(found)), np.int64)
+        for row, (own, sizes) in zip(counts, parts, strict=True):
+            row[np.searchsorted(found, own)] = sizes
+        return cls(found, counts)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Return the start of each class among all members, shape (k + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts.sum(axis=0))])
+
+    @property
+    def total(self) -> float:
+        """Return the sum of the constants of all members."""
+        return float(constants_of(self.keys) @ self.counts.sum(axis=0))
+
+    def located(self, places: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return partitions, and places among the members of these, from places among all members."""
+        starts, ends = self.starts, np.cumsum(self.counts, axis=0)
+        classes = np.searchsorted(starts, places, side="right") - 1
+        within = places - starts[classes]
+        partitions = (ends[:, classes] <= within).sum(axis=0)
+        own_starts = np.cumsum(self.counts, axis=1) - self.counts
+        before = ends[partitions, classes] - self.counts[partitions, classes]
+        return partitions, own_starts[partitions, classes] + within - before

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import LinearPredictors, RemainderBounds
+from stansub.target.partitioned import Predictors
+from stansub.target.remainders import RemainderBounds
 from stansub.target.split import Split
 from stansub.types import FloatArray
 
@@ -62,7 +63,7 @@ class Density(Protocol):
 class Target(Protocol):
     """A posterior, whole and cut into factors."""
 
-    def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
+    def predictors(self, progress: Callable[[str], None] | None = None) -> Predictors:
         """Return the linear predictors of the observations; raise NoPredictorsError if there are none."""
         ...
 
@@ -90,6 +91,11 @@ class Target(Protocol):
 
     @property
     def dim(self) -> int: ...
+
+    @property
+    def pilot(self) -> Target | None:
+        """Return the target of a random sample of the observations, if this process does not hold all of them."""
+        ...
 
 
 class CutTarget(Target, Protocol):

@@ -56,6 +56,7 @@ class FunctionFactors:
     """
 
     kind: ClassVar[Literal["functions"]] = "functions"
+    pilot: ClassVar[None] = None
 
     def __init__(
         self,

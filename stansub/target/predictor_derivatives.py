@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stansub.target.gradients import Objective, Team, Together, differenced
+from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
-
-R = TypeVar("R")
 
 _NONE = np.empty(0, np.int32)
 # Columns of a Hessian that take as long as a gradient.
@@ -24,11 +24,11 @@ class PredictedObjective(Objective):
     Parameters
     ----------
     team : Team
-    predictors : LinearPredictors
+    predictors : Predictors
         Proved predictors; they give the log likelihoods up to a constant that is computed once.
     """
 
-    def __init__(self, team: Team, predictors: LinearPredictors) -> None:
+    def __init__(self, team: Team, predictors: Predictors) -> None:
         super().__init__(team)
         self._predictors, self._evaluator = predictors, team.population.evaluator()
         self._constant: float | None = None
@@ -53,7 +53,7 @@ class PredictedObjective(Objective):
             return super().value(theta)
         self.team.progress.check()
         own, _ = self._evaluator.subset_log_density_gradient(theta, _NONE)
-        each = self._map(lambda part, _: float(part.family.log_lik(part.at(theta)).sum()))
+        each = self._predictors.ask(LogLikelihood(theta), threads=self.team.threads)
         self.team.observations += self._n_obs
         value = own + sum(each) + self._constant
         return -np.inf if np.isnan(value) else value
@@ -71,10 +71,9 @@ class PredictedObjective(Objective):
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """Return the result of `Objective.hessian`; only the global part is differenced."""
         own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
-        known = self._known(theta)
         self.team.progress.check()
         with np.errstate(over="ignore", invalid="ignore"):
-            return own + self._predictors.hessian_at(theta, eta=known and known.eta, threads=self.team.threads)
+            return own + self._predictors.hessian_at(theta, threads=self.team.threads)
 
     def _at(self, theta: FloatArray) -> _Pass:
         """Return a pass over all observations, or the latest one if it was at the same place."""
@@ -87,39 +86,52 @@ class PredictedObjective(Objective):
 
     def _pass(self, theta: FloatArray) -> _Pass:
         self.team.progress.check()
-
-        def of(part: LinearPredictors, rows: slice) -> tuple[float, FloatArray, tuple[int, FloatArray | None]]:
-            eta = part.at(theta)
-            values, slopes = part.family.derivatives((0, 1), eta)
-            kept = eta if self._predictors.is_in_memory else None
-            return float(values.sum()), part.gradient(slopes), (rows.start, kept)
-
-        values, gradients, arguments = zip(*self._map(of), strict=True)
+        values, gradients = zip(*self._predictors.ask(Gradient(theta), threads=self.team.threads), strict=True)
         value = sum(values)
         if self._constant is None and np.isfinite(value):
             with Team(self.team.population.in_passing(), threads=self.team.threads) as team:
                 self._constant = float(Together(team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
-        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), _known(arguments))
-
-    def _map(self, work: Callable[[LinearPredictors, slice], R]) -> list[R]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._predictors.map(work, threads=self.team.threads)
-
-
-def _known(arguments: Iterable[tuple[int, FloatArray | None]]) -> dict[int, FloatArray] | None:
-    """Return the arguments of all parts; None if they were not kept."""
-    found = {first: eta for first, eta in arguments if eta is not None}
-    return found or None
+        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0))
 
 
 class _Pass(NamedTuple):
-    """Log likelihood of all observations at a place, with its gradient.
-
-    If designs are in memory, the arguments are kept by the first rows of the parts.
-    """
+    """Log likelihood of all observations at a place, with its gradient."""
 
     theta: FloatArray
     value: float
     gradient: FloatArray
-    eta: dict[int, FloatArray] | None
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """Request for the sum of log likelihoods at ``theta``, up to a constant."""
+
+    theta: FloatArray
+
+    def answer(self, holder: LinearPredictors, *, threads: int = 1) -> float:
+        """Return the sum over the holder's observations."""
+
+        def of(part: LinearPredictors, _: slice) -> float:
+            return float(part.family.log_lik(part.at(self.theta)).sum())
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(sum(holder.map(of, threads=threads)))
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Request for the sum of log likelihoods at ``theta``, up to a constant, and its gradient."""
+
+    theta: FloatArray
+
+    def answer(self, holder: LinearPredictors, *, threads: int = 1) -> tuple[float, FloatArray]:
+        """Return value and gradient, shape (dim,), of the sum over the holder's observations."""
+
+        def of(part: LinearPredictors, eta: FloatArray) -> tuple[float, FloatArray]:
+            values, slopes = part.family.derivatives((0, 1), eta)
+            return float(values.sum()), part.gradient(slopes)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            values, gradients = zip(*holder.map_at(self.theta, of, threads=threads), strict=True)
+        return float(sum(values)), np.asarray(np.sum(gradients, axis=0))

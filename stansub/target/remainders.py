@@ -15,11 +15,11 @@ its observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import scipy
@@ -27,6 +27,7 @@ import scipy
 from stansub import _loop
 from stansub.errors import InputError
 from stansub.target.blocks import Blocks
+from stansub.target.requests import Request
 from stansub.target.rows import Design, Rows
 from stansub.types import FloatArray, Places
 
@@ -45,6 +46,7 @@ _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
 _PRODUCTS = 1 << 11
 
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 class NoPredictorsError(InputError):
@@ -151,7 +153,10 @@ class LinearPredictors:
     offset: tuple[FloatArray, ...]
     family: Family
     order: Places | None = None
-    _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _kept: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _there: list[tuple[FloatArray, dict[int, FloatArray]]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def n_observations(self) -> int:
@@ -205,6 +210,30 @@ class LinearPredictors:
     def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
         """Return the results of `each` as a list."""
         return list(self.each(work, threads=threads))
+
+    def ask(self, request: Request[LinearPredictors, A], *, threads: int = 1) -> list[A]:
+        """Return the answer to a request, as the only holder of observations."""
+        return [request.answer(self, threads=threads)]
+
+    def map_at(
+        self, theta: FloatArray, work: Callable[[LinearPredictors, FloatArray], R], *, threads: int = 1
+    ) -> list[R]:
+        """Return results of ``work`` on each part and its arguments at ``theta``.
+
+        If designs are in memory, the arguments at the latest place are kept: the Hessian follows the gradient there.
+        """
+        known = next((kept for there, kept in self._there if np.array_equal(there, theta)), None)
+        kept: dict[int, FloatArray] = {}
+
+        def of(part: LinearPredictors, rows: slice) -> R:
+            eta = part.at(theta) if known is None else known[rows.start]
+            if self.is_in_memory:
+                kept[rows.start] = eta
+            return work(part, eta)
+
+        found = self.map(of, threads=threads)
+        self._there[:] = [(theta.copy(), kept)] if self.is_in_memory else []
+        return found
 
     def at(self, theta: FloatArray) -> FloatArray:
         """Return the arguments, shape (q, n_observations)."""
@@ -269,30 +298,27 @@ class LinearPredictors:
             hessian += _weighted(z, row[k], z)
         return (hessian + hessian.T) / 2
 
-    def hessian_at(
-        self, theta: FloatArray, *, eta: Mapping[int, FloatArray] | None = None, threads: int = 1
-    ) -> FloatArray:
+    def hessian_at(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Return the Hessian of the sum of all log likelihoods, shape (dim, dim).
 
         The latest result is kept, because the end of a search for the mode is the anchor of control variates.
-
-        Parameters
-        ----------
-        theta : ndarray, shape (dim,)
-        eta : mapping, optional
-            The arguments there, by the first observations of the `parts`, if known.
-        threads : int
         """
-        for there, hessian in self._latest:
-            if np.array_equal(there, theta):
-                return hessian
 
-        def of(part: LinearPredictors, rows: slice) -> FloatArray:
-            return part.hessian(*part.family.derivatives((2,), part.at(theta) if eta is None else eta[rows.start]))
+        def of(part: LinearPredictors, eta: FloatArray) -> FloatArray:
+            return part.hessian(*part.family.derivatives((2,), eta))
 
-        hessian = np.asarray(np.sum(self.map(of, threads=threads), axis=0))
-        self._latest[:] = [(theta.copy(), hessian)]
-        return hessian
+        def made() -> FloatArray:
+            return np.asarray(np.sum(self.map_at(theta, of, threads=threads), axis=0))
+
+        return self.keep("hessian", theta.tobytes(), made)
+
+    def keep(self, name: str, key: Any, make: Callable[[], R]) -> R:
+        """Return what was made for a key, if it is the latest of its name, or make and keep it."""
+        known, found = self._kept.get(name, (None, None))
+        if known != key:
+            found = make()
+            self._kept[name] = key, found
+        return cast("R", found)
 
     def third(self, weights: FloatArray) -> FloatArray:
         """Return third derivatives of the sum from those in one argument each, (n_observations,).

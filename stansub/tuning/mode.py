@@ -30,8 +30,8 @@ from stansub.selection import ModesFound
 from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
+from stansub.target.partitioned import Predictors
 from stansub.target.predictor_derivatives import PredictedObjective
-from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, NoModeError, Walk, climb
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
@@ -145,7 +145,7 @@ def find_modes(
     starts: int | None = None,
     radius: float = RADIUS,
     threads: int = 1,
-    predictors: LinearPredictors | None = None,
+    predictors: Predictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Modes:
     """Find the modes of a posterior from many starts.
@@ -162,7 +162,7 @@ def find_modes(
     radius : float
         Half width of the uniform distribution of random starts on the unconstrained space.
     threads : int
-    predictors : LinearPredictors, optional
+    predictors : Predictors, optional
         How observations depend on the parameters; all the data are then evaluated without autodiff.
     progress : callable, optional
         Called with a line of text before slow work.
@@ -212,7 +212,7 @@ def _searching(
     rng: np.random.Generator,
     threads: int,
     progress: Callable[[str], None] | None,
-    predictors: LinearPredictors | None = None,
+    predictors: Predictors | None = None,
 ) -> Iterator[_Search]:
     log = as_progress(progress)
     # L-BFGS calls BLAS for products of tiny matrices: waking threads for them takes longer than everything else.

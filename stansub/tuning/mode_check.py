@@ -73,11 +73,14 @@ def check_modes(
 ) -> ModeCheck:
     """Search for modes from fresh starts and from the chains; return those that no draw is near.
 
+    If this process does not hold all observations, the search uses those that it has.
+
     Parameters
     ----------
     draws : sequence of ndarray, shape (n, dim)
         Unconstrained draws of each chain.
     """
+    posterior = posterior.pilot or posterior
     try:
         ends = [one[-1] for one in draws]
         modes = find_other_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)

@@ -24,9 +24,10 @@ from stansub.decision_selection import ExactLost, ExactTaken, ExactWon, JointTak
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
-from stansub.progress import as_progress
+from stansub.progress import Progress, as_progress
 from stansub.selection import BetweenModes, Choices, Chosen, WalkSinceFewAccepted, updated
 from stansub.target.factors import CutTarget, Evaluator, Target
+from stansub.target.partitioned import Predictors
 from stansub.target.quadratic import global_quadratic
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
@@ -177,9 +178,24 @@ def anchor(
     )
     if modes is None:
         known = known_predictors(posterior, log) if request.exact_free or test.thins else None
-        modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
+        modes = _find(posterior, mode_rng, known, threads, log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
+
+
+def _find(
+    posterior: Target, rng: np.random.Generator, predictors: Predictors | None, threads: int, log: Progress
+) -> Modes:
+    """Return the modes; if this process does not hold all observations, those that the pilot's maxima lead to."""
+    search = partial(find_modes, threads=threads, progress=log)
+    if posterior.pilot is None:
+        return search(posterior, rng, predictors=predictors)
+    first = search(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
+    points = [*(mode.position for mode in first.found), *(position for position, _ in first.lower)]
+    found = search(posterior, rng, points=points, starts=0, predictors=predictors)
+    share = posterior.pilot.blocks.n_observations / posterior.blocks.n_observations
+    n_passes, seconds = found.n_passes + share * first.n_passes, found.seconds + first.seconds
+    return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)
 
 
 class _Site(Site):
@@ -203,6 +219,8 @@ class _Site(Site):
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
         """Like `settle`, but with exact decisions by proved bounds if they use the data better than the test."""
+        if self.posterior.pilot is not None:
+            return self._by_bounds(*self.proved())
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:

@@ -14,7 +14,8 @@ from stansub.progress import Progress
 from stansub.selection import Chosen
 from stansub.target.factors import CutTarget, Target
 from stansub.target.observations import ObservationVariates, memory_needed
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.partitioned import Predictors
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, max_memory_default
 from stansub.target.variates_order import choose_order
 from stansub.tuning.bound_learning import DRAWS, learn
@@ -186,7 +187,7 @@ class Site:
         function = "" if predictors is not None else DERIVATIVES[order]
         return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
 
-    def _fits(self, predictors: LinearPredictors) -> bool:
+    def _fits(self, predictors: Predictors) -> bool:
         """Return whether decisions can use single observations."""
         known = predictors.family.density is not None and not named(self.request.proposal).batches
         return known and memory_needed(predictors) <= max_memory_default()
@@ -199,7 +200,7 @@ class Site:
         )
 
 
-def known_predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
+def known_predictors(posterior: Target, log: Progress) -> Predictors | None:
     """Return the posterior's linear predictors, if any."""
     try:
         return posterior.predictors(log)

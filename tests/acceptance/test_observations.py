@@ -24,6 +24,7 @@ from stansub.target.location_scale import ExtremeErrors, LocationScale, Logistic
 from stansub.target.observations import ObservationVariates
 from stansub.target.remainders import Family, LinearPredictors
 from stansub.target.rows import ColumnRows
+from stansub.target.sites import Site
 
 Array = NDArray[np.float64]
 N, DIM = 60, 2
@@ -188,6 +189,7 @@ def test_a_violated_bound_names_the_observation(order: int, stream: bool, monkey
     model = Regression.make(n=1000, order=order, stream=stream)
     wander(model, model.decider(model.anchor), 20_000)
     monkeypatch.setattr(LinearPredictors, "constants", shrunk)
+    model = Regression.make(n=1000, order=order, stream=stream)  # predictors keep their classes
     decider = model.decider(model.anchor)
     with pytest.raises(RuntimeError, match=r"the remainder of observation [\d]+ is .*, and was proved to be at most"):
         wander(model, decider, 20_000)
@@ -386,10 +388,10 @@ def test_a_batch_of_candidates_takes_no_memory_for_the_others() -> None:
     """Records of ten observations out of many: less memory than a byte for each of these."""
     made = Regression.make(n=400_000, stream=True)
     which = np.arange(10, dtype=np.int32)
-    site = observations._Site(made.predictors, made.anchor, made.cholesky)
-    site._rows(2, which)
+    site = Site(made.anchor, made.cholesky)
+    site.records(made.predictors, 2, which)
     tracemalloc.start()
-    records, _ = site._rows(2, which)
+    records, _ = site.records(made.predictors, 2, which)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(records) == 10

@@ -337,3 +337,45 @@ class TestColumnsBeyondMemory:
         monkeypatch.setattr("os.posix_fallocate", full)
         with pytest.raises(InputError, match=r"the columns take .* \(No space left on device\); .*TMPDIR"):
             read(frame(40), {"K": 2})
+
+
+def test_a_pattern_of_parquet_files_is_one_table(tmp_path: Path) -> None:
+    table = frame()
+    for name, rows in {"b": slice(4, 6), "a": slice(0, 4)}.items():
+        table.iloc[rows].to_parquet(tmp_path / f"part-{name}.parquet")
+    found = read(tmp_path / "part-*.parquet")
+    for name, value in read(table).values.items():
+        assert np.array_equal(found.values[name], value)
+    assert found.source == "part-*.parquet"
+    assert found.digest() == read(tmp_path / "part-?.parquet").digest()
+    (tmp_path / "part-a.parquet").rename(tmp_path / "part-c.parquet")
+    assert found.digest() != read(tmp_path / "part-*.parquet").digest(), "the rows stand in another order"
+    sources = DataSources.of(str(tmp_path / "part-*.parquet"))
+    assert not sources.missing()
+    restored = DataSources.restored(sources.recorded)
+    assert restored is not None
+    assert restored.partitions is not None
+    assert len(restored.partitions.parts) == 2
+    assert DataSources.of(str(tmp_path / "none-*.parquet")).missing()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (frame().drop(columns="y"), "2.parquet: column 'y' is missing, but of type int64 in 1.parquet"),
+        (frame(y=np.ones(6)), "2.parquet: column 'y' is of type double, but of type int64 in 1.parquet"),
+    ],
+)
+def test_files_of_a_pattern_must_have_the_same_columns(second: pd.DataFrame, message: str, tmp_path: Path) -> None:
+    frame().to_parquet(tmp_path / "1.parquet")
+    second.to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "*.parquet")
+
+
+def test_patterns_are_for_parquet_files(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "1.csv")
+    with pytest.raises(InputError, match=r"only Parquet files can be given by a pattern"):
+        read(tmp_path / "*.csv")
+    with pytest.raises(InputError, match="no such file"):
+        read(tmp_path / "*.parquet")

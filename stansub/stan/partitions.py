@@ -1,0 +1,440 @@
+"""Posteriors of data in partitions, none of which this process needs to hold.
+
+Every partition, such as one of many Parquet files, is a posterior of its own rows, opened where it is held: read,
+cut into blocks, proved, and with linear predictors. Log densities, derivatives, constants and candidates of all
+observations are answers of the partitions to requests, added up in order. This process has a random sample of the rows,
+the pilot. It gives names and values of parameters, the global part, and starts of the search for modes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub._loop import FunctionEvaluator
+from stansub.errors import InputError, RunError
+from stansub.progress import Progress
+from stansub.stan.columns import Origins
+from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.data import Data, digest_of, load
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Proof
+from stansub.stan.shares import writes_rows
+from stansub.stan.source import Source
+from stansub.stan.sources import DataPartitions, DataSources
+from stansub.stan.syntax import Declaration, parse
+from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, coarse_size
+from stansub.target.gradients import Team, Together
+from stansub.target.partitioned import PartitionedPredictors, Predictors
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.requests import Holders, ask_all
+from stansub.types import FloatArray
+
+# Rows of the pilot, and rows of all partitions that Stan's and the decision loop's integers can count.
+_PILOT, _MOST = 1 << 17, 2**31 - 1
+_NONE = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class PartitionRecipe:
+    """A partition that is not opened; it can be pickled.
+
+    Attributes
+    ----------
+    key : str
+        Identifies the partition among those of all runs.
+    model, code : str
+        Name and code of the program.
+    part : path or callable
+        The file, or a function without arguments that returns a table.
+    others : tuple
+        Values that are not in the partitions, as in `DataSources`.
+    columns : mapping
+        Columns by variable.
+    seed : int
+    observations : str or None
+        Name of the data variable that counts the observations, if given.
+    stamp : str
+        Digest of the end of the file, where Parquet describes its content; empty for functions.
+    """
+
+    key: str
+    model: str = field(compare=False)
+    code: str = field(compare=False, repr=False)
+    part: Path | Callable[[], Any] = field(compare=False)
+    others: tuple[Mapping[str, Any], ...] = field(compare=False, repr=False)
+    columns: Mapping[str, Sequence[str]] = field(compare=False)
+    seed: int = field(compare=False)
+    observations: str | None = field(compare=False)
+    stamp: str = field(compare=False, default="")
+
+    @property
+    def name(self) -> str:
+        """Return the name for messages."""
+        return str(self.part) if isinstance(self.part, Path) else "a partition made by a function"
+
+    def open(self) -> Posterior:
+        """Return the posterior of the partition's rows.
+
+        Raises
+        ------
+        InputError
+            If the file is not the one that the run was started with, or the rows do not fit the program.
+        """
+        if self.stamp and stamp_of(self.part) != self.stamp:
+            raise InputError(f"{self.name}: this worker has another file than the process that started the run")
+        raw = load(DataSources((DataPartitions((self.part,)), *self.others), self.columns))
+        compiled = _compiled(self.model, self.code)
+        return compiled.with_data(
+            raw.checked(compiled.program.data.declarations),
+            block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
+            seed=self.seed,
+            observations=self.observations,
+            evaluator="instances",
+        )
+
+
+def stamp_of(part: Path | Callable[[], Any]) -> str:
+    """Return a digest of a file's size and last bytes; empty for a function."""
+    if not isinstance(part, Path):
+        return ""
+    try:
+        with part.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _STAMPED))
+            return f"{size} {hashlib.sha256(file.read()).hexdigest()[:16]}"
+    except OSError as error:
+        raise InputError(f"{part}: cannot read the file: {error.strerror}") from error
+
+
+_STAMPED = 1 << 16
+
+
+@lru_cache(maxsize=4)
+def _compiled(model: str, code: str) -> CompiledModel:
+    return compile_model(Source(model, code, parse(code)), rewritten=False)
+
+
+class Description(NamedTuple):
+    """What a run must know of a partition.
+
+    Attributes
+    ----------
+    n_observations : int
+    digest : str
+        Digest of its rows.
+    fixed : dict
+        Values that are not read from its columns, except the number of observations.
+    origins : Origins
+    shape : str
+        What the predictors of all partitions must share.
+    error : float
+        Of the proof.
+    sizes : tuple of str
+        Integers that count the observations.
+    """
+
+    n_observations: int
+    digest: str
+    fixed: dict[str, Any]
+    origins: Origins
+    shape: str
+    error: float
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Request for the description of a partition."""
+
+    def answer(self, holder: Posterior, *, threads: int = 1) -> Description:
+        """Return the description.
+
+        Raises
+        ------
+        NoPredictorsError
+            If the likelihood has no linear predictors of a family that decisions know.
+        """
+        values, predictors = holder.values, holder.predictors()
+        if predictors.family.density is None:
+            raise NoPredictorsError("decisions cannot use its observations one by one")
+        if holder.form.kind != "sum" or not holder.sizes or writes_rows(holder.program, values, holder.sizes[0]):
+            raise NoPredictorsError("what it writes depends on all rows")
+        rows = values.axes(holder.sizes)
+        fixed = {key: value for key, value in values.values.items() if key not in rows and key not in holder.sizes}
+        return Description(
+            holder.blocks.n_observations,
+            digest_of_rows(holder),
+            fixed,
+            values.origins,
+            _shape(predictors),
+            holder.proof.error,
+            holder.sizes,
+        )
+
+
+def digest_of_rows(posterior: Posterior) -> str:
+    """Return a digest of the variables along the rows."""
+    values = posterior.values
+    rows = values.axes(posterior.sizes)
+    return digest_of({name: value for name, value in values.values.items() if name in rows})
+
+
+def _shape(predictors: Predictors) -> str:
+    family = predictors.family
+    shared = [z[:].tolist() if len(z) == 1 else z.shape[1] for z in predictors.design]
+    return f"{type(family).__name__} {family.density} {family.bounded} {family.highest} {shared}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Request for some rows of a partition, by variable."""
+
+    rows: NDArray[np.int64]
+
+    def answer(self, holder: Posterior, *, threads: int = 1) -> dict[str, NDArray[Any]]:
+        """Return the variables along the rows."""
+        values = holder.values
+        axes = values.axes(holder.sizes)
+        taken = values.take(axes, self.rows).values
+        return {name: taken[name] for name in axes}
+
+
+@dataclass(frozen=True)
+class LogDensities:
+    """Request for log densities of a partition's posterior at some points, with messages for errors."""
+
+    points: tuple[FloatArray, ...]
+
+    def answer(self, holder: Posterior, *, threads: int = 1) -> list[tuple[float, str]]:
+        """Return the log densities."""
+        return holder.full.log_densities(self.points)
+
+
+@dataclass(frozen=True)
+class BlockSum:
+    """Request for the sum of the log likelihoods of a partition's blocks, by the program."""
+
+    theta: FloatArray
+
+    def answer(self, holder: Posterior, *, threads: int = 1) -> float:
+        """Return the sum."""
+        with Team(holder.population.in_passing(), threads=threads) as team:
+            return float(Together(team).block_log_lik(self.theta).sum())
+
+
+@dataclass(frozen=True)
+class PartitionedData(Data):
+    """Data in partitions; ``values`` has those that are not along the rows.
+
+    Attributes
+    ----------
+    holders : Holders
+        The partitions, which answer requests.
+    described : tuple of Description
+    recorded : str
+        The sources as text (see `DataSources.recorded`).
+    """
+
+    holders: Holders[Posterior] = field(kw_only=True, repr=False)
+    described: tuple[Description, ...] = field(kw_only=True, repr=False)
+    recorded: str = field(kw_only=True, default="")
+
+    def digest(self) -> str:
+        """Return the digest that all rows in one table have if they are read by the same pattern."""
+        return digest_of(self.values, [one.digest for one in self.described])
+
+    def posterior(self, compiled: CompiledModel, *, seed: int, observations: str | None, log: Progress) -> Posterior:
+        """Return the posterior of all rows.
+
+        Raises
+        ------
+        InputError
+            If the pilot does not fit the program.
+        """
+        pilot = self._pilot(compiled, seed, observations, log)
+        counts = tuple(one.n_observations for one in self.described)
+        found = pilot.predictors(log)
+        if not isinstance(found, LinearPredictors) or _shape(found) != self.described[0].shape:
+            raise InputError(f"{self.source}: the likelihood of a sample of the rows reads differently from theirs")
+        full = PartitionedDensity(pilot, self.holders)
+        return replace(
+            pilot,
+            full=full,
+            population=PartitionedBlocks(pilot, self.holders, sum(counts)),
+            order=None,
+            proof=Proof(len(pilot.points), max(one.error for one in self.described)),
+            values=self,
+            any_block_size=False,
+            known_predictors=PartitionedPredictors(self.holders, counts, found.part(slice(0, 0))),
+            pilot=pilot,
+        )
+
+    def _pilot(self, compiled: CompiledModel, seed: int, observations: str | None, log: Progress) -> Posterior:
+        """Return the posterior of a random sample of the rows, each partition's in proportion to its rows."""
+        counts = np.array([one.n_observations for one in self.described])
+        rng = streams.generator(seed, streams.Run.PARTITIONS)
+        chosen = np.sort(rng.choice(counts.sum(), min(_PILOT, int(counts.sum())), replace=False, shuffle=False))
+        ends = np.cumsum(counts)
+        parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+        requests = {
+            number: Sample(part - (ends[number] - counts[number])) for number, part in enumerate(parts) if len(part)
+        }
+        log(f"Taking a sample of {len(chosen):,} of {counts.sum():,} rows")
+        samples = self.holders.answers(requests)
+        sizes = self.described[0].sizes
+        axes = self.axes(sizes)
+        rows = {name: np.concatenate([one[name] for one in samples], axis=axis) for name, axis in axes.items()}
+        values = {**self.values, **rows, **dict.fromkeys(sizes, len(chosen))}
+        data = Data({one.name: values[one.name] for one in self.declarations}, self.declarations, self.source)
+        return compiled.with_data(
+            replace(data, origins=self.origins),
+            block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
+            seed=seed,
+            observations=observations,
+            evaluator="instances",
+            progress=log,
+        )
+
+
+def pooled(
+    declarations: tuple[Declaration, ...],
+    source: str,
+    described: Sequence[Description],
+    names: Sequence[str],
+    holders: Holders[Posterior],
+) -> PartitionedData:
+    """Return data in partitions from the descriptions of these, with the names of the partitions and of all.
+
+    Raises
+    ------
+    InputError
+        If partitions have different values of what all observations share.
+    """
+    one, *others = described
+    for name, other in zip(names[1:], others, strict=True):
+        for key, value in one.fixed.items():
+            if not np.array_equal(value, other.fixed[key]):
+                raise InputError(
+                    f"{name}: {key} is {other.fixed[key]}, but {value} in {names[0]}; give it as {key}=VALUE"
+                )
+        if other.origins.levels != one.origins.levels:
+            raise InputError(f"{name}: a column of text has other levels than in {names[0]}; give numbers")
+        if other.shape != one.shape:
+            raise InputError(f"{name}: the likelihood of these rows reads differently from that in {names[0]}")
+    n = sum(part.n_observations for part in described)
+    if n > _MOST:
+        raise InputError(f"{n:,} observations are more than 2^31 - 1, the most that stansub can number")
+    values = {**one.fixed, **dict.fromkeys(one.sizes, n)}
+    return PartitionedData(
+        {part.name: values[part.name] for part in declarations if part.name in values},
+        declarations,
+        source,
+        one.origins,
+        holders=holders,
+        described=tuple(described),
+    )
+
+
+def _of_pilot(name: str) -> Any:
+    """Return an attribute of the pilot's program, if it does not depend on the rows."""
+    return property(lambda density: getattr(density.pilot.full, name))
+
+
+@dataclass(frozen=True)
+class PartitionedDensity:
+    """The whole log density: those of partitions, less the repeated global parts."""
+
+    pilot: Posterior
+    holders: Holders[Posterior]
+
+    dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
+        _of_pilot,
+        ["dim", "info", "rng", "writer", "param_names", "param_unc_names", "param_constrain", "param_unconstrain_json"],
+    )
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
+        return self.log_density_or_message(theta)[0]
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        """Return the log density; if the program raises an error, nan and its message."""
+        return self.log_densities([theta])[0]
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
+        parts = ask_all(self.holders, LogDensities(tuple(points)))
+        own = self.pilot.population.evaluator()
+        return [
+            self._joined([part[k] for part in parts], own.global_log_density(theta)) for k, theta in enumerate(points)
+        ]
+
+    def _joined(self, parts: Sequence[tuple[float, str]], shared: float) -> tuple[float, str]:
+        undefined = next((one for one in parts if not np.isfinite(one[0])), None)
+        return undefined or (sum(value for value, _ in parts) - (len(parts) - 1) * shared, "")
+
+
+@dataclass(frozen=True)
+class PartitionedBlocks:
+    """All observations as one block; the global part is the pilot's.
+
+    Attributes
+    ----------
+    pilot : Posterior
+    holders : Holders
+    n_observations : int
+    """
+
+    kind: ClassVar[Literal["partitions"]] = "partitions"
+
+    pilot: Posterior
+    holders: Holders[Posterior]
+    n_observations: int
+
+    @property
+    def blocks(self) -> Blocks:
+        """Return a single block."""
+        return Blocks(self.n_observations, self.n_observations)
+
+    @property
+    def dim(self) -> int:
+        """Return the number of unconstrained parameters."""
+        return self.pilot.dim
+
+    def evaluator(self) -> FunctionEvaluator:
+        """Return a new evaluator of the block."""
+        own = self.pilot.population.evaluator()
+
+        def values(theta: FloatArray, which: NDArray[np.int32]) -> FloatArray:
+            return np.full(len(which), sum(ask_all(self.holders, BlockSum(theta))) if len(which) else 0.0)
+
+        def gradient(theta: FloatArray, which: NDArray[np.int32]) -> tuple[float, FloatArray]:
+            if len(which):
+                raise RunError("gradients of data in partitions are those of linear predictors")
+            return own.subset_log_density_gradient(theta, _NONE)
+
+        return FunctionEvaluator(self.dim, 1, own.global_log_density, values, gradient)
+
+    def in_passing(self) -> PartitionedBlocks:
+        """Return itself."""
+        return self
+
+    def in_bulk(self) -> PartitionedBlocks:
+        """Return itself: it is one block."""
+        return self
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> PartitionedBlocks:
+        """Return itself: this process has no smaller blocks."""
+        return self
+
+    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
+        """Raise an error: single observations are held by the partitions."""
+        raise RunError("single observations of data in partitions are not evaluated by the program")

@@ -1,0 +1,173 @@
+"""Observations in partitions that answer requests: the same sums and candidates as from all of them together."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Factorised
+from stansub.target.classes import Classes, Pooled, keys
+from stansub.target.families import Binomial
+from stansub.target.functions import FunctionFactors
+from stansub.target.observations import ObservationVariates
+from stansub.target.partitioned import Hessian, PartitionedPredictors, Predictors
+from stansub.target.predictor_derivatives import Gradient, LogLikelihood
+from stansub.target.remainders import LinearPredictors
+from stansub.target.requests import Request
+from stansub.target.rows import ColumnRows
+from stansub.target.sites import Candidates, Expand, Site, Survey
+
+Array = NDArray[np.float64]
+N, DIM = 900, 2
+ENDS = (100, 150, 600, N)
+THETA = np.array([0.4, -0.2])
+CHOLESKY = np.array([[0.08, 0.0], [0.01, 0.07]])
+
+
+def predictors(rows: slice = slice(0, N)) -> LinearPredictors:
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((N, DIM))
+    z[::50] = 0  # bounds of 0
+    y = (rng.random(N) < 1 / (1 + np.exp(-z @ [0.5, -0.3]))).astype(float)
+    design = ColumnRows(z[rows].shape, ((slice(0, DIM), z[rows]),))
+    n = len(z[rows])
+    return LinearPredictors((design,), (np.full(n, 0.1),), Binomial(y[rows], np.ones(n)))
+
+
+@dataclass(frozen=True)
+class Holder:
+    own: LinearPredictors
+
+    def predictors(self) -> Predictors:
+        return self.own
+
+
+@dataclass
+class InPickles:
+    """Holders that get requests as pickles, in any order; `lost` counts what they have kept and lost."""
+
+    held: list[Holder]
+    forgetful: bool = False
+    asked: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def answers(self, requests: Mapping[int, Request[Any, Any]]) -> list[Any]:
+        found = {}
+        for number in reversed(list(requests)):
+            holder, request = self.held[number], pickle.loads(pickle.dumps(requests[number]))
+            if self.forgetful:  # as a worker that opens the partition again
+                holder = Holder(predictors(slice((0, *ENDS)[number], ENDS[number])))
+            found[number] = pickle.loads(pickle.dumps(request.answer(holder)))
+            self.asked.append(number)
+        return [found[number] for number in requests]
+
+
+def partitioned(*, forgetful: bool = False) -> PartitionedPredictors:
+    held = [Holder(predictors(slice(*one))) for one in zip((0, *ENDS), ENDS, strict=False)]
+    counts = tuple(one.own.n_observations for one in held)
+    return PartitionedPredictors(InPickles(held, forgetful), counts, held[0].own.part(slice(0, 0)))
+
+
+def test_sums_are_those_of_all_observations() -> None:
+    whole, parts = predictors(), partitioned()
+    assert parts.n_observations == N
+    value, gradient = map(sum, zip(*parts.ask(Gradient(THETA)), strict=True))
+    expected = whole.ask(Gradient(THETA))[0]
+    assert value == pytest.approx(expected[0], rel=1e-13)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
+    assert sum(parts.ask(LogLikelihood(THETA))) == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(parts.hessian_at(THETA), whole.hessian_at(THETA), rtol=1e-12)
+    bounds = [one.bounds for one in parts.ask(Survey(Site(THETA, CHOLESKY), (2, 3)))]
+    for order, bound in whole.ask(Survey(Site(THETA, CHOLESKY), (2, 3)))[0].bounds.items():
+        assert sum(one[order] for one in bounds) == pytest.approx(bound, rel=1e-12)
+
+
+def test_sums_do_not_depend_on_who_answers_nor_on_threads() -> None:
+    one, other = partitioned(), partitioned(forgetful=True)
+    np.testing.assert_array_equal(one.hessian_at(THETA), other.hessian_at(THETA))
+    for request in (Gradient(THETA), Hessian(THETA), LogLikelihood(THETA)):
+        for mine, again in zip(one.ask(request), other.ask(request), strict=True):
+            np.testing.assert_array_equal(
+                mine[-1] if isinstance(mine, tuple) else mine,
+                np.array(again[-1] if isinstance(again, tuple) else again),
+            )
+        whole = predictors()
+        assert pickle.dumps(request.answer(whole)) == pickle.dumps(request.answer(whole, threads=3))
+
+
+def test_each_place_is_one_observation_of_its_class() -> None:
+    constants = np.exp(np.random.default_rng(1).normal(-9, 3, N))
+    constants[::7] = 0
+    parts = [Classes.of([keys(constants[slice(*one)])]) for one in zip((0, *ENDS), ENDS, strict=False)]
+    pooled = Pooled.of([(part.keys, np.diff(part.starts)) for part in parts])
+    whole = Classes.of([keys(constants)])
+    np.testing.assert_array_equal(pooled.keys, whole.keys)
+    np.testing.assert_array_equal(pooled.starts, whole.starts)
+    assert pooled.total == pytest.approx(whole.total)
+    partitions, places = pooled.located(np.arange(len(whole.members)))
+    firsts = np.array([0, *ENDS[:-1]])
+    found = [firsts[number] + parts[number].members[place] for number, place in zip(partitions, places, strict=True)]
+    # within a class, members stand in the order of the observations, as without partitions
+    np.testing.assert_array_equal(found, whole.members)
+
+
+def test_candidates_are_asked_of_the_partitions_that_have_them() -> None:
+    parts, expand = partitioned(forgetful=True), Expand(Site(THETA, CHOLESKY), 2)
+    whole = predictors()
+    answers = parts.ask(expand)
+    pooled = Pooled.of([(one.keys, one.counts) for one in answers])
+    _, classes = expand.kept(whole)
+    for number in range(len(ENDS)):
+        places = np.flatnonzero(pooled.located(np.arange(len(classes.members)))[0] == number)[:5]
+        own = pooled.located(places)[1]
+        records, rows = parts.ask_some({number: Candidates(expand, own)})[0]
+        expected, designs = whole.ask(Candidates(expand, places))[0]
+        np.testing.assert_array_equal(records, expected)
+        np.testing.assert_array_equal(rows[0], designs[0])
+
+
+def decisions(known: Predictors, n: int = 4000) -> tuple[list[bool], _loop.Decider]:
+    whole = predictors()
+    factors = FunctionFactors(
+        ["a", "b"], N, lambda theta, which: whole.family.part(which).log_lik(whole.part(which).at(theta)), block_size=4
+    )
+    variates = ObservationVariates.at(known, THETA, CHOLESKY)
+    decider = make_decider(factors.evaluator(), factors.blocks.sizes, Factorised(), **variates.parts(factors))
+    rng, accepted = np.random.default_rng(5), []
+    decider.reset(THETA)
+    for _ in range(n):
+        proposed = THETA + CHOLESKY @ rng.standard_normal(DIM)
+        accepted.append(decider.decide(proposed, np.log1p(-rng.random()), 0.0, rng.bit_generator.capsule).accepted)
+    return accepted, decider
+
+
+def test_decisions_do_not_depend_on_who_holds_the_observations() -> None:
+    one, decider = decisions(partitioned())
+    other, again = decisions(partitioned(forgetful=True))
+    assert one == other
+    np.testing.assert_array_equal(decider.state.theta, again.state.theta)
+    # one holder of all observations; its batches are smaller, so it draws other candidates of the same distribution
+    whole = np.mean(decisions(predictors())[0])
+    assert np.mean(one) == pytest.approx(whole, abs=4 * np.sqrt(0.25 / 4000))
+
+
+def test_far_from_the_anchor_all_observations_are_evaluated() -> None:
+    _, decider = decisions(partitioned(), n=1)
+    far = THETA + CHOLESKY @ np.array([30.0, 0.0])
+    _, whole = decisions(predictors(), n=1)
+    found = []
+    for one in (decider, whole):
+        rng = np.random.default_rng(1)
+        found.append(one.decide(far, -1e9, 0.0, rng.bit_generator.capsule))
+    assert [one.n_obs_used for one in found] == [N, N]
+    assert found[0].log_ratio == pytest.approx(found[1].log_ratio, rel=1e-12)
