@@ -123,9 +123,7 @@ def test_decisions_about_some_parameters_are_exact_too() -> None:
 
 @pytest.mark.parametrize("test", ["factorised", "poisson"])
 def test_what_has_no_bounds_is_refused(test: str) -> None:
-    with pytest.raises(
-        InputError, match=f"the {test} test has no proved bounds here: .* no linear predictors were given"
-    ):
+    with pytest.raises(InputError, match=f"the {test} test has no proved bounds here: no linear predictors were given"):
         stansub.sample(posterior(bounded=False), test=test, chains=1)
     with pytest.raises(InputError, match=f"the {test} test needs control variates"):
         stansub.sample(posterior(), test=test, control_variates=0, chains=1)
