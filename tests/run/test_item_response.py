@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pytest
 from scipy.special import expit
 
-import stansub
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
@@ -18,7 +16,6 @@ from stansub.tuning import surrogate as tuning
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "multilevel" / "programs" / "item_response.stan"
 N, ITEMS, PERSONS = 2_000, 10, 40
-MAX_Z = 4.5
 
 
 @pytest.fixture(scope="module")
