@@ -22,6 +22,7 @@ from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
+from stansub.stan.scales import without_scales
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -108,7 +109,8 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
         raise NotInArgumentsError("the likelihood alone is not a valid program")
     rest = [step for step in (*steps.transformed, *steps.model) if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
-    surrogate = _surrogate(program, arguments, declarations, transformed, {step.statement.span for step in rest})
+    phi = _phi(arguments, without_scales([step.statement for step in kept], arguments))
+    surrogate = _surrogate(program, arguments, phi, declarations, transformed, {step.statement.span for step in rest})
     return OwnArguments(arguments, likelihood, surrogate, declarations)
 
 
@@ -273,13 +275,13 @@ def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tupl
 def _surrogate(
     program: Program,
     arguments: Sequence[Declaration],
+    phi: str,
     declarations: Sequence[Declaration],
     transformed_data: Collection[Span],
     kept: Collection[Span],
 ) -> str:
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
     data = [*(f"  {one.type} {one.name};" for one in declarations), DATA]
-    phi = _phi(arguments)
     model = [
         text_of(program, program.model.statements, kept),
         f"{{\n{phi}",
@@ -318,14 +320,14 @@ def _unconstrained(one: Declaration, value: str) -> str:
     return _LINKS[one.type.bounds].format(value)
 
 
-def _phi(arguments: Sequence[Declaration]) -> str:
-    """Return Stan code that declares phi."""
+def _phi(arguments: Sequence[Declaration], written: Mapping[str, str]) -> str:
+    """Return Stan code that declares phi; some arguments are written otherwise than by their links."""
     lines = [f"vector[{SIZE}] {PHI};", "{", "int stansub_at = 0;"]
     for one in arguments:
         depth = len(one.type.array_dims)
         index = [f"stansub_i{k}" for k in range(depth)]
         value = one.name + (f"[{', '.join(index)}]" if index else "")
-        value = _unconstrained(one, value)
+        value = written.get(one.name) or _unconstrained(one, value)
         vector = f"rep_vector({value}, 1)" if one.type.base == "real" else f"to_vector({value})"
         body = [
             "{",

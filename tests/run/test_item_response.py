@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import stansub
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
@@ -17,7 +16,6 @@ from stansub.tuning import surrogate as tuning
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "multilevel" / "programs" / "item_response.stan"
 N, ITEMS, PERSONS = 2_000, 10, 40
-MAX_Z = 4.5
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +65,3 @@ def test_a_concave_expansion_has_a_precision(predictors: SparsePredictors) -> No
     assert least > -1e-8
     assert np.linalg.eigvalsh(as_it_is.precision.toarray()).min() < -1
     cholesky(concave.precision.tocsc())
-
-
-@pytest.mark.slow
-def test_draws_agree_with_nuts(data: dict[str, Any]) -> None:
-    """Means and mean squares of all parameters, in standard errors; the surrogate without decisions must not."""
-    idata = stansub.sample(PROGRAM, data, seed=4, show_progress=False)
-    assert "surrogate transitions" in str(idata.attrs["choices"])
-    assert float(idata.sample_stats["accepted"].mean()) > 0.5
-    comparison = stansub.compare(idata)
-    assert comparison.agrees

@@ -122,6 +122,31 @@ def test_a_positive_factor_of_another_parameter_is_read_by_its_logarithm(predict
     assert ("vector[J] a" in arguments(code)) != kept
 
 
+@pytest.mark.parametrize(
+    ("predictor", "scaled"),
+    [
+        ("a[g] .* (t[g] - b[g])", ["t", "b"]),
+        ("(x .* t[g] - 2 * b[g]) .* a[g]", ["t", "b"]),
+        ("a[g] .* (-t[g])", ["t"]),
+        ("a[g] .* (t[g] - x)", []),  # the scale of a term of data is known
+        ("a[g] .* t[g] + t[g]", []),
+        ("a[g] .* (t[g] .* b[g])", []),
+        ("a[g] .* exp(t[g])", []),
+    ],
+)
+def test_a_scale_that_the_likelihood_does_not_show_is_fixed(predictor: str, scaled: list[str]) -> None:
+    code = program(
+        data="vector[N] x;",
+        parameters="vector<lower=0>[J] a; vector[J] t; vector[J] b;",
+        model=f"a ~ lognormal(0, 1); t ~ std_normal(); b ~ std_normal(); y ~ normal({predictor}, 1);",
+    )
+    own = split(code)
+    accepted(own.surrogate)
+    assert ("log(a) - mean(log(a))" in own.surrogate) == bool(scaled)
+    found = [name for name in ("t", "b") if f"to_vector({name} * exp(mean(log(a))))" in own.surrogate]
+    assert found == scaled
+
+
 def test_the_range_of_what_several_statements_write_is_not_assumed() -> None:
     code = program(
         parameters="vector[J] z; real<lower=0> tau;",

@@ -1,0 +1,68 @@
+"""Scales that a likelihood does not show, such as that of abilities and difficulties beside discriminations.
+
+If a positive factor ``a`` stands before a sum of coefficients, ``a[j] * (theta[i] - b[j])``, and all of them stand
+nowhere else, the likelihood does not change if the coefficients are multiplied by a number and ``a`` is divided by it.
+Widths of the coefficients change with that number, which an expansion of second order does not show. The arguments
+
+    log(a) - mean(log(a)),   theta exp(mean(log(a))),   b exp(mean(log(a)))
+
+give the same likelihood, and their map from the parameters, which is exact, has the scale.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from stansub.stan.syntax import Declaration, Expression, Infix, Name, Prefix, Statement, bare, find, name_of, names
+
+_SUMS, _PRODUCTS = ("+", "-"), ("*", ".*")
+
+
+def without_scales(statements: Sequence[Statement], arguments: Sequence[Declaration]) -> Mapping[str, str]:
+    """Return Stan code of arguments in which such scales are fixed, by name, unconstrained.
+
+    Parameters
+    ----------
+    statements : sequence of Statement
+        Those of the likelihood.
+    arguments : sequence of Declaration
+        Its arguments; positive ones are read by their logarithm.
+    """
+    plain = {one.name for one in arguments if not one.type.array_dims}
+    vectors = {one.name for one in arguments if one.type.base == "vector"} & plain
+    factors = {one.name for one in arguments if len(one.type.bounds) == 1} & vectors
+    coefficients = {one.name for one in arguments if not one.type.bounds and one.base in ("real", "vector")} & plain
+    counts = Counter(one.name for one in find(Name, statements))
+    every = {one.name for one in arguments}
+    for product in find(Infix, statements):
+        if product.operator not in _PRODUCTS:
+            continue
+        for factor, other in ((product.left, product.right), (product.right, product.left)):
+            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for term in _terms(other)]
+            if name not in factors or not coefficients.issuperset(scaled):
+                continue
+            if all(counts[one] == scaled.count(one) for one in scaled) and counts[name] == 1:
+                log_scale = f"mean(log({name}))"
+                return {name: f"log({name}) - {log_scale}"} | {one: f"{one} * exp({log_scale})" for one in scaled}
+    return {}
+
+
+def _terms(expression: Expression) -> list[Expression]:
+    """Return the terms that a sum adds or subtracts."""
+    expression = bare(expression)
+    if isinstance(expression, Infix) and expression.operator in _SUMS:
+        return [*_terms(expression.left), *_terms(expression.right)]
+    return [expression]
+
+
+def _coefficient(term: Expression, arguments: Collection[str]) -> str:
+    """Return the argument that is a factor of a term; empty if there is none, or another."""
+    term = bare(term)
+    if isinstance(term, Prefix):
+        return _coefficient(term.operand, arguments)
+    if isinstance(term, Infix) and term.operator in _PRODUCTS:
+        found = [one for one in (term.left, term.right) if names(one) & set(arguments)]
+        return _coefficient(found[0], arguments) if len(found) == 1 else ""
+    name = name_of(term)
+    return name if name in arguments and names(term) & set(arguments) == {name} else ""
