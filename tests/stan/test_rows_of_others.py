@@ -28,10 +28,6 @@ DATA: dict[str, dict[str, Any]] = {
         **{"N": N, "K": 2, "J": 4, "x": normals(N, 2), "y": integers(0, 5, N)},
         **{"group": integers(1, 4, N), "exposure": np.exp(normals(N)), "partner": integers(1, N, N)},
     },
-    "several_terms": {
-        **{"N": N, "K": 3, "x": normals(3, N), "y": np.abs(normals(N)), "count": integers(0, 4, 2, N)},
-        **{"weight": np.exp(normals(N)), "partner": integers(1, N, N)},
-    },
     "mixture_of_partners": {"N": N, "y": normals(N), "partner": integers(1, N, N)},
     "brms_like": {
         **{"N": N, "Y": normals(N), "K": 3, "X": normals(N, 3), "N_1": 5, "J_1": integers(1, 5, N)},
