@@ -147,7 +147,7 @@ model {
 
 def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(REACH / "relative_exposure.stan") == 5
-    assert re.search(r"Warning: line \d+: `exposure = .*` depends on what is computed", capsys.readouterr().out)
+    assert re.search(r"Warning: line \d+: `exposure = .*` depends on a value computed", capsys.readouterr().out)
     for name in ("centred", "centred_prior"):
         assert check(PROGRAMS / f"{name}.stan") == 5
         assert "Warning" not in capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "one.stan"
     file.write_text("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert check(file) == 5
-    assert "nothing counts the observations; add data" in capsys.readouterr().out.splitlines()[0]
+    assert "there is nothing that counts observations; add data" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help="Data: JSON, R dump, Parquet, Arrow, CSV, npy, npz or Zarr files and NAME=VALUE, merged.",
+        help="Data: JSON, R dump, Parquet, Arrow, CSV, npy, npz or Zarr files, NAME=VALUE.",
         show_default=False,
     ),
 ]
@@ -65,7 +65,7 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable with another name: y=late, x=\\[a,b,c] or x=x_*. Repeatable.",
+        help="Columns of a data variable: y=late, x=\\[a,b,c] or x=x_*. Repeatable.",
         rich_help_panel=DATA,
     ),
 ]
@@ -99,7 +99,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Show the whole summary, with audits, speed, times and the choices of the sampler.",
+        help="Show the whole summary. It adds audits, speed, times and the choices of the sampler.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -109,7 +109,7 @@ class ChainOptions:
     )
     max_time: float | None = option(
         None,
-        "Stop after this many seconds, including set-up, and keep the draws so far.",
+        "Stop after this many seconds. Set-up counts, and draws so far are kept.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
