@@ -72,8 +72,8 @@ _Budget = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Total time, such as 10m. Planning counts. stansub chooses test, error level and lengths for it (see "
-        "`stansub plan`).",
+        help="Total time, such as 10m. This includes planning. stansub chooses test, error level and lengths for it "
+        "(see `stansub plan`).",
         show_default="none",
         rich_help_panel=CHAINS,
     ),

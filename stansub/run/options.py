@@ -109,7 +109,7 @@ class ChainOptions:
     )
     max_time: float | None = option(
         None,
-        "Stop after this many seconds. Set-up counts, and draws so far are kept.",
+        "Stop after this many seconds. This includes set-up. Draws so far are kept.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
