@@ -270,4 +270,4 @@ def test_explanation_points_at_statements(canonical: Parse) -> None:
 
 def test_explanation_without_a_size_variable(canonical: Parse) -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
-    assert "nothing counts the observations" in str(explain(Analysis.of(program), "no observations"))
+    assert "there is nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))
