@@ -151,7 +151,7 @@ def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
 @pytest.mark.parametrize("observations", ["K", "absent"])
 def test_wrong_size_variable(observations: str, compiled: Compiled) -> None:
     file = ROOT / "stan_models" / "logistic.stan"
-    with pytest.raises(InputError, match=r"`observations='absent'`: .*candidates are N, K|not a sum over observations .*K: "):
+    with pytest.raises(InputError, match=r"`observations='absent'`.*candidates are N, K|not a sum over observations .*K: "):
         compiled(file).with_data(example(file), block_size=8, observations=observations)
 
 
