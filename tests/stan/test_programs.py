@@ -151,7 +151,8 @@ def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
 @pytest.mark.parametrize("observations", ["K", "absent"])
 def test_wrong_size_variable(observations: str, compiled: Compiled) -> None:
     file = ROOT / "stan_models" / "logistic.stan"
-    with pytest.raises(InputError, match=r"`observations='absent'`.*candidates are N, K|not a sum over observations .*K: "):
+    refused = r"`observations='absent'`.*candidates are N, K|not a sum over observations .*K: "
+    with pytest.raises(InputError, match=refused):
         compiled(file).with_data(example(file), block_size=8, observations=observations)
 
 
