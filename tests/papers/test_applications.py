@@ -58,7 +58,7 @@ def test_every_application_is_in_the_index() -> None:
     for name in folders:
         text = (PAPERS / name / "page.md").read_text(encoding="utf-8")
         assert "Cost with today's methods" in text
-        assert "differs from the paper" in text
+        assert "## Differences from the paper" in text
 
 
 def test_unknown_applications_are_refused() -> None:
