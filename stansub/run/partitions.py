@@ -34,6 +34,8 @@ from stansub.tuning.proposal_names import named
 
 # Rows from which files of a pattern stay in partitions, and the share of free memory for partitions that stay open.
 _LEAST, _SHARE = 1_000_000, 4
+# Seconds after which workers that are still asked are counted.
+_PATIENCE = 30.0
 
 A = TypeVar("A")
 # A file, or a function that returns a table.
@@ -148,6 +150,7 @@ class DaskPartitions(Partitions):
             for number, request in requests.items()
         ]
         try:
+            self._wait(found)
             return list(self.client.gather(found))
         except (InputError, RunError):
             raise
@@ -155,6 +158,24 @@ class DaskPartitions(Partitions):
             raise RunError(f"the dask workers did not answer: {one_line(error)}") from error
         finally:
             self.client.cancel(found)
+
+    def _wait(self, found: Sequence[Any]) -> None:
+        """Wait for answers as long as there are workers that may give them.
+
+        Raises
+        ------
+        RunError
+            If all workers are gone.
+        """
+        from distributed import wait
+
+        while True:
+            try:
+                wait(found, timeout=_PATIENCE)
+                return
+            except TimeoutError:
+                if not self.client.nthreads():
+                    raise RunError("all dask workers are gone: start workers, and run again") from None
 
     def _settle(self, numbers: Mapping[int, Any]) -> None:
         """Give every partition a home among the living workers, the one with the fewest partitions."""

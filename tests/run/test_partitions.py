@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 import stansub
-from stansub import CompiledModel, DataPartitions, InputError
+from stansub import CompiledModel, DataPartitions, InputError, RunError
 from stansub.output import inference_data
 from stansub.run import partitions
 from stansub.run.executors import dask_client
@@ -124,6 +124,20 @@ def test_draws_are_those_of_all_rows_in_memory(
     assert z(without) > 10, "a partition less is another posterior"
 
 
+def test_without_workers_nobody_waits(
+    logistic: CompiledModel, folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if all workers died while they are asked."""
+    there = DaskPartitions(recipes(logistic, files(folder)), client=client)
+    there._homes = dict.fromkeys(range(PARTS), "tcp://127.0.0.1:1")
+    monkeypatch.setattr(there, "_settle", lambda numbers: None)
+    monkeypatch.setattr(partitions, "_PATIENCE", 0.01)
+    monkeypatch.setattr(client, "nthreads", dict)
+    with pytest.raises(RunError, match="all dask workers are gone"):
+        there.answers(dict.fromkeys(range(PARTS), Describe()))
+
+
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path, client: Any) -> None:
     made = recipes(logistic, files(folder))
     here, there = Partitions(made), DaskPartitions(made, client=client)
@@ -139,6 +153,7 @@ def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path, c
     here.close()
 
 
+@pytest.mark.slow
 def test_a_worker_with_other_rows_is_refused(logistic: CompiledModel, client: Any) -> None:
     made = recipes(logistic, [partial(of_this_process, 0), partial(of_this_process, 1)])
     there = DaskPartitions(made, client=client)
