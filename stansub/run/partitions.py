@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import uuid
@@ -167,11 +168,10 @@ class DaskPartitions(Partitions):
         RunError
             If all workers are gone.
         """
-        from distributed import wait
-
+        distributed: Any = importlib.import_module("distributed")
         while True:
             try:
-                wait(found, timeout=_PATIENCE)
+                distributed.wait(found, timeout=_PATIENCE)
                 return
             except TimeoutError:
                 if not self.client.nthreads():
