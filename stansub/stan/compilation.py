@@ -199,7 +199,7 @@ class CompiledModel:
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
         assert isinstance(given.full, Model)
-        found = Uncut(given.full, n), None, Proof(len(given.points), 0.0)
+        found = Uncut(n, given.full), None, Proof(len(given.points), 0.0)
         return replace(self._posterior(given, *found, (size,)), observations=observations)
 
     def _given(

@@ -31,7 +31,8 @@ from stansub.stan.shares import writes_rows
 from stansub.stan.source import Source
 from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
-from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, coarse_size
+from stansub.stan.whole_data import OneBlock
+from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size
 from stansub.target.gradients import Team, Together
 from stansub.target.partitioned import PartitionedPredictors, Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
@@ -269,7 +270,7 @@ class PartitionedData(Data):
         return replace(
             pilot,
             full=full,
-            population=PartitionedBlocks(pilot, self.holders, sum(counts)),
+            population=PartitionedBlocks(sum(counts), pilot, self.holders),
             order=None,
             proof=Proof(len(pilot.points), max(one.error for one in self.described)),
             values=self,
@@ -383,26 +384,19 @@ class PartitionedDensity:
 
 
 @dataclass(frozen=True)
-class PartitionedBlocks:
+class PartitionedBlocks(OneBlock):
     """All observations as one block; the global part is the pilot's.
 
     Attributes
     ----------
     pilot : Posterior
     holders : Holders
-    n_observations : int
     """
 
     kind: ClassVar[Literal["partitions"]] = "partitions"
 
     pilot: Posterior
     holders: Holders[Posterior]
-    n_observations: int
-
-    @property
-    def blocks(self) -> Blocks:
-        """Return a single block."""
-        return Blocks(self.n_observations, self.n_observations)
 
     @property
     def dim(self) -> int:
@@ -422,19 +416,3 @@ class PartitionedBlocks:
             return own.subset_log_density_gradient(theta, _NONE)
 
         return FunctionEvaluator(self.dim, 1, own.global_log_density, values, gradient)
-
-    def in_passing(self) -> PartitionedBlocks:
-        """Return itself."""
-        return self
-
-    def in_bulk(self) -> PartitionedBlocks:
-        """Return itself: it is one block."""
-        return self
-
-    def recut(self, size: int, points: Sequence[FloatArray]) -> PartitionedBlocks:
-        """Return itself: this process has no smaller blocks."""
-        return self
-
-    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
-        """Raise an error: single observations are held by the partitions."""
-        raise RunError("single observations of data in partitions are not evaluated by the program")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stansub._loop import Evaluator
 from stansub.errors import InputError
 from stansub.progress import Progress
-from stansub.stan.whole_data import Uncut
+from stansub.stan.whole_data import OneBlock
 from stansub.target import factors
 from stansub.target.gradients import THREADS, Team
 from stansub.types import FloatArray, Places
@@ -228,7 +228,7 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
     place, block = find_undefined(population, theta)
     if place == "global":
         return "the priors (the part without observations) are already not finite"
-    if block is None or isinstance(population, Uncut) or population.kind == "partitions":
+    if block is None or isinstance(population, OneBlock):
         return "the cause is not a single observation"
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
     bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))

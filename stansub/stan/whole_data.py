@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,25 +17,51 @@ from stansub.types import FloatArray
 
 
 @dataclass(frozen=True)
-class Uncut:
-    """All observations as one block, whose value is the whole log density; the global part is 0.
+class OneBlock:
+    """All observations as one block, which is the same however it is used.
 
     Attributes
     ----------
-    model : Model
-        The user's program with all the data.
     n_observations : int
     """
 
-    kind: ClassVar[Literal["uncut"]] = "uncut"
-
-    model: Model
     n_observations: int
 
     @property
     def blocks(self) -> Blocks:
         """Return a single block."""
         return Blocks(self.n_observations, self.n_observations)
+
+    def in_passing(self) -> Self:
+        """Return itself."""
+        return self
+
+    def in_bulk(self) -> Self:
+        """Return itself: it is one block."""
+        return self
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Self:
+        """Return itself: there are no smaller blocks."""
+        return self
+
+    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
+        """Raise an error: observations are not evaluated one by one."""
+        raise RunError("this posterior is not cut into blocks of observations")
+
+
+@dataclass(frozen=True)
+class Uncut(OneBlock):
+    """All observations as one block, whose value is the whole log density; the global part is 0.
+
+    Attributes
+    ----------
+    model : Model
+        The user's program with all the data.
+    """
+
+    kind: ClassVar[Literal["uncut"]] = "uncut"
+
+    model: Model
 
     @property
     def dim(self) -> int:
@@ -56,19 +82,3 @@ class Uncut:
             return self.model.log_density_gradient(theta)
         except RunError:
             return None
-
-    def in_passing(self) -> Uncut:
-        """Return itself."""
-        return self
-
-    def in_bulk(self) -> Uncut:
-        """Return itself: it is one block."""
-        return self
-
-    def recut(self, size: int, points: Sequence[FloatArray]) -> Uncut:
-        """Return itself: there are no smaller blocks."""
-        return self
-
-    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
-        """Raise an error: an uncut posterior has no single observations."""
-        raise RunError("this posterior is not cut into blocks of observations")
