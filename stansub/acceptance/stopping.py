@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -66,7 +67,7 @@ class ErrorLevel(NamedTuple):
     value: float
 
 
-class StoppingRule:
+class StoppingRule(ABC):
     """A sequential test of whether the mean of a finite population exceeds a threshold.
 
     A custom rule has the attributes ``name`` and ``needs_range`` and the method ``table(n_units)``. It may have
@@ -118,9 +119,9 @@ class StoppingRule:
         """Return copies of the rule with the settings among which a race chooses; empty if no setting is open."""
         return ()
 
+    @abstractmethod
     def table(self, n_units: int, level: float | None = None) -> Table:
         """Return the looks for a population of ``n_units`` units; ``level`` replaces the rule's error level."""
-        raise NotImplementedError
 
     def noise_rule(self) -> _loop.NoiseRule | None:
         """Return how noise settles a decision, for the decision loop; None if it does not."""

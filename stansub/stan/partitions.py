@@ -26,8 +26,8 @@ from stansub.stan.columns import Origins
 from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.data import Data, digest_of, load
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import Proof
-from stansub.stan.shares import writes_rows
+from stansub.stan.proof import Proof, Whole
+from stansub.stan.shares import SumOfParts, writes_rows
 from stansub.stan.source import Source
 from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
@@ -345,30 +345,17 @@ def pooled(
     )
 
 
-def _of_pilot(name: str) -> Any:
-    """Return an attribute of the pilot's program, if it does not depend on the rows."""
-    return property(lambda density: getattr(density.pilot.full, name))
-
-
 @dataclass(frozen=True)
-class PartitionedDensity:
+class PartitionedDensity(SumOfParts):
     """The whole log density: those of partitions, less the repeated global parts."""
 
     pilot: Posterior
     holders: Holders[Posterior]
 
-    dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
-        _of_pilot,
-        ["dim", "info", "rng", "writer", "param_names", "param_unc_names", "param_constrain", "param_unconstrain_json"],
-    )
-
-    def log_density(self, theta: FloatArray) -> float:
-        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
-        return self.log_density_or_message(theta)[0]
-
-    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
-        """Return the log density; if the program raises an error, nan and its message."""
-        return self.log_densities([theta])[0]
+    @property
+    def model(self) -> Whole:
+        """Return the program with the pilot's rows."""
+        return self.pilot.full
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, with messages for errors of the program, in one pass over the data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from stansub.errors import InputError
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer
 from stansub.stan.library import Library, Model
+from stansub.stan.proof import Whole
 from stansub.stan.syntax import Program, names
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
@@ -28,13 +30,39 @@ def writes_rows(program: Program, data: Data, size: str) -> bool:
     return any(names(*block.statements) & of_rows for block in written)
 
 
-def _of_first(name: str) -> Any:
-    """Return an attribute of one of the programs, if it is the same in all: see `Model`."""
-    return property(lambda shares: getattr(shares.few[0], name))
+def _of_model(name: str) -> Any:
+    """Return an attribute of one of the programs, which is the same in all: see `Model`."""
+    return property(lambda density: getattr(density.model, name))
+
+
+class SumOfParts(ABC):
+    """A whole log density of which each program has a part, with the parameters and the output of any of them."""
+
+    dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
+        _of_model,
+        ["dim", "info", "rng", "writer", "param_names", "param_unc_names", "param_constrain", "param_unconstrain_json"],
+    )
+
+    @property
+    @abstractmethod
+    def model(self) -> Whole:
+        """Return one of the programs."""
+
+    @abstractmethod
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
+        return self.log_density_or_message(theta)[0]
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        """Return the log density; if the program raises an error, nan and its message."""
+        return self.log_densities([theta])[0]
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(SumOfParts):
     """The whole log density of a sum over rows: those of shares, less the repeated global parts.
 
     The cut into blocks, which are much smaller, proves that it is such a sum. The program with one observation returns
@@ -77,18 +105,10 @@ class Shares:
         """Return the shares of another program that writes the same."""
         return self._of(replace(self.slicer, library=library))
 
-    dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
-        _of_first,
-        ["dim", "info", "rng", "writer", "param_names", "param_unc_names", "param_constrain", "param_unconstrain_json"],
-    )
-
-    def log_density(self, theta: FloatArray) -> float:
-        """Return the log density at ``theta``; nan if the program raises an error or rejects."""
-        return self.log_density_or_message(theta)[0]
-
-    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
-        """Return the log density; if the program raises an error, nan and its message."""
-        return self.log_densities([theta])[0]
+    @property
+    def model(self) -> Model:
+        """Return the program with the first observation."""
+        return self.few[0]
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, with messages for errors of the program, in one pass over the data."""

@@ -95,7 +95,7 @@ class _Run:
                 case Return(value) if value is not None:
                     raise _ReturnedError(self.of(value))
                 case _:
-                    raise NotImplementedError(str(one))
+                    raise TypeError(f"no rule evaluates {one}")
 
     def assign(self, place: Expression, operator: str, value: Any) -> None:
         base, indices = flat(place)
@@ -140,7 +140,7 @@ class _Run:
                 return self.of(base)[self.at(indices)]
             case Call(name, arguments):
                 return self.call(name, [self.of(each) for each in arguments])
-        raise NotImplementedError(str(expression))
+        raise TypeError(f"no rule evaluates {expression}")
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
         for function in self.program.functions:
