@@ -163,7 +163,7 @@ def test_an_interrupt_leaves_out_generated_quantities_but_not_the_draws(
     posterior = inference_data.group(idata, "posterior")
     assert list(posterior.data_vars) == ["mu", "sigma"]
     np.testing.assert_array_equal(posterior["mu"].values, inference_data.group(default, "posterior")["mu"].values)
-    assert "left out" in inference_data.attrs(idata)["left_out"]
+    assert "are omitted" in inference_data.attrs(idata)["left_out"]
 
 
 def test_draws_that_do_not_fit_into_memory_are_refused_before_sampling(
