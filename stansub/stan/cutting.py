@@ -31,6 +31,9 @@ _TRIAL_ROWS = 8
 # Approximate number of blocks searched for an impossible observation.
 _SEARCHED_BLOCKS = 1000
 
+# Number of random orders tried for two observations that are possible.
+_ORDERS = 4
+
 # A sum with fewer terms than this beside another stays in the global part.
 _FEWEST = 100
 
@@ -301,5 +304,12 @@ def _undefined(cut: Whole, sizes: Names, dim: int, theta: FloatArray) -> str:
     n = cut.data.integer(sizes[0])
     if n < 1:
         return ""
-    population = cut.instances([sizes], None, max(1, n // _SEARCHED_BLOCKS), ())
-    return explain_undefined(population, None, theta) if population.dim == dim else ""
+    # A program that needs observations has its global part from the first two, which may be the impossible ones.
+    rng = np.random.default_rng(0)
+    for order in (None, *(rng.permutation(n).astype(np.int32) for _ in range(_ORDERS))):
+        population = cut.instances([sizes], order, max(1, n // _SEARCHED_BLOCKS), ())
+        if population.dim != dim:
+            return ""
+        if population.needs_no_rows or np.isfinite(population.evaluator().global_log_density(theta)):
+            return explain_undefined(population, order, theta)
+    return "the priors, or most observations, are not finite"

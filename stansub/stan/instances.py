@@ -167,6 +167,11 @@ class Instances:
         """Return the number of unconstrained parameters."""
         return self.global_models[0].dim
 
+    @property
+    def needs_no_rows(self) -> bool:
+        """Return whether the global part is the program without observations."""
+        return len(self.global_models) == 1
+
     def evaluator(self) -> _loop.InstanceEvaluator:
         """Return an evaluator for one chain; kept models are shared between chains."""
         latest: list[tuple[int, Model]] = []

@@ -22,6 +22,8 @@ _INT32 = np.iinfo(np.int32)
 _MAX_INT = _INT32.max
 # Rows decoded at a time, rows of these converted at a time, and batches read ahead.
 _BATCH, _PIECE, _AHEAD = 65_536, 8192, 2
+# Bytes of a CSV file in which its header is expected, and names of delimiters.
+_HEADER, _DELIMITERS = 65_536, {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,7 @@ def open_file(path: Path, kind: str) -> Table:
 
     with _reading(path):
         if kind in ("csv", "tsv"):
-            from pyarrow import csv
-
-            parsing = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True)
-            return of_stream(csv.read_csv(path, parse_options=parsing), path.name)
+            return _delimited(path, "\t" if kind == "tsv" else ",")
         file = WatchedFile.of(path)
         found = dataset.dataset(str(path), format=kind)
         types, n_rows = _types(found.schema, path.name), found.count_rows()
@@ -106,6 +105,21 @@ def open_file(path: Path, kind: str) -> Table:
                 yield from _of_one_file(file, kind, columns)
 
     return Table(path.name, types, n_rows, batches, (file,))
+
+
+def _delimited(path: Path, delimiter: str) -> Table:
+    """Read a CSV file; fields of text that are empty or say NA without quotation marks are missing, as in R."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with pa.input_stream(str(path)) as file:
+        header = file.read(_HEADER).decode(errors="replace").split("\n", 1)[0].strip()
+    other = next((name for mark, name in _DELIMITERS.items() if mark in header and delimiter not in header), None)
+    if other:
+        raise InputError(f"{path.name}: {other} separate the columns; write the file with {_DELIMITERS[delimiter]}")
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    missing = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    return of_stream(csv.read_csv(path, parse_options=parsing, convert_options=missing), path.name)
 
 
 def joined(tables: Sequence[Table], name: str) -> Table:
@@ -291,7 +305,9 @@ def _filler(table: Table, wanted: Wanted) -> _Numbers | _Text:
             return _Text(table, wanted)
     elif is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_a.is_decimal(kind):
         return _Numbers(table, wanted)
-    if is_a.is_null(kind) and table.n_rows:
+    if is_a.is_null(kind):
+        if not table.n_rows:
+            raise InputError(f"{table.name}: the table has no rows")
         raise _misfit(table, wanted.column, 0, "is missing, like all other rows")
     needed = "integers or text" if wanted.out.dtype.kind == "i" else "numbers"
     raise InputError(f"{table.name}: column {wanted.column!r} is of type {whole}, but the variable needs {needed}")

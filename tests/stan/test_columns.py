@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import json
@@ -208,6 +209,35 @@ def test_what_is_wrong_is_said_in_a_line(name: str) -> None:
         action()
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["", "NA"])
+def test_text_without_a_value_in_csv_is_missing_and_no_level(field: str, tmp_path: Path) -> None:
+    at(2, None, "group").to_csv(tmp_path / "t.csv", index=False, na_rep=field)
+    with pytest.raises(InputError, match=r"^t\.csv: column 'group', row 3 is missing$"):
+        read(tmp_path / "t.csv")
+    at(2, "NA", "group").to_csv(tmp_path / "t.csv", index=False, quoting=csv.QUOTE_NONNUMERIC)
+    assert read(tmp_path / "t.csv").origins.levels == {"group": ("NA", "a", "b", "c")}
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter", "message"),
+    [
+        ("t.csv", ";", "semicolons separate the columns; write the file with commas"),
+        ("t.csv", "\t", "tabs separate the columns; write the file with commas"),
+        ("t.tsv", ",", "commas separate the columns; write the file with tabs"),
+    ],
+)
+def test_another_delimiter_is_named(name: str, delimiter: str, message: str, tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / name, index=False, sep=delimiter)
+    with pytest.raises(InputError, match=f"^{name}: {message}$"):
+        read(tmp_path / name)
+
+
+def test_csv_without_rows(tmp_path: Path) -> None:
+    frame().iloc[:0].to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"^t\.csv: the table has no rows$"):
+        read(tmp_path / "t.csv")
 
 
 DAMAGED = {

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from simulated import BRMS, PROGRAMS, ROOT, Compiled, example, simulated
 from test_identity import check_identity, points
 
 from stansub.errors import InputError
-from stansub.stan.instances import Instances
+from stansub.stan.cutting import Whole, _undefined
+from stansub.stan.instances import Instances, Slicer
 from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.proof import explain_undefined, find_undefined
 
@@ -164,6 +166,28 @@ def test_impossible_observation_is_named(name: str, compiled: Compiled) -> None:
     message = f"{name}: the log density is not finite at any .* observation 17 of the data is impossible"
     with pytest.raises(InputError, match=message):
         compiled(file).with_data(data, block_size=8)
+
+
+def test_impossible_first_observation_is_no_prior(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The global part of a program with ``int<lower=1> N`` is computed from two observations."""
+    model, data = compiled(ROOT / "stan_models" / "linear.stan"), example(ROOT / "stan_models" / "linear.stan")
+    data["y"][0] = 1e200
+    accepts = Slicer.model
+
+    def needs_rows(slicer: Slicer, start: int, stop: int) -> Any:
+        if start == stop:
+            raise InputError("N is 0, but must be greater than or equal to 1")
+        return accepts(slicer, start, stop)
+
+    monkeypatch.setattr(Slicer, "model", needs_rows)
+    values = model.read_data(data)
+    cut = Whole(model.silent, values, ["N"], 0)
+    theta = np.zeros(cut.model().dim)
+    assert explain_undefined(cut.instances([("N",)], None, 8, ()), None, theta).startswith("the priors")
+    assert _undefined(cut, ("N",), len(theta), theta) == "observation 1 of the data is impossible"
+    assert _undefined(cut, ("N",), len(theta), np.full(len(theta), 1e160)).startswith(
+        "the priors, or most observations"
+    )
 
 
 def test_impossible_observation_is_named_by_its_row_in_the_data(compiled: Compiled) -> None:
