@@ -2,7 +2,7 @@
 
 The model is a small C library (needs a C compiler) whose block values cost next to nothing, so that the time per step
 is the loop's own: proposal, random numbers, drawing blocks, test, bookkeeping. Asked, at 10 parameters: a step in a
-stretch takes at most 3 us, with control variates 5 us, and a decision called from Python 30 us.
+batch takes at most 3 us, with control variates 5 us, and a decision called from Python 30 us.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def best_of(repeats: int, run: Callable[[], None]) -> float:
     return min(times)
 
 
-def stretch(decider: Decider, n_steps: int, proposal: Proposal, rng: np.random.Generator) -> None:
+def batch(decider: Decider, n_steps: int, proposal: Proposal, rng: np.random.Generator) -> None:
     dim = decider.theta.size
     capsule = rng.bit_generator.capsule
     flags = [np.zeros(n_steps, np.uint8) for _ in range(5)]
-    decider.stretch(
+    decider.batch(
         n_steps,
         compiled(proposal),
         capsule,
@@ -114,7 +114,7 @@ def main() -> None:
         ("pCN, 10 blocks, second order", 10, pcn, 2),
     ]
     print(f"{options.blocks} blocks, {options.dim} parameters, microseconds a step")
-    print(f"{'':38} {'blocks':>8} {'stretch':>8} {'Python':>8}")
+    print(f"{'':38} {'blocks':>8} {'batch':>8} {'Python':>8}")
     with tempfile.TemporaryDirectory() as folder:
         library = compile_model(Path(folder))
         shared, blocks = (ctypes.cast(f, ctypes.c_void_p).value for f in (library.shared, library.blocks))
@@ -128,10 +128,10 @@ def main() -> None:
             decider = make_decider(evaluator, np.ones(options.blocks, np.int32), test, **extra)
             rng = np.random.default_rng(2)
             decider.reset(np.zeros(options.dim))
-            in_stretch = best_of(5, partial(stretch, decider, options.steps, proposal, rng))
+            in_batch = best_of(5, partial(batch, decider, options.steps, proposal, rng))
             python = best_of(3, partial(decide, decider, options.steps // 10, proposal, rng)) * 10
             used = decider.n_obs_used / decider.n_decisions
-            print(f"{name:38} {used:8.1f} {1e6 * in_stretch / options.steps:8.2f} {1e6 * python / options.steps:8.2f}")
+            print(f"{name:38} {used:8.1f} {1e6 * in_batch / options.steps:8.2f} {1e6 * python / options.steps:8.2f}")
 
 
 if __name__ == "__main__":

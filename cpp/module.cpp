@@ -26,7 +26,7 @@
 #include "mapped.hpp"
 #include "observations.hpp"
 #include "programs.hpp"
-#include "stretch.hpp"
+#include "batch.hpp"
 #include "taylor.hpp"
 #include "transitions.hpp"
 
@@ -533,7 +533,7 @@ nb::tuple write_draws(Writer& writer, const Matrix& theta, const OutputMatrix& o
   return nb::make_tuple(n, nb::bytes(message.data(), message.size()));
 }
 
-std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
+std::int64_t run_batch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
                          const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
                          const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
                          const Output<std::int64_t>& n_obs_used, const Output<std::int32_t>& n_looks,
@@ -561,7 +561,7 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals
   bitgen_t* bits = to_bitgen(bitgen);
   bitgen_t* audit_bits = to_bitgen(audit_bitgen);
   nb::gil_scoped_release release;
-  return stretch(decider, n_steps, proposals, bits, audit_bits, audit_probability, rows, signals);
+  return batch(decider, n_steps, proposals, bits, audit_bits, audit_probability, rows, signals);
 }
 
 }  // namespace
@@ -763,7 +763,7 @@ NB_MODULE(_loop, m) {
       .def("log_density", &Decider::log_density, nb::call_guard<nb::gil_scoped_release>())
       .def("decide", &decide, "theta_new"_a, "log_u"_a, "log_q_ratio"_a, "bitgen"_a, "audit"_a = false,
            "subset"_a = nb::none())
-      .def("stretch", &run_stretch, "n_steps"_a, "proposals"_a, "bitgen"_a, "audit_bitgen"_a,
+      .def("batch", &run_batch, "n_steps"_a, "proposals"_a, "bitgen"_a, "audit_bitgen"_a,
            "audit_probability"_a, "theta"_a.noconvert(), "accepted"_a.noconvert(), "n_obs_used"_a.noconvert(),
            "n_looks"_a.noconvert(), "undecided"_a.noconvert(), "log_ratio"_a.noconvert(),
            "audited"_a.noconvert(), "wrong"_a.noconvert(), "bound_violated"_a.noconvert(), "stop"_a.noconvert(),

@@ -942,7 +942,7 @@ class Decider:
             none.
         """
 
-    def stretch(
+    def batch(
         self,
         n_steps: int,
         proposals: Proposals,

@@ -207,7 +207,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
     if not effects:
         return _Surrogate(())
     try:
-        own, counting = analysis.halves(size), size or analysis.size
+        own, counting = analysis.likelihood_split(size), size or analysis.size
         if posterior is None or counting not in posterior.values.values:
             return _Surrogate(effects)
         values, few = posterior.values, posterior.dim <= MANY

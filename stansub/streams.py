@@ -20,20 +20,20 @@ class Run(Enum):
     ORDER = (0, 2)
     """Pairs and blocks by which the order of control variates is chosen."""
     RACE = (0, 3)
-    MEETING = (0, 4)
-    """Followed by the steps of warmup after which it is."""
+    POOLING = (0, 4)
+    """Followed by the steps of warmup after which the draws are pooled."""
     STARTS = (0, 5)
     """At which mode each chain starts."""
     CHECK = (0, 6)
     """Fresh starts after sampling."""
     FOOTPRINTS = (0, 7)
-    """Points at which it is seen which factors depend on which parameters."""
+    """Points that show which factors depend on which parameters."""
     FACTORISED = (0, 8)
     """The race with factorised decisions, beside that with others."""
     SURROGATE = (0, 10)
-    """Short runs on surrogates, until one is settled."""
+    """Short runs on surrogates, until the expansion point is chosen."""
     PILOT = (0, 9)
-    """Steps by which a budget is planned; a number for each way and chain."""
+    """Steps by which a budget is planned; a number for each method and chain."""
     JOINT = (0, 11)
     """The race with joint decisions, beside those with others."""
     KAPPA = (0, 12)

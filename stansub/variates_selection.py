@@ -201,7 +201,7 @@ class VariatesGivenUp(Chosen):
         )
 
 
-# The expansion point of the control variates, which the chains check when they meet after `n_steps` of warmup
+# The expansion point of the control variates, which is checked when chains pool their draws after `n_steps` of warmup
 
 
 @dataclass(frozen=True)

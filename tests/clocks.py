@@ -34,15 +34,15 @@ class Clock:
             self._seconds += seconds
             return self._seconds
 
-    def advance_with_stretches(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-        """Let every stretch of steps of any chain take so many seconds."""
-        stretch = Chain._stretch
+    def advance_with_batches(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        """Let every batch of steps of any chain take so many seconds."""
+        batch = Chain._run_batch
 
         def taking_time(chain: Chain, *arguments: object) -> object:
             self.advance(seconds)
-            return stretch(chain, *arguments)  # type: ignore[arg-type]
+            return batch(chain, *arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Chain, "_stretch", taking_time)
+        monkeypatch.setattr(Chain, "_run_batch", taking_time)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from simulated import BRMS, PROGRAMS, ROOT, Compiled
 
 from stansub.stan import toolchain
+from stansub.stan.bridgestan_home import _find_home
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.home import _find_home
 
 # The same examples in every run, and none too slow; examples may share what a fixture has made.
 settings.register_profile(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import STATS, MetropolisHastings
 from stansub.kernels.proposals import Proposal
 
@@ -24,8 +24,8 @@ def column(records: Records, name: str) -> NDArray[Any]:
 
 
 def run_steps(
-    decider: Decider, proposal: Proposal, rng: np.random.Generator, out: Records, n_steps: int, oversight: Oversight
+    decider: Decider, proposal: Proposal, rng: np.random.Generator, out: Records, n_steps: int, control: BatchControl
 ) -> int:
     """Steps done."""
     kernel = MetropolisHastings(decider)
-    return kernel.batch(rng, kernel.here, proposal, out, n_steps, oversight)[1]
+    return kernel.batch(rng, kernel.current_state, proposal, out, n_steps, control)[1]

@@ -27,7 +27,7 @@ from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
 from stansub.stan import download
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 from stansub.tuning import mode_setup
 from stansub.tuning.mode_check import MissedMode, ModeCheck
 from stansub.tuning.proposal_names import PROPOSALS
@@ -462,15 +462,15 @@ def test_a_failed_chain_is_an_error_but_its_neighbours_are_written(
     from stansub.run.chain import Chain
 
     chains: list[Chain] = []
-    stretch = Chain._stretch
+    batch = Chain._run_batch
 
     def broken(self: Chain, *arguments: Any) -> int:
         chains.append(self)
         if self is not chains[0]:
             raise RuntimeError("out of luck")
-        return stretch(self, *arguments)
+        return batch(self, *arguments)
 
-    monkeypatch.setattr(Chain, "_stretch", broken)
+    monkeypatch.setattr(Chain, "_run_batch", broken)
     code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
     assert code == 1
     assert "chain 2 failed (out of luck)" in err
@@ -515,7 +515,7 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-# Runs the command line with something changed: signals within a stretch of steps, each after the one before has been
+# Runs the command line with something changed: signals within a batch of steps, each after the one before has been
 # handled, and all at once by a clock that stands still; an import that takes its time.
 DRIVER = """
 import os, signal, sys, threading, time
@@ -526,9 +526,9 @@ from stansub.run.chain import Chain
 clock.now = lambda: 0.0
 
 def signalled(when, *numbers):
-    stretch = Chain._stretch
-    def stretch_and_signal(self, phase, *arguments):
-        n = stretch(self, phase, *arguments)
+    batch = Chain._run_batch
+    def batch_and_signal(self, phase, *arguments):
+        n = batch(self, phase, *arguments)
         while numbers_left and phase is getattr(self, when):
             number = numbers_left.pop(0)
             os.kill(os.getpid(), number)
@@ -536,7 +536,7 @@ def signalled(when, *numbers):
                 time.sleep(0.01)
         return n
     numbers_left = list(numbers)
-    Chain._stretch = stretch_and_signal
+    Chain._run_batch = batch_and_signal
 
 {changes}
 sys.argv[1:] = {arguments}
@@ -721,16 +721,16 @@ def test_an_interrupt_after_the_last_step_loses_no_draws(
 def test_an_interrupt_of_the_last_step_changes_nothing(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stretch, sampled = Chain._stretch, dict[Chain, int]()
+    batch, sampled = Chain._run_batch, dict[Chain, int]()
 
-    def stretch_and_signal(chain: Chain, phase: Phase, *arguments: Any) -> Any:
-        records = stretch(chain, phase, *arguments)
+    def batch_and_signal(chain: Chain, phase: Phase, *arguments: Any) -> Any:
+        records = batch(chain, phase, *arguments)
         sampled[chain] = chain.sampling.n_steps
         if list(sampled.values()) == [60, 60]:
             os.kill(os.getpid(), signal.SIGHUP)
         return records
 
-    monkeypatch.setattr(Chain, "_stretch", stretch_and_signal)
+    monkeypatch.setattr(Chain, "_run_batch", batch_and_signal)
     code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
     assert code == 0
     assert err.startswith("Stopping. Draws so far will be saved")

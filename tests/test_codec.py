@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.rules import Pocock
 from stansub.codec import ANEW, GIVEN, Codec, Encoded, Foreign, MalformedError, NotKeptError, _hints, fits
 from stansub.decision_selection import BlockReason, BlockSize
 from stansub.kernels.proposals import Affine, NoAdapter, RandomWalk
-from stansub.run.kinds import CODEC
+from stansub.run.checkpoint_types import CODEC
 from stansub.run.moments import Moments
-from stansub.run.state import Counted, Totals
+from stansub.run.state import PhaseCounts, Totals
 from stansub.tuning.adapt import CovarianceAdapter
 
 NOTHING = Foreign()
@@ -116,9 +117,30 @@ def test_values_of_the_package() -> None:
     adapter = CovarianceAdapter(2)
     adapter.update(np.random.default_rng(1).normal(size=(100, 2)), 0.3)
     assert same(vars(through(adapter)), vars(adapter))
-    totals = through(Counted(3, Totals(n_steps=4))).totals
+    totals = through(PhaseCounts(3, Totals(n_steps=4))).totals
     assert totals["none"] == 0
     assert totals["n_steps"] == 4
+
+
+@pytest.mark.parametrize(
+    ("former", "value"),
+    [
+        ("acceptance.schedule:Falling", DecreasingLevel(0.1, 0.01, 100)),
+        ("run.state:Counted", PhaseCounts(3, Totals(n_steps=4))),
+    ],
+)
+def test_values_with_the_former_name_of_their_type_are_read(former: str, value: Any) -> None:
+    document, arrays = CODEC.encode(value)
+    assert former not in json.dumps(document)
+    document["object"][0] = former
+    assert CODEC.decode(Encoded(document, arrays)) == value
+    with pytest.raises(MalformedError, match="unknown type"):
+        Codec(CODEC.known.values()).decode(Encoded(document, arrays))
+
+
+def test_former_names_are_those_of_no_other_type() -> None:
+    assert not CODEC.former_names.keys() & CODEC.known.keys()
+    assert set(CODEC.former_names.values()) <= set(CODEC.known.values())
 
 
 def test_nothing_of_a_value_is_called() -> None:

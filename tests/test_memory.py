@@ -126,7 +126,7 @@ import sys
 import numpy as np
 import stansub
 from stansub.output import inference_data
-from stansub.run.constrain import Kept, memory_needed
+from stansub.run.constrain import SavedQuantities, memory_needed
 
 def memory(field):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
@@ -136,7 +136,7 @@ def run(n, draws):
     posterior = model.with_data(data, seed=1)
     idata = stansub.sample(posterior, chains=2, iter_warmup=100, iter_sampling=draws, seed=1, observation_level=True)
     inference_data.write(idata, "draws.nc", overwrite=True)
-    return memory_needed(posterior, chains=2, draws=draws, warmup=100, kept=Kept(observation_level=True))
+    return memory_needed(posterior, chains=2, draws=draws, warmup=100, kept=SavedQuantities(observation_level=True))
 
 model = stansub.compile_model(sys.argv[1])
 run(100, 200)

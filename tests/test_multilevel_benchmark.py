@@ -50,7 +50,7 @@ def test_data_fit_their_program_and_its_effects_are_seen(study: Any, name: str) 
     values = data_module.load(one).checked(source.program.data.declarations)
     assert source.analysis.effects()
     assert n_parameters(source.program, values) > 6
-    own, n = source.analysis.halves(), values.integer(source.analysis.size)
+    own, n = source.analysis.likelihood_split(), values.integer(source.analysis.size)
     assert sparse_predictors(own, values.values, n).n_observations == n
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stansub.cli.application import app
 from stansub.kernels.base import Stat
-from stansub.kernels.combine import InMixture
+from stansub.kernels.combine import MixtureKernel
 from stansub.kernels.metropolis import COUNTS, LEVEL, STATS
 from stansub.output import inference_data
 from stansub.run import config
@@ -74,5 +74,5 @@ def test_tables_are_those_of_what_is_declared() -> None:
     for group in ("sample_stats", "chain_stats"):
         table = OUTPUT.split(f"| `{group}` | |\n|---|---|\n")[1].split("\n\n")[0]
         assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)) == made[group]
-    component = InMixture.stats.fget(InMixture({}, np.array([])))[0].name  # type: ignore[attr-defined]
+    component = MixtureKernel.stats.fget(MixtureKernel({}, np.array([])))[0].name  # type: ignore[attr-defined]
     assert f"`{component}`" in OUTPUT

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.run.early_stopping import Until, schedule
+from stansub.run.early_stopping import EarlyStopping, schedule
 from stansub.run.precision import Precision
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "stopping" / "run.py"
@@ -58,14 +58,14 @@ def _chain(draws: NDArray[np.float64]) -> Any:
 def test_its_runs_end_where_those_of_the_package_do(study: ModuleType) -> None:
     asked, ends = "ess=60,rhat=1.05", []
     for draws in study.chains(np.random.default_rng(3), 3, 3000):
-        until = Until(Precision.of(asked), lambda theta: {"x": theta}, most=3000, thin=1)
+        until = EarlyStopping(Precision.of(asked), lambda theta: {"x": theta}, most=3000, thin=1)
         n = 0
         for n in schedule(3000):
             for _ in until.check([_chain(one[:n]) for one in draws]):
                 pass
             if until.reached:
                 break
-        assert study.Until(asked, 3000)(draws) == n
+        assert study.EarlyStopping(asked, 3000)(draws) == n
         ends.append(n)
     assert min(ends) < 3000
 

@@ -24,8 +24,8 @@ from suite.workloads import MODELS, ROOT, STAN_MODELS, simulated
 
 from stansub.nuts.reference import reference
 from stansub.output.inference_data import attrs
-from stansub.planning.plan import Estimate, Trees
-from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, tree_cost
+from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, nuts_cost
+from stansub.planning.plan import Estimate, PredictedNuts
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.prepare import prepare
@@ -83,15 +83,15 @@ class Nuts:
     effective: float
 
 
-def predict(program: Path, data: Path, chains: int, seed: int) -> Trees:
+def predict(program: Path, data: Path, chains: int, seed: int) -> PredictedNuts:
     """As `stansub plan` does it."""
     prepared = prepare(program, data, SampleConfig(seed=seed, chains=chains), Progress())
     found = prepared.setup.found
     if found is None:
         raise SystemExit(f"{program.name}: no mode was found, so that nothing is predicted")
-    cost = tree_cost(prepared.posterior, found.mode.position, found.mode.cholesky, np.random.default_rng(seed))
+    cost = nuts_cost(prepared.posterior, found.mode.position, found.mode.cholesky, np.random.default_rng(seed))
     assert cost is not None  # Stan programs have gradients
-    return Trees(cost, chains, prepared.setup.threads)
+    return PredictedNuts(cost, chains, prepared.setup.threads)
 
 
 def run(program: Path, data: Path, chains: int, draws: int, seed: int) -> Nuts:
@@ -109,12 +109,12 @@ def run(program: Path, data: Path, chains: int, draws: int, seed: int) -> Nuts:
     )
 
 
-def checks(name: str, trees: Trees, nuts: Nuts, draws: int) -> list[Check]:
+def checks(name: str, predicted: PredictedNuts, nuts: Nuts, draws: int) -> list[Check]:
     """Predicted and measured, side by side."""
-    steps = float(trees.cost.leapfrog)
+    steps = float(predicted.cost.leapfrog)
     return [
         Check(name, "leapfrog steps a draw", Estimate(steps / RANGE, steps, steps * RANGE), nuts.gradients),
-        Check(name, "seconds of the run", trees.seconds(draws), nuts.seconds),
+        Check(name, "seconds of the run", predicted.seconds(draws), nuts.seconds),
     ]
 
 
@@ -159,6 +159,6 @@ def measure(
     if flights:
         tasks["flights"] = ROOT / "examples" / "flights.stan", partial(Path, flights)
     for name, (program, data) in tasks.items():
-        trees = predict(program, data(), chains, seed)
+        predicted = predict(program, data(), chains, seed)
         nuts = run(program, data(), chains, draws, seed)
-        yield name, nuts, checks(name, trees, nuts, draws)
+        yield name, nuts, checks(name, predicted, nuts, draws)

@@ -1,6 +1,6 @@
 """Are the predictions of `stansub plan` right? Predicted and real risk on three posteriors whose means are known.
 
-Each posterior is planned for once. Then every way of stansub's own is run several times, from the start to the end,
+Each posterior is planned for once. Then every method of stansub's own is run several times, from the start to the end,
 with the options that were predicted to fill the budget, and the squared error of its means is held against the
 predicted interval: a hit where that overlaps with the 95 % interval of the real risk, which is chi-squared, as errors
 of means are normal (and those of different parameters taken for independent). Means
@@ -23,7 +23,7 @@ from scipy.stats import chi2
 
 import stansub
 from stansub import FunctionFactors
-from stansub.planning.plan import BudgetPlan, Sampled, plan
+from stansub.planning.plan import BudgetPlan, PredictedMethod, plan
 from stansub.run.config import SampleConfig
 from stansub.target.families import Binomial
 from stansub.target.remainders import LinearPredictors
@@ -117,7 +117,7 @@ def _by_quadrature(factors: FunctionFactors, z: Array, y: Array) -> tuple[Array,
 CASES = {"normal": normal, "exponential": exponential, "logistic": logistic}
 
 
-def real(case: Case, way: Sampled, budget: float, repeats: int, seed: int) -> tuple[Array, float]:
+def real(case: Case, method: PredictedMethod, budget: float, repeats: int, seed: int) -> tuple[Array, float]:
     """Squared errors of the means in posterior variances, a value a run, and the mean time of a run."""
     losses, seconds = [], []
     for repeat in range(repeats):
@@ -126,7 +126,7 @@ def real(case: Case, way: Sampled, budget: float, repeats: int, seed: int) -> tu
             warnings.simplefilter("ignore")
             idata = stansub.sample(
                 case.factors,
-                **way.options(budget),
+                **method.options(budget),
                 seed=seed + 1 + repeat,
                 audit=0.0,
                 generated_quantities=False,
@@ -146,26 +146,26 @@ def interval(losses: Array, dim: int) -> tuple[float, float]:
 
 
 def rows(name: str, case: Case, found: BudgetPlan, repeats: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Predicted and real, for each way of stansub's own."""
-    for way in found.ways:
-        predicted = way.risk(found.budget)
+    """Predicted and real, for each method of stansub's own."""
+    for method in found.methods:
+        predicted = method.risk(found.budget)
         if not math.isfinite(predicted.value):
             continue
-        losses, seconds = real(case, way, found.budget, repeats, seed)
+        losses, seconds = real(case, method, found.budget, repeats, seed)
         risk, (low, high) = float(losses.mean()), interval(losses, len(case.mean))
         yield {
             "posterior": name,
-            "way": way.label,
+            "way": method.label,
             "low": predicted.low,
             "predicted": predicted.value,
             "high": predicted.high,
-            "variance": way.variance(found.budget).value,
+            "variance": method.variance(found.budget).value,
             "real": risk,
             "real_low": low,
             "real_high": high,
             "seconds": seconds,
             "hit": low <= predicted.high and high >= predicted.low,
-            "best": way is found.own,
+            "best": method is found.own,
         }
 
 
@@ -184,7 +184,7 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def conclusions(results: Sequence[dict[str, Any]], budget: float) -> Iterator[str]:
-    """Hits and misses, and whether the recommended way was best."""
+    """Hits and misses, and whether the recommended method was best."""
     hits = sum(row["hit"] for row in results)
     yield f"{hits} hits, {len(results) - hits} misses; budget {budget:g} s."
     late = [row["seconds"] / budget for row in results]

@@ -55,7 +55,7 @@ class Learner:
     tries: Array = field(default_factory=lambda: np.zeros(0))
 
     def learn(self, records: Records) -> None:
-        """Follow the acceptance rates of a stretch."""
+        """Follow the acceptance rates of a batch."""
         dim = len(self.moves.scales)
         turns = (self.n_steps + np.arange(len(records))) % dim
         tried, accepted = (np.bincount(turns, weights, dim) for weights in (None, records["accepted"]))

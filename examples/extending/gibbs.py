@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stansub.kernels.base import Info, Kernel, State
 from stansub.kernels.direct import MOVED, DirectKernel
-from stansub.kernels.recipes import Bench, Leaves, find
+from stansub.kernels.recipes import Context, Leaves, find
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, Array], Array]
@@ -62,9 +62,9 @@ class Gibbs:
     draw: Draw
     names: Sequence[str]
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """The kernel of one chain."""
-        return GibbsKernel(self.draw, find(bench.names, self.names), len(bench.names))
+        return GibbsKernel(self.draw, find(context.names, self.names), len(context.names))
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Nothing is adapted."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State
+from stansub.kernels.base import BatchControl, Info, Kernel, Records, Stat, State
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
-from stansub.kernels.recipes import Bench, Metropolis
+from stansub.kernels.recipes import Context, Metropolis
 
 JUMP = Stat("squared_jump", float, "Squared distance of the step on the unconstrained space.", "squared_jumps")
 
@@ -37,10 +37,16 @@ class WithJumps(MetropolisHastings):
         return new, {**info, JUMP.name: float(((new.position - state.position) ** 2).sum())}
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Proposal, out: Records, n_steps: int, oversight: Oversight
+        self,
+        rng: np.random.Generator,
+        state: State,
+        params: Proposal,
+        out: Records,
+        n_steps: int,
+        control: BatchControl,
     ) -> tuple[State, int]:
         """Steps in C++ where the proposal allows it, then the distances of all of them."""
-        new, n = super().batch(rng, state, params, out, n_steps, oversight)
+        new, n = super().batch(rng, state, params, out, n_steps, control)
         path = np.vstack([state.position, out.theta[:n]])
         out[JUMP.name][:n] = (np.diff(path, axis=0) ** 2).sum(axis=1)
         return new, n
@@ -50,6 +56,6 @@ class WithJumps(MetropolisHastings):
 class Jumps(Metropolis):
     """The kernel as `stansub.sample` takes it: ``kernel=Jumps()``."""
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """The kernel of one chain."""
-        return WithJumps(bench.decider, bench.tables)
+        return WithJumps(context.decider, context.tables)

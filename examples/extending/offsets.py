@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stansub.stan.reach import ELEMENTWISE
-from stansub.stan.rewriting import Added, Pass, Symbols
+from stansub.stan.rewriting import Edits, Pass, Symbols
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Call, Declaration, Name, Node, Program
 
 
 @Pass.named("offsets in transformed data")
-def with_offsets(program: Program) -> Added | None:
+def with_offsets(program: Program) -> Edits | None:
     """Compute functions of data vectors in transformed data."""
     vectors = {one.name: one for one in data_declarations(program) if one.base == "vector" and not one.array_dims}
     symbols, variables, replacements = Symbols.of(program), dict[Call, str](), []
@@ -27,7 +27,7 @@ def with_offsets(program: Program) -> Added | None:
     lines = []
     for call, name in variables.items():
         lines.append(f"{vectors[str(call.arguments[0])].type.plain} {name} = {call};")
-    return Added(lines, replacements) if lines else None
+    return Edits(lines, replacements) if lines else None
 
 
 def _offsets(node: Node, vectors: Mapping[str, Declaration]) -> Iterator[Call]:

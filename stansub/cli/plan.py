@@ -28,7 +28,7 @@ from stansub.cli.options import (
 from stansub.wording import aligned, percent
 
 if TYPE_CHECKING:
-    from stansub.planning.plan import BudgetPlan, Sampled, Trees
+    from stansub.planning.plan import BudgetPlan, PredictedMethod, PredictedNuts
     from stansub.planning.worst_case import WorstCase
 
 _Budget = Annotated[
@@ -108,8 +108,8 @@ def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
         f"Best within {found.budget:g} s: {best.label}, with a root mean squared error of the means of "
         f"{math.sqrt(value):.2g} sd ({math.sqrt(low):.2g} to {math.sqrt(high):.2g}){sure}."
     )
-    if found.trees is not None:
-        cost = found.trees.cost
+    if found.nuts is not None:
+        cost = found.nuts.cost
         yield (
             f"The prediction for NUTS assumes {1e3 * cost.seconds:.3g} ms per gradient and {cost.leapfrog} leapfrog "
             "steps per draw, or half to twice as many."
@@ -136,25 +136,25 @@ def worst_case_line(found: WorstCase) -> str:
     )
 
 
-def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
-    low, value, high = way.risk(found.budget)
+def _row(found: BudgetPlan, method: PredictedMethod | PredictedNuts) -> list[str]:
+    low, value, high = method.risk(found.budget)
     risk = [f"{value:.2g}", f"{low:.1g} to {high:.1g}"] if math.isfinite(value) else ["not ready", ""]
-    if way is found.trees:
+    if method is found.nuts:
         return [
-            way.label,
-            f"{1e3 * found.trees.cost.seconds * found.trees.cost.leapfrog:.3g}",
+            method.label,
+            f"{1e3 * found.nuts.cost.seconds * found.nuts.cost.leapfrog:.3g}",
             "1",
             "all",
             "0",
             *risk,
             "0",
         ]
-    return _own_row(next(one for one in found.ways if one is way), risk)
+    return _own_row(next(one for one in found.methods if one is method), risk)
 
 
-def _own_row(way: Sampled, risk: list[str]) -> list[str]:
-    seen = way.seen
-    audits = "0" if way.fixed else "as above"
-    differing = audits if seen.audits is None else f"{seen.audits.differing} of {seen.audits.n}"
-    cells = [f"{1e3 * seen.seconds:.3g}", f"{seen.tau.mean():.1f}", percent(seen.share), differing]
-    return [way.label, *cells, *risk, "0" if way.exact else f"{way.bias2.high:.1g}"]
+def _own_row(method: PredictedMethod, risk: list[str]) -> list[str]:
+    measurement = method.measurement
+    audits = "0" if method.fixed else "as above"
+    differing = audits if measurement.audits is None else f"{measurement.audits.differing} of {measurement.audits.n}"
+    cells = [f"{1e3 * measurement.seconds:.3g}", f"{measurement.tau.mean():.1f}", percent(measurement.share), differing]
+    return [method.label, *cells, *risk, "0" if method.exact else f"{method.bias2.high:.1g}"]

@@ -235,7 +235,7 @@ def _planned(
 
     with stage_progress(console, show=wanted(settings.show_progress, console)) as progress:
         chosen, found = follow(model, data, budget=budget, config=settings, progress=progress)
-    other = f" ({found.best.label} is predicted to be better)" if found.best is found.trees else ""
+    other = f" ({found.best.label} is predicted to be better)" if found.best is found.nuts else ""
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
     level += "" if chosen.final_epsilon is None else f" decreasing to {chosen.final_epsilon:g}"
     way = "surrogate transitions" if chosen.surrogate else chosen.test

@@ -92,7 +92,7 @@ def compare(
     else:
         check_comparable(own, var_names)
         settings = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
-        wish = _Wish(
+        wish = _ReferenceOptions(
             engine=engine,
             program=Program.read(reference_model) if reference_model is not None else None,
             settings={name: value for name, value in settings.items() if value is not None},
@@ -107,7 +107,7 @@ def compare(
         return compare_draws(own, other, var_names=var_names, level=level)
 
 
-class _Wish(NamedTuple):
+class _ReferenceOptions(NamedTuple):
     """Settings that the reference must have; settings left open are missing."""
 
     engine: str
@@ -120,7 +120,7 @@ def _obtain(
     facts: Mapping[str, Any],
     data: DataLike | None,
     folder: Path | None,
-    wish: _Wish,
+    wish: _ReferenceOptions,
     *,
     force: bool,
     show: bool,
@@ -159,7 +159,7 @@ def _obtain(
 
 
 def _stored(
-    path: Path, program: Program, facts: Mapping[str, Any], wish: _Wish, *, force: bool
+    path: Path, program: Program, facts: Mapping[str, Any], wish: _ReferenceOptions, *, force: bool
 ) -> InferenceData | None:
     """Return the stored reference; None if there is none, or one that does not fit and may be replaced."""
     try:

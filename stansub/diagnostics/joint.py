@@ -18,7 +18,7 @@ from scipy import stats
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import StoppingRule
 from stansub.kernels.recipes import Recipe
-from stansub.run.bench import Bench
+from stansub.run.context import ChainContext
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.adapt import adapter_of
 from stansub.types import FloatArray
@@ -125,9 +125,9 @@ def _chain(model: Joint[D], recipe: Recipe, rule: StoppingRule, rng: np.random.G
     for _ in range(n_steps):
         data = model.data(rng, theta)
         factors = model.posterior(data)
-        bench = Bench(factors, rule, 0, has_gradients=factors.has_gradients)
-        kernel = recipe.bind(bench)
-        params = adapter_of(recipe.leaves(bench.names), bench.target.dim, bench.adapter).final()
+        context = ChainContext(factors, rule, 0, has_gradients=factors.has_gradients)
+        kernel = recipe.bind(context)
+        params = adapter_of(recipe.leaves(context.names), context.target.dim, context.adapter).final()
         state, _ = kernel.step(rng, kernel.init(theta), params)
         theta = state.position
         total = total + np.asarray(model.functions(theta, data), np.float64)

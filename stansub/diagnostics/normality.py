@@ -23,11 +23,11 @@ from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
 from stansub.errors import InputError
 from stansub.output.checks import normality_fails
 from stansub.run import choices, decisions, limits
-from stansub.run.chain import WARMUP_STRETCH, Chain
+from stansub.run.chain import WARMUP_BATCH, Chain
 from stansub.run.chain_factory import make_chain
 from stansub.run.inits import Init, Inits, load
 from stansub.run.posteriors import make_posterior
-from stansub.run.prepare import about_mode
+from stansub.run.prepare import find_mode_setup
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.state import Plan
 from stansub.stan.compilation import CompiledModel
@@ -37,7 +37,7 @@ from stansub.stan.sources import DataLike
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import check_order
-from stansub.tuning.mode_variates import Request
+from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.proposal_names import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
 from stansub.wording import percent
@@ -178,7 +178,7 @@ def diagnose(
     check_proposal(proposal)
     seed = secrets.randbits(31) if seed is None else int(seed)
     init = load(inits, 1)[0] if inits is not None else None
-    request = Request(
+    request = ModeRequest(
         order=order,
         proposal=proposal,
         n_steps=_N_STEPS,
@@ -205,14 +205,14 @@ def diagnose(
 def _try(
     posterior: Posterior,
     rule: StoppingRule,
-    request: Request,
+    request: ModeRequest,
     init: Init | None,
     settings: Mapping[str, int],
     log: Callable[[str], None],
 ) -> NormalityTrial:
     """Run the chain, collect pairs along it and judge."""
     seed, iter_warmup = settings["seed"], settings["iter_warmup"]
-    anchored, rule, _ = about_mode(posterior, rule, request, log)
+    anchored, rule, _ = find_mode_setup(posterior, rule, request, log)
     if rule.table(len(posterior.blocks)).n.size == 1:
         raise InputError(
             f"the first look takes all {len(posterior.blocks):,} blocks, so every decision uses all the data and "
@@ -240,7 +240,7 @@ def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | 
     limits.check_count("pairs", pairs, at_least=8, at_most=_MOST)
     limits.check_count("subsets", subsets, at_least=50, at_most=_MOST)
     for name, value, least in (
-        ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
+        ("iter_warmup", iter_warmup, 8 * WARMUP_BATCH),
         ("block_size", block_size, 1),
         ("seed", seed, 0),
     ):
@@ -280,8 +280,8 @@ def _pairs_along(
         If no proposal in the later half has a finite log density.
     """
     found: dict[str, list[Pair]] = {"start": [], "end": []}
-    for stretch, (n_start, n_end) in enumerate(_when(n_pairs, -(-iter_warmup // WARMUP_STRETCH))):
-        if stretch:
+    for batch, (n_start, n_end) in enumerate(_when(n_pairs, -(-iter_warmup // WARMUP_BATCH))):
+        if batch:
             chain.advance()
         status = chain.status
         log(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
@@ -330,12 +330,12 @@ def _judge(
     )
 
 
-def _when(pairs: int, n_stretches: int) -> Iterator[tuple[int, int]]:
-    """Yield how many pairs to collect at the start and after each stretch of the chain, for either phase."""
+def _when(pairs: int, n_batches: int) -> Iterator[tuple[int, int]]:
+    """Yield how many pairs to collect at the start and after each batch of the chain, for either phase."""
     n_start = max(1, round(_START_PAIRS * pairs))
-    early = np.linspace(0, _START_STEPS * n_stretches, n_start).astype(int)
-    late = np.linspace(n_stretches / 2, n_stretches, pairs - n_start).astype(int)
-    counts = (np.bincount(at, minlength=n_stretches + 1).tolist() for at in (early, late))
+    early = np.linspace(0, _START_STEPS * n_batches, n_start).astype(int)
+    late = np.linspace(n_batches / 2, n_batches, pairs - n_start).astype(int)
+    counts = (np.bincount(at, minlength=n_batches + 1).tolist() for at in (early, late))
     yield from zip(*counts, strict=True)
 
 

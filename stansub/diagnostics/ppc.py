@@ -13,7 +13,7 @@ from stansub.diagnostics.subsets import Places, check_subset, places_of, random_
 from stansub.errors import InputError, RunError
 from stansub.output import inference_data
 from stansub.output.inference_data import attrs
-from stansub.run.constrain import Kept, constrain
+from stansub.run.constrain import SavedQuantities, constrain
 from stansub.run.limits import Count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
@@ -91,7 +91,7 @@ def ppc(
         log(f"Drawing replicated data of {len(rows):,} observations")
         values, model = _subset(posterior, rows, theta.mean(axis=(0, 1)))
         step = max(1, theta.shape[0] * theta.shape[1] // n_draws)
-        kept = Kept(saved=frozenset(names))
+        kept = SavedQuantities(saved=frozenset(names))
         found, trouble = constrain(
             replace(posterior, full=model), theta[:, ::step], kept=kept, seed=seed, threads=THREADS
         )

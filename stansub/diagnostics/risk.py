@@ -27,7 +27,7 @@ from stansub.diagnostics.risk_config import REFERENCES, RiskConfig
 from stansub.diagnostics.risk_curves import MIN_REPEATS
 from stansub.diagnostics.risk_functions import Functions
 from stansub.diagnostics.risk_result import Risk, curves, label, losses, settings
-from stansub.diagnostics.risk_runs import Course, Key, Lane, Run
+from stansub.diagnostics.risk_runs import Key, Run, RunQueue, Trajectory
 from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_truth
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
@@ -128,8 +128,8 @@ def _run(
 
 
 def _kept(
-    courses: Mapping[Key, Course], failures: Mapping[Key, Exception], stopped: str, levels: Iterable[float]
-) -> dict[float, dict[int, Course]]:
+    courses: Mapping[Key, Trajectory], failures: Mapping[Key, Exception], stopped: str, levels: Iterable[float]
+) -> dict[float, dict[int, Trajectory]]:
     """Return the records of each level by repeat, for levels with enough of them.
 
     Raises
@@ -149,7 +149,7 @@ def _kept(
 
 
 def _found(
-    kept: Mapping[float, Mapping[int, Course]],
+    kept: Mapping[float, Mapping[int, Trajectory]],
     rules: Mapping[float, StoppingRule],
     truth: Truth,
     n_observations: int,
@@ -287,7 +287,7 @@ def _announced(config: RiskConfig) -> str:
 
 def _run_all(
     config: RiskConfig, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
-) -> tuple[dict[Key, Course], dict[Key, Exception], str]:
+) -> tuple[dict[Key, Trajectory], dict[Key, Exception], str]:
     """Return records and failures by (index of the setting, repeat), and why the runs ended early, if they did."""
     stop, rules, console = np.zeros(1, dtype=np.int32), list(config.rules.values()), config.terminal
 
@@ -311,9 +311,9 @@ def _run_all(
     # Repeats run one after the other over all settings, so that settings have similar numbers whenever the runs stop.
     keys = [(place, repeat) for repeat in range(len(starts)) for place in range(len(rules))]
     queue: deque[tuple[Key, Callable[[], Run]]] = deque((key, partial(make, *key)) for key in keys)
-    courses: dict[Key, Course] = {}
+    courses: dict[Key, Trajectory] = {}
     failures: dict[Key, Exception] = {}
-    lanes = [Lane(queue, courses, failures) for _ in range(min(config.parallel, len(keys)))]
+    lanes = [RunQueue(queue, courses, failures) for _ in range(min(config.parallel, len(keys)))]
 
     def done() -> float:
         running = [lane.run for lane in lanes]

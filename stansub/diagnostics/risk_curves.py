@@ -15,7 +15,7 @@ from stansub.types import FloatArray
 MIN_REPEATS = 3
 
 
-class Split(NamedTuple):
+class ErrorParts(NamedTuple):
     """Risk at each point of a grid, averaged over the test functions, with standard errors.
 
     Attributes
@@ -34,7 +34,7 @@ class Split(NamedTuple):
     variance_se: FloatArray
 
 
-def split(errors: FloatArray, floor: float = 0.0, shared: float = 1.0) -> Split:
+def split(errors: FloatArray, floor: float = 0.0, shared: float = 1.0) -> ErrorParts:
     """Estimate risk, squared bias and variance from the errors of repeated runs.
 
     With e_r the error of run r of R: variance s^2 = sum (e_r - e)^2 / (R - 1), squared bias e^2 - s^2 / R - floor and
@@ -63,7 +63,7 @@ def split(errors: FloatArray, floor: float = 0.0, shared: float = 1.0) -> Split:
     squared = (n - 1) * left_out.var(axis=0)
     # An error D of the truth adds 2 b D + D^2 to the squared bias b^2; the mean over the functions is used.
     squared[:2] += (4 * np.maximum(bias2 - floor, 0) * floor + 2 * floor**2) * shared
-    return Split(mse - floor, bias2 - floor, variance, *np.sqrt(squared))
+    return ErrorParts(mse - floor, bias2 - floor, variance, *np.sqrt(squared))
 
 
 def _moments(errors: FloatArray) -> FloatArray:

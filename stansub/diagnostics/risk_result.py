@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 from stansub.acceptance.rules import StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS, grid, split
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES
-from stansub.diagnostics.risk_runs import Course
+from stansub.diagnostics.risk_runs import Trajectory
 from stansub.diagnostics.risk_truth import Truth
 from stansub.output.record import audit_of
 from stansub.run.state import Totals
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AXES = ("seconds", "passes", "steps")
 
 # Finished runs of each epsilon, by repeat.
-Runs = Mapping[float, Mapping[int, Course]]
+Runs = Mapping[float, Mapping[int, Trajectory]]
 
 _POINTS = 40
 # Level of the tests of settings, shared among the comparisons.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stansub import clock
 from stansub._loop import Decider
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
-from stansub.kernels.base import Oversight, Records, totals_of
+from stansub.kernels.base import BatchControl, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import RandomWalk
 from stansub.run.state import Totals
@@ -23,8 +23,8 @@ from stansub.types import FloatArray
 # Index of the setting, and of the repeat.
 Key = tuple[int, int]
 
-# A stretch between two records is this share of the steps before it, so records are even on a logarithmic axis.
-_STRETCH, _SHORTEST, _LONGEST = 0.02, 10, 5000
+# A batch between two records is this share of the steps before it, so records are even on a logarithmic axis.
+_BATCH, _SHORTEST, _LONGEST = 0.02, 10, 5000
 
 # Positions at which quantities are evaluated; when there are twice as many, every other one is dropped.
 _POSITIONS = 250
@@ -55,7 +55,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Course:
+class Trajectory:
     """Record of a finished run.
 
     Attributes
@@ -82,7 +82,7 @@ class Course:
 
 
 class Run:
-    """A run, advanced stretch by stretch: measured steps, then audited steps, then the quantities.
+    """A run, advanced batch by batch: measured steps, then audited steps, then the quantities.
 
     Only the measured steps count in time and evaluations. Time is the thread's processor time, which equals wall time
     on a free core and excludes other processes.
@@ -164,7 +164,7 @@ class Run:
         """Return the share of the budget used, for progress."""
         return float(max(self._totals["seconds"] / self._budget.seconds, self._totals["n_steps"] / self._budget.steps))
 
-    def course(self) -> Course:
+    def course(self) -> Trajectory:
         """Return the record of the finished run."""
         columns = np.array(self._notes).T
         deviations, squares = np.array(self._means).transpose(1, 0, 2)
@@ -174,7 +174,7 @@ class Run:
             running = np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None]
             means[name] = running[np.searchsorted(self._positions.steps, columns[2], side="right") - 1]
         axes = dict(zip(("seconds", "passes", "steps"), columns, strict=True))
-        return Course(axes, means, self._totals, self._audit)
+        return Trajectory(axes, means, self._totals, self._audit)
 
     @property
     def _left(self) -> int:
@@ -196,7 +196,7 @@ class Run:
 
     def _measure(self) -> None:
         before = self._totals["n_steps"]
-        wanted = int(np.clip(_STRETCH * before, _SHORTEST, _LONGEST))
+        wanted = int(np.clip(_BATCH * before, _SHORTEST, _LONGEST))
         n = self._steps(self._totals, min(wanted, self._left), 0.0)
         if n == 0:
             return
@@ -221,9 +221,9 @@ class Run:
     def _steps(self, totals: Totals, n_steps: int, audit: float) -> int:
         """Run steps, counted in ``totals``, and return their number."""
         kernel = self._kernel
-        oversight = Oversight(self._audit_rng, audit, self._stop, self._counters)
+        control = BatchControl(self._audit_rng, audit, self._stop, self._counters)
         evaluated, began = kernel.n_evaluated, clock.computed()
-        _, n = kernel.batch(self._rng, kernel.here, self._proposal, self._buffer, n_steps, oversight)
+        _, n = kernel.batch(self._rng, kernel.current_state, self._proposal, self._buffer, n_steps, control)
         counted = {
             "seconds": clock.computed() - began,
             "n_obs_evaluated": kernel.n_evaluated - evaluated,
@@ -256,7 +256,7 @@ class _Positions:
             self.steps, self._kept, self._every = self.steps[::2], self._kept[::2], 2 * self._every
 
 
-class Lane:
+class RunQueue:
     """Worker that takes runs from a shared queue and completes each before the next.
 
     Finished runs survive an interrupt, and a run that fails does not affect the others.
@@ -272,7 +272,7 @@ class Lane:
     def __init__(
         self,
         queue: deque[tuple[Key, Callable[[], Run]]],
-        courses: dict[Key, Course],
+        courses: dict[Key, Trajectory],
         failures: dict[Key, Exception],
     ) -> None:
         self._queue, self._courses, self._failures = queue, courses, failures

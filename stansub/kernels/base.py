@@ -127,7 +127,7 @@ class Records:
             values[row] = info[name]
 
 
-class Oversight(NamedTuple):
+class BatchControl(NamedTuple):
     """Control of a batch of steps: audits, a stop flag and progress counters.
 
     Attributes
@@ -148,8 +148,8 @@ class Oversight(NamedTuple):
     counters: NDArray[np.int64]
 
     @classmethod
-    def none(cls) -> Oversight:
-        """Return an oversight without audits or a stop."""
+    def none(cls) -> BatchControl:
+        """Return a control without audits or a stop."""
         return cls(np.random.default_rng(0), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
     def audits(self) -> bool:
@@ -192,7 +192,7 @@ class Kernel(Protocol):
         ...
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
     ) -> tuple[State, int]:
         """Fill the first rows of ``out`` with up to ``n_steps`` steps; return the number done, fewer if stopped."""
         ...
@@ -224,17 +224,17 @@ def step_by_step(
     params: Any,
     out: Records,
     n_steps: int,
-    oversight: Oversight,
+    control: BatchControl,
 ) -> tuple[State, int]:
     """Run a batch of steps one by one: `Kernel.batch` for kernels without a faster way."""
     for row in range(n_steps):
-        if oversight.stop[0]:
+        if control.stop[0]:
             return state, row
         evaluated = kernel.n_evaluated
-        state, info = kernel.step(rng, state, params, audit=oversight.audits())
+        state, info = kernel.step(rng, state, params, audit=control.audits())
         out.write(row, state, info)
         accepted, used = info.get("accepted", False), info.get("n_obs_used", 0)
-        oversight.counters[:] += (1, accepted, used, kernel.n_evaluated - evaluated)
+        control.counters[:] += (1, accepted, used, kernel.n_evaluated - evaluated)
     return state, n_steps
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider, Subset
-from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.base import BatchControl, Info, Kernel, Records, Stat, State, step_by_step
 from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS, MetropolisHastings, counts_of
 from stansub.types import FloatArray
 
@@ -95,16 +95,16 @@ class _Combined(ABC):
         params: Mapping[str, Any],
         out: Records,
         n_steps: int,
-        oversight: Oversight,
+        control: BatchControl,
     ) -> tuple[State, int]:
         """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+        return step_by_step(self, rng, state, params, out, n_steps, control)
 
     def _named(self, name: str, info: Info) -> dict[str, Any]:
         return {f"{name}.{key}": value for key, value in info.items()}
 
 
-class InSequence(_Combined):
+class SequenceKernel(_Combined):
     """Kernel that applies all parts one after the other."""
 
     def step(
@@ -122,7 +122,7 @@ class InSequence(_Combined):
         return state, found
 
 
-class InMixture(_Combined):
+class MixtureKernel(_Combined):
     """Kernel that applies one part, drawn at random at each step.
 
     Parameters
@@ -153,7 +153,7 @@ class InMixture(_Combined):
         return state, self._nothing | whole | self._named(name, info) | {"component": number}
 
 
-class OnSome(MetropolisHastings):
+class ConditionalMetropolis(MetropolisHastings):
     """Metropolis-Hastings on some parameters with the others fixed; its params propose values of these alone.
 
     Factors that depend on none of these parameters cancel in the acceptance ratio. A decision therefore samples from
@@ -185,7 +185,7 @@ class OnSome(MetropolisHastings):
         return self.decide(rng, state, proposed, log_q_ratio, audit=audit, subset=subset)
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
     ) -> tuple[State, int]:
         """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+        return step_by_step(self, rng, state, params, out, n_steps, control)

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from stansub._loop import Decider, Table
 from stansub.codec import GIVEN
 from stansub.errors import InputError, RunError
-from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.base import BatchControl, Info, Kernel, Records, Stat, State, step_by_step
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Adapter, BuiltIn, NoAdapter
-from stansub.kernels.recipes import Bench, Leaf, Leaves
+from stansub.kernels.recipes import Context, Leaf, Leaves
 from stansub.types import FloatArray
 
 # From a position to the indices of the continuous coordinates of its model.
@@ -354,10 +354,10 @@ class JumpKernel(MetropolisHastings):
         return state, {**info, self._move.name: tried.number}
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
     ) -> tuple[State, int]:
         """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+        return step_by_step(self, rng, state, params, out, n_steps, control)
 
     def _check(self, moves: Moves, position: FloatArray, tried: _Try) -> None:
         number, other = tried.number, moves.paired[tried.number]
@@ -405,9 +405,9 @@ class ReversibleJump:
             paired += [len(paired) + len(one.moves) - 1 - place for place in range(len(one.moves))]
         self.moves = Moves(tuple(names), tuple(move for one in jumps for move in one.moves.values()), tuple(paired))
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return JumpKernel(bench.decider, bench.tables, self.moves.names)
+        return JumpKernel(context.decider, context.tables, self.moves.names)
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         """Return the moves."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import Decision
-from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.base import BatchControl, Info, Records, Stat, State, step_by_step
 from stansub.kernels.proposals import Proposal, compiled
 from stansub.types import FloatArray
 
@@ -107,7 +107,7 @@ class MetropolisHastings:
         return int(self.decider.n_evaluated)
 
     @property
-    def here(self) -> State:
+    def current_state(self) -> State:
         """Return the state at the decider's position."""
         return State(np.array(self.decider.theta))
 
@@ -134,13 +134,19 @@ class MetropolisHastings:
         subset: Subset | None = None,
     ) -> tuple[State, Info]:
         """Accept or reject, from all factors or from those of a subset as if there were no others."""
-        self._stand_at(state)
+        self._move_to(state)
         log_u = np.log1p(-rng.random())
         decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit, subset)
         return (State(proposed) if decision.accepted else state), statistics(decision) | {LEVEL.name: self._level}
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Proposal, out: Records, n_steps: int, oversight: Oversight
+        self,
+        rng: np.random.Generator,
+        state: State,
+        params: Proposal,
+        out: Records,
+        n_steps: int,
+        control: BatchControl,
     ) -> tuple[State, int]:
         """Run up to ``n_steps`` steps.
 
@@ -149,18 +155,18 @@ class MetropolisHastings:
         """
         proposals = compiled(params)
         if proposals is None:
-            return step_by_step(self, rng, state, params, out, n_steps, oversight)
-        self._stand_at(state)
+            return step_by_step(self, rng, state, params, out, n_steps, control)
+        self._move_to(state)
         if self._tables is not None:
             out[LEVEL.name][:n_steps] = self._level
         columns = (out[one.name].view(np.uint8) if one.dtype is bool else out[one.name] for one in STATS)
-        rows: list[Any] = [out.theta, *columns, oversight.stop, oversight.counters]
-        n = self.decider.stretch(
+        rows: list[Any] = [out.theta, *columns, control.stop, control.counters]
+        n = self.decider.batch(
             n_steps,
             proposals,
             rng.bit_generator.capsule,
-            oversight.audit_rng.bit_generator.capsule,
-            oversight.audit_probability,
+            control.audit_rng.bit_generator.capsule,
+            control.audit_probability,
             *rows,
         )
         return (State(out.theta[n - 1].copy()) if n else state), int(n)
@@ -177,7 +183,7 @@ class MetropolisHastings:
         """Restore what `save` returned."""
         self.decider.state = saved
 
-    def _stand_at(self, state: State) -> None:
+    def _move_to(self, state: State) -> None:
         # Another kernel may have moved since.
         if not np.array_equal(self.decider.theta, state.position):
             self.decider.reset(state.position)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stansub.errors import InputError, RunError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
-from stansub.kernels.recipes import Bench, Leaves, parameters
+from stansub.kernels.recipes import Context, Leaves, parameters
 from stansub.output.layout import Layout
 from stansub.types import FloatArray
 
@@ -235,12 +235,12 @@ class ParticleGibbs:
                 f"n_particles must be at least 2, not {self.n_particles}: one particle is the current path"
             )
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
         return ParticleGibbsKernel(
             self.model,
-            _places(bench.names, self.names),
-            len(bench.names),
+            _places(context.names, self.names),
+            len(context.names),
             n_particles=self.n_particles,
             ancestor_sampling=self.ancestor_sampling,
         )

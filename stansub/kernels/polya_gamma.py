@@ -23,7 +23,7 @@ import scipy
 from stansub.errors import InputError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
-from stansub.kernels.recipes import Bench, Leaves, find
+from stansub.kernels.recipes import Context, Leaves, find
 from stansub.types import FloatArray, IntArray
 
 # From a generator and the weights, shape (p,), to the observations in the mini-batch of the next step.
@@ -227,13 +227,13 @@ class PolyaGamma:
             np.diag(np.broadcast_to(np.asarray(self.prior_sd, np.float64), p) ** -2.0),
         )
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        regression, index = self.regression, np.concatenate([find(bench.names, [name]) for name in self.names])
+        regression, index = self.regression, np.concatenate([find(context.names, [name]) for name in self.names])
         if len(index) != regression.dim:
             raise InputError(f"{', '.join(self.names)} are {len(index)} parameters, but x has {regression.dim} columns")
         size = self.mini_batch if self.mini_batch is None or callable(self.mini_batch) else FixedSize(self.mini_batch)
-        return PolyaGammaKernel(regression, index, len(bench.names), size)
+        return PolyaGammaKernel(regression, index, len(context.names), size)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

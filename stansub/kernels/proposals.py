@@ -128,7 +128,7 @@ class Adaptive(Proposal, Protocol):
 class Adapter(Protocol):
     """Adapts a proposal to the draws of warmup; one per chain.
 
-    The chain requests a proposal at the start, after each stretch of 25 warmup steps that the adapter has seen, and at
+    The chain requests a proposal at the start, after each batch of 25 warmup steps that the adapter has seen, and at
     the end of warmup for sampling.
 
     Attributes
@@ -141,11 +141,11 @@ class Adapter(Protocol):
     def n_evaluated(self) -> int: ...
 
     def learn(self, records: Records) -> None:
-        """Adapt to a stretch of steps."""
+        """Adapt to a batch of steps."""
         ...
 
     def proposal(self) -> Proposal:
-        """Return the proposal for the next stretch."""
+        """Return the proposal for the next batch."""
         ...
 
     def final(self) -> Proposal:

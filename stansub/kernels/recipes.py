@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from stansub._loop import Decider, Subset, Table
 from stansub.errors import InputError
 from stansub.kernels.base import Kernel
-from stansub.kernels.combine import InMixture, InSequence, OnSome
+from stansub.kernels.combine import ConditionalMetropolis, MixtureKernel, SequenceKernel
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
 from stansub.target.split import Split
@@ -50,7 +50,7 @@ class Leaf(NamedTuple):
 Leaves = Leaf | Mapping[str, "Leaves"]
 
 
-class Bench(Protocol):
+class Context(Protocol):
     """What a recipe is bound to: a chain's decider and the names of the parameters.
 
     Attributes
@@ -99,7 +99,7 @@ class Recipe(Protocol):
     manifold, sets the attribute ``smooth`` to False (see `is_smooth`).
     """
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
         ...
 
@@ -128,9 +128,11 @@ class Metropolis:
         """Return whether its proposal moves on one smooth density of the whole space."""
         return is_smooth(self.proposal)
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         return (
-            MetropolisHastings(bench.exact_decider) if self.exact else MetropolisHastings(bench.decider, bench.tables)
+            MetropolisHastings(context.exact_decider)
+            if self.exact
+            else MetropolisHastings(context.decider, context.tables)
         )
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
@@ -170,14 +172,16 @@ class OnParameters:
         if not isinstance(names, abc.Sequence) or not all(isinstance(one, str) for one in names):
             raise InputError(f"OnParameters needs names of parameters, such as ['beta'], not {names!r}")
 
-    def bind(self, bench: Bench) -> Kernel:
-        index, exact = find(bench.names, self.names), self.kernel.exact
-        decider = bench.exact_decider if exact else bench.decider
+    def bind(self, context: Context) -> Kernel:
+        index, exact = find(context.names, self.names), self.kernel.exact
+        decider = context.exact_decider if exact else context.decider
         if self.observations is None:
-            touched = bench.touched_by(index, exact=exact)
-            return OnSome(decider, index, lambda _: touched)
+            touched = context.touched_by(index, exact=exact)
+            return ConditionalMetropolis(decider, index, lambda _: touched)
         observations = self.observations
-        return OnSome(decider, index, lambda position: bench.among(observations(position), exact=exact))
+        return ConditionalMetropolis(
+            decider, index, lambda position: context.among(observations(position), exact=exact)
+        )
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         return Leaf(self.kernel.proposal, find(names, self.names), self.kernel.exact)
@@ -207,8 +211,8 @@ class _Parts:
         """Return the leaves of each kernel, by name."""
         return {name: kernel.leaves(names) for name, kernel in self.kernels.items()}
 
-    def _bound(self, bench: Bench) -> dict[str, Kernel]:
-        return {name: kernel.bind(bench) for name, kernel in self.kernels.items()}
+    def _bound(self, context: Context) -> dict[str, Kernel]:
+        return {name: kernel.bind(context) for name, kernel in self.kernels.items()}
 
 
 @dataclass(init=False, eq=False)
@@ -218,9 +222,9 @@ class Sequence(_Parts):
     def __init__(self, **kernels: Recipe) -> None:
         super().__init__(kernels)
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return InSequence(self._bound(bench))
+        return SequenceKernel(self._bound(context))
 
 
 @dataclass(init=False, eq=False)
@@ -243,9 +247,9 @@ class Mixture(_Parts):
         values = np.array([given[name] for name in kernels])
         self.weights = values / values.sum()
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return InMixture(self._bound(bench), self.weights)
+        return MixtureKernel(self._bound(context), self.weights)
 
 
 def is_smooth(moves: str | Proposal | Recipe) -> bool:

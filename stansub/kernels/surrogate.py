@@ -22,7 +22,7 @@ from stansub._loop import SurrogateDecider
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
-from stansub.kernels.recipes import Bench, Leaves
+from stansub.kernels.recipes import Context, Leaves
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
@@ -64,7 +64,7 @@ class Decisions(Protocol):
         ...
 
 
-class FromAll:
+class FullDataDecisions:
     """Decisions from all observations."""
 
     def __init__(self, predictors: SparsePredictors, approximation: Approximation) -> None:
@@ -85,7 +85,7 @@ class FromAll:
         return {}
 
 
-class Jointly:
+class JointDecisions:
     """Joint Poisson decisions from a few of the observations (see `stansub.target.group_candidates`).
 
     They concern what the expansion omits; the correction for it is known without observations.
@@ -228,12 +228,12 @@ class SurrogateTransition:
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Return the decisions of one chain."""
         if self.joint is None:
-            return FromAll(predictors, self.approximation)
-        return Jointly(predictors, self.approximation, self.sds, self.joint)
+            return FullDataDecisions(predictors, self.approximation)
+        return JointDecisions(predictors, self.approximation, self.sds, self.joint)
 
-    def bind(self, bench: Bench) -> Kernel:
+    def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return SurrogateTransitions(bench.split, self)
+        return SurrogateTransitions(context.split, self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

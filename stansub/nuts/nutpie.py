@@ -22,8 +22,8 @@ from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
 from stansub.run.progress import redrawn, stage_progress
 from stansub.stan import rewrite, toolchain
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
-from stansub.stan.home import find_home
 from stansub.stan.library import Library, Model
 
 # nutpie's names of statistics, with ArviZ's.

@@ -27,8 +27,8 @@ from stansub.run.choices import cores
 from stansub.run.limits import check_count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
-from stansub.stan.home import find_home
 from stansub.stan.sources import DataLike, DataSources
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """Predictions for a decreasing error level, from the fixed levels of a pilot.
 
-Every level between the first and the last has the same share of the steps (`Falling`). If the level changes slowly
-compared with the memory of the chains, the mean of all draws is the mean over the levels. Its bias is therefore the
-mean of their biases, with their signs, and so are autocorrelation times and seconds per step. Between levels that were
-tried, all are interpolated linearly in the level's logarithm.
+Every level between the first and the last has the same share of the steps (`DecreasingLevel`). If the level changes
+slowly compared with the memory of the chains, the mean of all draws is the mean over the levels. Its bias is therefore
+the mean of their biases, with their signs, and so are autocorrelation times and seconds per step. Between levels that
+were tried, all are interpolated linearly in the level's logarithm.
 
 A mean over levels is no better than a fixed level with that mean as its bias wherever the seconds per step are a convex
 function of the bias (Jensen). A decreasing level can gain in early steps, far from the posterior, and where that
@@ -19,8 +19,8 @@ from itertools import combinations
 
 import numpy as np
 
-from stansub.acceptance.schedule import Falling
-from stansub.planning.pilot import Measured
+from stansub.acceptance.decreasing_level import DecreasingLevel
+from stansub.planning.pilot import Measurement
 from stansub.types import FloatArray
 
 # Equally spaced steps at which the level is evaluated: a multiple of the number of levels.
@@ -28,24 +28,24 @@ _STEPS = 1000
 
 
 @dataclass(frozen=True)
-class Mixture(Measured):
+class Mixture(Measurement):
     """Prediction for a run that spends shares of its steps at several levels.
 
     Attributes
     ----------
-    parts : tuple of Measured
+    parts : tuple of Measurement
         Measurements at fixed levels.
     shares : ndarray, shape (n_parts,)
         Shares of the steps.
     """
 
-    parts: tuple[Measured, ...]
+    parts: tuple[Measurement, ...]
     shares: FloatArray
 
     @property
     def predicted_from(self) -> dict[str, float]:
         """Return the share of the steps at each level."""
-        return {f"{one.way.epsilon:g}": float(share) for one, share in zip(self.parts, self.shares, strict=True)}
+        return {f"{one.method.epsilon:g}": float(share) for one, share in zip(self.parts, self.shares, strict=True)}
 
     @property
     def bias(self) -> tuple[FloatArray, FloatArray]:
@@ -67,32 +67,32 @@ def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
         Increasing, with ``first`` and ``last`` between its ends.
     first, last : float
     """
-    falling = Falling(first, last, _STEPS)
-    at = np.log([falling.level(step) for step in range(_STEPS)])
+    decreasing = DecreasingLevel(first, last, _STEPS)
+    at = np.log([decreasing.level(step) for step in range(_STEPS)])
     parts: FloatArray = np.array([np.interp(at, np.log(tried), one) for one in np.eye(len(tried))]).mean(1)
     return parts
 
 
-def schedules(measured: Sequence[Measured]) -> Iterator[Mixture]:
+def schedules(measured: Sequence[Measurement]) -> Iterator[Mixture]:
     """Yield every decrease from one tried level to a lower one of the same test.
 
     If several were tried with one level, the first counts.
     """
-    levels = {one.way.epsilon: one for one in reversed(measured) if one.way.epsilon is not None}
+    levels = {one.method.epsilon: one for one in reversed(measured) if one.method.epsilon is not None}
     tried = sorted(levels)
     parts = tuple(levels[level] for level in tried)
     for last, first in combinations(tried, 2):
         yield _mixed(parts, shares(tried, first, last), first, last)
 
 
-def _mixed(parts: tuple[Measured, ...], weights: FloatArray, first: float, last: float) -> Mixture:
+def _mixed(parts: tuple[Measurement, ...], weights: FloatArray, first: float, last: float) -> Mixture:
     def mean(values: Sequence[float]) -> float:
         return float(weights @ np.array(values))
 
     seconds = mean([one.seconds for one in parts])
-    begins = next(one for one in parts if one.way.epsilon == first)
+    begins = next(one for one in parts if one.method.epsilon == first)
     return Mixture(
-        way=replace(begins.way, final_epsilon=last),
+        method=replace(begins.method, final_epsilon=last),
         n_steps=sum(one.n_steps for one in parts),
         seconds=seconds,
         seconds_error=math.hypot(*(weights * [one.seconds * one.seconds_error for one in parts])) / seconds,

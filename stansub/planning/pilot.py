@@ -1,7 +1,7 @@
 """Pilot: short runs of several tests after one preparation, which measure time per step, mixing and errors.
 
-Every way of deciding starts from the normal approximation at the mode and keeps the proposal that the race chose. If a
-run would use surrogate transitions, these are the only way, and start from draws of the surrogate. First, timed steps
+Every method starts from the normal approximation at the mode and keeps the proposal that the race chose. If a
+run would use surrogate transitions, these are the only method and start from draws of the surrogate. First, timed steps
 run with one chain per core, as in a run. Then each step is also decided from all the data with the same uniform number,
 which shows every wrong decision and the jump that it made or missed.
 """
@@ -26,16 +26,16 @@ from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.stopping import Factorised
 from stansub.autocorrelation import autocorrelation_times
 from stansub.errors import InputError
-from stansub.kernels.base import Kernel, Oversight, Records
+from stansub.kernels.base import BatchControl, Kernel, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
-from stansub.run.prepare import Prepared, request_of
+from stansub.run.prepare import Prepared, mode_request
 from stansub.stan.posterior import Posterior
 from stansub.target.split import Split
 from stansub.tuning.mode_setup import ModeSetup, anchor
-from stansub.tuning.surrogate import Settled
+from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.transitions import normal_approximation
 from stansub.types import FloatArray
 
@@ -46,8 +46,8 @@ EPSILONS = (0.005, 0.02, 0.1)
 _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 
 
-class Moves(Protocol):
-    """Proposals of a way."""
+class Sampler(Protocol):
+    """Proposals of a method, and the kernel that uses them."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class Moves(Protocol):
         ...
 
     def options(self, rule: StoppingRule) -> dict[str, str]:
-        """Return the options of `stansub.sample` for these moves and decisions."""
+        """Return the options of `stansub.sample` for this sampler and these decisions."""
         ...
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
@@ -75,8 +75,8 @@ class Moves(Protocol):
 
 
 @dataclass(frozen=True)
-class AboutMode:
-    """Moves about the mode.
+class MetropolisSampler:
+    """Metropolis-Hastings with proposals about the mode.
 
     Attributes
     ----------
@@ -116,50 +116,50 @@ class AboutMode:
 
 
 @dataclass(frozen=True)
-class OnSurrogate:
+class SurrogateSampler:
     """Surrogate transitions, which choose their own test.
 
     Attributes
     ----------
     split : Split
-    settled : Settled
+    tuned : TunedSurrogate
     """
 
     split: Split
-    settled: Settled
+    tuned: TunedSurrogate
     name = "surrogate"
     params = None
 
     def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
-        return SurrogateTransitions(self.split, self.settled.transition)
+        return SurrogateTransitions(self.split, self.tuned.transition)
 
     def start(self, rng: np.random.Generator) -> FloatArray:
-        return np.array(rng.choice(self.settled.draws))
+        return np.array(rng.choice(self.tuned.draws))
 
     def options(self, rule: StoppingRule) -> dict[str, str]:
         return {"proposal": self.name}
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
-        found = normal_approximation(self.split, self.settled.transition, self.settled.draws)
+        found = normal_approximation(self.split, self.tuned.transition, self.tuned.draws)
         return found.centre, np.asarray(np.linalg.inv(found.cholesky).T, np.float64)
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of deciding, with its moves.
+class Method:
+    """A test, with the sampler that uses it.
 
     Attributes
     ----------
     name : str
     rule : StoppingRule
-    moves : Moves
+    sampler : Sampler
     final_epsilon : float or None
         Final error level, if it decreases during the run.
     """
 
     name: str
     rule: StoppingRule
-    moves: Moves
+    sampler: Sampler
     final_epsilon: float | None = None
 
     @property
@@ -211,12 +211,12 @@ class Audits:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Measurements of a way.
+class Measurement:
+    """Measurements of a method.
 
     Attributes
     ----------
-    way : Way
+    method : Method
     n_steps : int
         Timed steps of all chains.
     seconds : float
@@ -233,7 +233,7 @@ class Measured:
         None if decisions are exact.
     """
 
-    way: Way
+    method: Method
     n_steps: int
     seconds: float
     seconds_error: float
@@ -245,7 +245,7 @@ class Measured:
 
     @property
     def predicted_from(self) -> dict[str, float]:
-        """Return the share of the steps by error level, if the figures come from other ways; else empty."""
+        """Return the share of the steps by error level, if the figures come from other methods; else empty."""
         return {}
 
     @property
@@ -260,15 +260,15 @@ class Measured:
         longer = (self.tau + 1) / 2
         return longer * drift, longer * error
 
-    def mixing_of(self, other: Measured) -> Measured:
-        """Return the measurements with the autocorrelation times of another way."""
+    def with_mixing_of(self, other: Measurement) -> Measurement:
+        """Return the measurements with the autocorrelation times of another method."""
         return replace(self, tau=other.tau, tau_error=other.tau_error)
 
 
-def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
+def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
     """Return the default and its alternatives: proved bounds, Pocock's test at several levels, penalty, all the data.
 
-    Surrogate transitions choose their own decisions, so they are a single way.
+    Surrogate transitions choose their own decisions, so they are a single method.
 
     Raises
     ------
@@ -276,50 +276,51 @@ def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
         If no mode was found, so that there is no proposal to try.
     """
     setup = prepared.setup
-    if prepared.settled is not None:
-        return [Way("surrogate", setup.rule, OnSurrogate(prepared.posterior.split(), prepared.settled))]
+    if prepared.tuned is not None:
+        return [Method("surrogate", setup.rule, SurrogateSampler(prepared.posterior.split(), prepared.tuned))]
     found = setup.found
     if found is None or found.proposal is None:
         raise InputError(
             "no plan is possible: pilot runs start at the mode, and no mode was found; use `stansub sample` "
             "without a budget"
         )
-    ways = [Way(setup.rule.name, setup.rule, AboutMode(found))]
-    blockwise, rule = AboutMode(found), setup.rule
-    request = replace(request_of(setup.config, None), exact_free=False, test_free=False)
+    methods = [Method(setup.rule.name, setup.rule, MetropolisSampler(found))]
+    blockwise, rule = MetropolisSampler(found), setup.rule
+    request = replace(mode_request(setup.config, None), exact_free=False, test_free=False)
     if not isinstance(rule, Pocock):
         other, rule = anchor(prepared.posterior, Pocock(), request, progress, found.modes)
-        blockwise = AboutMode(other)
+        blockwise = MetropolisSampler(other)
     if not setup.rule.thins:
         with suppress(InputError):  # there are no bounds
             bounded, exact = anchor(prepared.posterior, Factorised(), request, progress, found.modes)
-            ways.append(Way("factorised", exact, AboutMode(bounded)))
+            methods.append(Method("factorised", exact, MetropolisSampler(bounded)))
     for epsilon in EPSILONS:
         level = rule.error
         if rule is not setup.rule or level is None or level.value != epsilon:
-            ways.append(Way("pocock", rule.with_error(epsilon), blockwise))
+            methods.append(Method("pocock", rule.with_error(epsilon), blockwise))
     if setup.rule.noise_rule() is None:
-        ways.append(Way("penalty", Penalty(), blockwise))
-    ways.append(Way("exact", Exact(), blockwise))
-    return ways
+        methods.append(Method("penalty", Penalty(), blockwise))
+    methods.append(Method("exact", Exact(), blockwise))
+    return methods
 
 
-def measure(prepared: Prepared, ways: Sequence[Way], seconds: float, progress: Progress) -> list[Measured]:
-    """Run every way for ``seconds`` in total, and half as long again for audits.
+def measure(prepared: Prepared, methods: Sequence[Method], seconds: float, progress: Progress) -> list[Measurement]:
+    """Run every method for ``seconds`` in total, and half as long again for audits.
 
     If decisions on all the data make too few steps in that time, they get the mixing of the t-test with the lowest
     level.
     """
     measured = []
-    for number, way in enumerate(ways):
-        progress(f"Trying {way.name}" + (f" with epsilon {way.epsilon:g}" if way.epsilon is not None else ""))
-        measured.append(_Pilot(prepared, way, number).run(seconds / len(ways)))
-    tests = [one for one in measured if one.way.epsilon is not None]
+    for number, method in enumerate(methods):
+        progress(f"Trying {method.name}" + (f" with epsilon {method.epsilon:g}" if method.epsilon is not None else ""))
+        measured.append(_Pilot(prepared, method, number).run(seconds / len(methods)))
+    tests = [one for one in measured if one.method.epsilon is not None]
     if not tests:
         return measured
-    strictest = min(tests, key=lambda one: one.way.epsilon or 0.0)
+    strictest = min(tests, key=lambda one: one.method.epsilon or 0.0)
     return [
-        one.mixing_of(strictest) if one.way.rule.exact and one.n_steps < strictest.n_steps else one for one in measured
+        one.with_mixing_of(strictest) if one.method.rule.exact and one.n_steps < strictest.n_steps else one
+        for one in measured
     ]
 
 
@@ -336,13 +337,13 @@ class _Chain:
 
 @dataclass(frozen=True)
 class _Pilot:
-    """Chains of one way."""
+    """Chains of one method."""
 
     prepared: Prepared
-    way: Way
+    method: Method
     number: int
 
-    def run(self, seconds: float) -> Measured:
+    def run(self, seconds: float) -> Measurement:
         n_chains = self.prepared.setup.threads
         with ThreadPoolExecutor(n_chains) as pool:
             chains = list(pool.map(lambda chain: self._steps(chain, seconds), range(n_chains)))
@@ -353,8 +354,8 @@ class _Pilot:
         tau, tau_error = autocorrelation_times(draws)
         spread = rates.std(ddof=1) / math.sqrt(n_chains) / rates.mean() if n_chains > 1 else 0.0
         used = sum(one.n_used for one in chains) / n / self.prepared.posterior.blocks.n_observations
-        return Measured(
-            way=self.way,
+        return Measurement(
+            method=self.method,
             n_steps=n,
             seconds=1 / float(rates.sum()),
             seconds_error=float(max(spread, 1 / math.sqrt(n))),
@@ -362,7 +363,7 @@ class _Pilot:
             tau_error=tau_error,
             acceptance=sum(one.n_accepted for one in chains) / n,
             share=used,
-            audits=None if self.way.exact else self._audits(draws, 0.5 * seconds),
+            audits=None if self.method.exact else self._audits(draws, 0.5 * seconds),
         )
 
     def _generator(self, place: int) -> np.random.Generator:
@@ -370,16 +371,16 @@ class _Pilot:
 
     def _steps(self, chain: int, seconds: float) -> _Chain:
         """Run steps until the time is over, and drop the first ones."""
-        rng, moves = self._generator(chain), self.way.moves
-        kernel = moves.kernel(self.prepared.posterior, self.way.rule)
-        state = kernel.init(moves.start(rng))
+        rng, sampler = self._generator(chain), self.method.sampler
+        kernel = sampler.kernel(self.prepared.posterior, self.method.rule)
+        state = kernel.init(sampler.start(rng))
         out = Records.allocate(_LONGEST, kernel.dim, kernel.stats)
         kept: list[FloatArray] = []
         n = accepted = used = 0
         batch, start = 1, clock.now()
         began = now = start
         while now - start < seconds or n < _FEWEST:
-            state, done = kernel.batch(rng, state, moves.params, out, batch, Oversight.none())
+            state, done = kernel.batch(rng, state, sampler.params, out, batch, BatchControl.none())
             before, now = now, clock.now()
             if now - before < seconds / _BATCHES:
                 batch = min(2 * batch, _LONGEST)
@@ -395,7 +396,7 @@ class _Pilot:
         return _Chain(np.concatenate(kept), n, accepted, used, now - began)
 
     def _audits(self, draws: FloatArray, seconds: float) -> Audits:
-        """Compare decisions of this way with exact ones, continuing from the ends of the chains."""
+        """Compare decisions of this method with exact ones, continuing from the ends of the chains."""
         n_chains = len(draws)
         with ThreadPoolExecutor(n_chains) as pool:
             parts = list(pool.map(lambda chain: self._compared(chain, draws[chain, -1], seconds), range(n_chains)))
@@ -408,12 +409,12 @@ class _Pilot:
 
     def _compared(self, chain: int, theta: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
         """Return the jumps of the decisions that differ, and squares of all proposed jumps, in sds."""
-        posterior, moves = self.prepared.posterior, self.way.moves
-        assert isinstance(moves, AboutMode)  # surrogate transitions are exact
+        posterior, sampler = self.prepared.posterior, self.method.sampler
+        assert isinstance(sampler, MetropolisSampler)  # surrogate transitions are exact
         rng, other = self._generator(500 + chain), self._generator(700 + chain)
-        proposal, sds = moves.params, np.sqrt(np.diag(moves.found.mode.covariance))
+        proposal, sds = sampler.params, np.sqrt(np.diag(sampler.found.mode.covariance))
         decider, exact = (
-            moves.decider(posterior, self.way.rule),
+            sampler.decider(posterior, self.method.rule),
             make_decider(posterior.population.evaluator(), posterior.blocks.sizes, Exact()),
         )
         decider.reset(np.ascontiguousarray(theta))

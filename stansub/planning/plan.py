@@ -1,4 +1,4 @@
-"""Plan for a time budget: the predicted risk of posterior means for each way of deciding, and for NUTS.
+"""Plan for a time budget: the predicted risk of posterior means for each method, and for NUTS.
 
 The risk is the mean over the unconstrained parameters of the squared error of the posterior mean, in posterior
 variances. After a time B it is
@@ -30,8 +30,8 @@ from stansub import clock, streams
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.planning.level_mixture import schedules
-from stansub.planning.pilot import Measured, measure, ways_of
-from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
+from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, NutsCost, nuts_cost
+from stansub.planning.pilot import Measurement, measure, methods_of
 from stansub.planning.worst_case import WorstCase, worst_case
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
@@ -119,45 +119,45 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """A way of stansub's own, with the basis of its prediction.
+class PredictedMethod:
+    """Prediction for a method of stansub's own, from its measurements in the pilot.
 
     Attributes
     ----------
-    seen : Measured
+    measurement : Measurement
     set_up : float
         Seconds until chains begin.
     chains : int
     """
 
-    seen: Measured
+    measurement: Measurement
     set_up: float
     chains: int
 
     @property
     def label(self) -> str:
         """Return its name, with its error level."""
-        way = self.seen.way
-        levels = [f"{level:g}" for level in (way.epsilon, way.final_epsilon) if level is not None]
-        return f"{way.name} {' to '.join(levels)}".rstrip()
+        method = self.measurement.method
+        levels = [f"{level:g}" for level in (method.epsilon, method.final_epsilon) if level is not None]
+        return f"{method.name} {' to '.join(levels)}".rstrip()
 
     @property
     def exact(self) -> bool:
         """Return whether its draws are those of the posterior itself, up to Monte Carlo error."""
-        return self.seen.way.exact
+        return self.measurement.method.exact
 
     @property
     def fixed(self) -> bool:
         """Return whether all decisions have the same error level."""
-        return self.seen.way.final_epsilon is None
+        return self.measurement.method.final_epsilon is None
 
     def steps(self, budget: float) -> Steps | None:
         """Return the length of chains in this budget; None if it ends before they have warmed up."""
-        each = int((budget - self.set_up) / self.seen.seconds / self.chains)
+        each = int((budget - self.set_up) / self.measurement.seconds / self.chains)
         warmup = int(np.clip(_WARMUP_SHARE * each, _LEAST_WARMUP, _MOST_WARMUP))
         if each - warmup < 2:
             return None
-        left, most = each - warmup, max(1, min(_MOST_DRAWS, _MOST_NUMBERS // len(self.seen.tau)) // self.chains)
+        left, most = each - warmup, max(1, min(_MOST_DRAWS, _MOST_NUMBERS // len(self.measurement.tau)) // self.chains)
         # As many draws as allowed and slightly thinned, or fewer and more thinned.
         thins = {-(-left // most), max(1, left // most)}
         made = [Steps(warmup, min(most, left // thin) * thin, thin) for thin in thins]
@@ -165,7 +165,7 @@ class Sampled:
 
     def _variance(self, steps: Steps) -> float:
         """Return the variance of means of the draws kept, assuming autoregressive correlations."""
-        r = ((self.seen.tau - 1) / (self.seen.tau + 1)) ** steps.thin
+        r = ((self.measurement.tau - 1) / (self.measurement.tau + 1)) ** steps.thin
         return float(((1 + r) / (1 - r)).mean()) * steps.thin / (self.chains * steps.iter_sampling)
 
     def variance(self, budget: float) -> Estimate:
@@ -173,13 +173,13 @@ class Sampled:
         steps = self.steps(budget)
         if steps is None:
             return NOT_READY
-        error = math.hypot(self.seen.tau_error, self.seen.seconds_error, _MACHINE)
+        error = math.hypot(self.measurement.tau_error, self.measurement.seconds_error, _MACHINE)
         return Estimate.about(self._variance(steps), error)
 
     @property
     def bias2(self) -> Estimate:
         """Return the squared bias of the means, in posterior variances."""
-        bias, error = self.seen.bias
+        bias, error = self.measurement.bias
         return Estimate(
             float(np.maximum(bias**2 - error**2, 0).mean()),
             float((bias**2 + error**2).mean()),
@@ -201,45 +201,48 @@ class Sampled:
         steps = self.steps(budget)
         if steps is None:
             raise InputError(f"budget {budget:g} is too short: chains begin after {self.set_up:.3g} s")
-        way = self.seen.way
-        levels = {"epsilon": way.epsilon, "final_epsilon": way.final_epsilon}
+        method = self.measurement.method
+        levels = {"epsilon": method.epsilon, "final_epsilon": method.final_epsilon}
         given = {name: level for name, level in levels.items() if level is not None}
-        return {**way.moves.options(way.rule), "chains": self.chains, **given, **steps._asdict()}
+        return {**method.sampler.options(method.rule), "chains": self.chains, **given, **steps._asdict()}
 
     def facts(self) -> dict[str, Any]:
         """Return the measurements as JSON values."""
-        seen, audits = self.seen, self.seen.audits
+        measurement, audits = self.measurement, self.measurement.audits
         return {
-            "test": seen.way.rule.name,
-            "epsilon": seen.way.epsilon,
-            "final_epsilon": seen.way.final_epsilon,
-            "proposal": seen.way.moves.name,
+            "test": measurement.method.rule.name,
+            "epsilon": measurement.method.epsilon,
+            "final_epsilon": measurement.method.final_epsilon,
+            "proposal": measurement.method.sampler.name,
             "exact": self.exact,
             "set_up_seconds": self.set_up,
-            "step_seconds": seen.seconds,
-            "autocorrelation_time": float(seen.tau.mean()),
-            "relative_error": {"step_seconds": seen.seconds_error, "autocorrelation_time": seen.tau_error},
-            "pilot_steps": seen.n_steps,
-            "acceptance": seen.acceptance,
-            "share_of_data": seen.share,
+            "step_seconds": measurement.seconds,
+            "autocorrelation_time": float(measurement.tau.mean()),
+            "relative_error": {
+                "step_seconds": measurement.seconds_error,
+                "autocorrelation_time": measurement.tau_error,
+            },
+            "pilot_steps": measurement.n_steps,
+            "acceptance": measurement.acceptance,
+            "share_of_data": measurement.share,
             "audited": 0 if audits is None else audits.n,
             "differing": 0 if audits is None else audits.differing,
-            "predicted_from": seen.predicted_from,
+            "predicted_from": measurement.predicted_from,
             "squared_bias": self.bias2._asdict(),
         }
 
 
 @dataclass(frozen=True)
-class Trees:
+class PredictedNuts:
     """Prediction for NUTS.
 
     Attributes
     ----------
-    cost : TreeCost
+    cost : NutsCost
     chains, threads : int
     """
 
-    cost: TreeCost
+    cost: NutsCost
     chains: int
     threads: int
 
@@ -280,12 +283,12 @@ class Trees:
         }
 
 
-_Way = TypeVar("_Way", Sampled, Sampled | Trees)
+_Predicted = TypeVar("_Predicted", PredictedMethod, PredictedMethod | PredictedNuts)
 
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """The ways to use a budget, with a recommendation.
+    """The methods to use a budget, with a recommendation.
 
     Attributes
     ----------
@@ -294,8 +297,8 @@ class BudgetPlan:
     budget : float
         Budget in seconds.
     n_observations : int
-    ways : tuple of Sampled
-    trees : Trees or None
+    methods : tuple of PredictedMethod
+    nuts : PredictedNuts or None
         None if there are no gradients.
     seconds : float
         Time of planning, without compiling.
@@ -304,28 +307,28 @@ class BudgetPlan:
     name: str
     budget: float
     n_observations: int
-    ways: tuple[Sampled, ...]
-    trees: Trees | None
+    methods: tuple[PredictedMethod, ...]
+    nuts: PredictedNuts | None
     seconds: float
 
     @property
-    def all(self) -> tuple[Sampled | Trees, ...]:
-        """Return the ways, NUTS last."""
-        return self.ways if self.trees is None else (*self.ways, self.trees)
+    def all(self) -> tuple[PredictedMethod | PredictedNuts, ...]:
+        """Return the methods, NUTS last."""
+        return self.methods if self.nuts is None else (*self.methods, self.nuts)
 
     @property
-    def best(self) -> Sampled | Trees:
-        """Return the way with the lowest expected risk; an exact one if that is as good."""
+    def best(self) -> PredictedMethod | PredictedNuts:
+        """Return the method with the lowest expected risk; an exact one if that is as good."""
         return best_of(self.all, self.budget)
 
     @property
-    def own(self) -> Sampled:
-        """Return the best way of stansub's own."""
-        return best_of(self.ways, self.budget)
+    def own(self) -> PredictedMethod:
+        """Return the best method of stansub's own."""
+        return best_of(self.methods, self.budget)
 
     @property
     def certain(self) -> bool:
-        """Return whether the interval of the best way lies below those of the others."""
+        """Return whether the interval of the best method lies below those of the others."""
         best = self.best
         high = best.risk(self.budget).high
         return all(one is best or one.risk(self.budget).low > high for one in self.all)
@@ -333,7 +336,7 @@ class BudgetPlan:
     @property
     def worst_case(self) -> WorstCase | None:
         """Return the epsilon with the smallest error bound; None if the budget ends before chains begin."""
-        return worst_case([one.seen for one in self.ways if one.fixed], self.budget - self.ways[0].set_up)
+        return worst_case([one.measurement for one in self.methods if one.fixed], self.budget - self.methods[0].set_up)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON values; a risk is null if nothing is ready in time."""
@@ -352,15 +355,15 @@ class BudgetPlan:
         }
 
 
-def best_of(ways: Sequence[_Way], budget: float) -> _Way:
-    """Return the way with the lowest expected risk; an exact one, or else a fixed level, if it is within a tenth.
+def best_of(methods: Sequence[_Predicted], budget: float) -> _Predicted:
+    """Return the method with the lowest expected risk; an exact one, or else a fixed level, if it is within a tenth.
 
     Raises
     ------
     InputError
-        If the budget is too short for any way.
+        If the budget is too short for any method.
     """
-    risks = [(one.risk(budget).value, one) for one in ways]
+    risks = [(one.risk(budget).value, one) for one in methods]
     least = min(risk for risk, _ in risks)
     if not math.isfinite(least):
         raise InputError(f"budget {budget:g} is too short: no chain would start sampling; give more time")
@@ -369,11 +372,11 @@ def best_of(ways: Sequence[_Way], budget: float) -> _Way:
     return min((pair for pair in as_good if (pair[1].exact, pair[1].fixed) == plainest), key=lambda pair: pair[0])[1]
 
 
-def with_schedule(ways: Sequence[Sampled], budget: float) -> tuple[Sampled, ...]:
-    """Return the ways and, last, the decreasing level derived from them with the lowest expected risk."""
-    falling = [replace(ways[0], seen=one) for one in schedules([way.seen for way in ways])]
-    best = min(falling, key=lambda one: one.risk(budget).value, default=None)
-    return tuple(ways) if best is None else (*ways, best)
+def with_schedule(methods: Sequence[PredictedMethod], budget: float) -> tuple[PredictedMethod, ...]:
+    """Return the methods and, last, the decreasing level derived from them with the lowest expected risk."""
+    decreasing = [replace(methods[0], measurement=one) for one in schedules([method.measurement for method in methods])]
+    best = min(decreasing, key=lambda one: one.risk(budget).value, default=None)
+    return tuple(methods) if best is None else (*methods, best)
 
 
 def plan(
@@ -385,7 +388,7 @@ def plan(
     pilot_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> BudgetPlan:
-    """Predict the risk of each way after a time budget, from a pilot.
+    """Predict the risk of each method after a time budget, from a pilot.
 
     Parameters
     ----------
@@ -402,30 +405,30 @@ def plan(
     Raises
     ------
     InputError
-        If no mode was found, or the budget is too short for any way.
+        If no mode was found, or the budget is too short for any method.
     """
     seconds = parse_seconds(budget)
     progress = progress or Progress()
     prepared = prepare(model, data, config or SampleConfig(), progress)
-    if prepared.settled is None:
+    if prepared.tuned is None:
         prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
     set_up = clock.now() - prepared.compiled_at
     setup, posterior = prepared.setup, prepared.posterior
     share = float(np.clip(_SHARE * seconds, _LEAST_SECONDS, _MOST_SECONDS))
-    ways = ways_of(prepared, progress)
-    seen = measure(prepared, ways, share if pilot_seconds is None else pilot_seconds, progress)
+    methods = methods_of(prepared, progress)
+    measurements = measure(prepared, methods, share if pilot_seconds is None else pilot_seconds, progress)
     progress("Timing gradients")
-    cost = tree_cost(posterior, *ways[0].moves.normal(), streams.generator(setup.seed, streams.Run.PILOT))
+    cost = nuts_cost(posterior, *methods[0].sampler.normal(), streams.generator(setup.seed, streams.Run.PILOT))
     chains = setup.config.chains
     made = BudgetPlan(
         name=posterior.name,
         budget=seconds,
         n_observations=posterior.blocks.n_observations,
-        ways=with_schedule([Sampled(one, set_up, chains) for one in seen], seconds),
-        trees=None if cost is None else Trees(cost, chains, setup.threads),
+        methods=with_schedule([PredictedMethod(one, set_up, chains) for one in measurements], seconds),
+        nuts=None if cost is None else PredictedNuts(cost, chains, setup.threads),
         seconds=clock.now() - prepared.compiled_at,
     )
-    best_of(made.ways, seconds)  # raises if nothing is ready in time
+    best_of(made.methods, seconds)  # raises if nothing is ready in time
     return made
 
 
@@ -434,7 +437,7 @@ def follow(
 ) -> tuple[SampleConfig, BudgetPlan]:
     """Return a plan, and the options of the run that fills the rest of the budget after planning.
 
-    The run is the best of stansub's own ways. It is planned to end a tenth before the time limit, which stops it
+    The run is the best of stansub's own methods. It is planned to end a tenth before the time limit, which stops it
     otherwise.
 
     Raises
@@ -449,7 +452,7 @@ def follow(
         raise InputError(f"the plan for the budget chooses {named}: leave out {named} or `budget`")
     found = plan(model, data, budget=budget, config=config, progress=progress)
     left = found.budget - found.seconds
-    own = best_of(found.ways, max(left, 0.0))
+    own = best_of(found.methods, max(left, 0.0))
     return replace(config, **own.options(_FILLED * left), max_time=left), found
 
 
@@ -478,7 +481,7 @@ def write(found: BudgetPlan, path: Path, *, overwrite: bool = False) -> None:
 
 def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:
     """Return times from the start of the first chains to ten times the budget, for a picture; shape (n,)."""
-    first = min(found.budget / 10, 2 * min(one.set_up for one in found.ways))
+    first = min(found.budget / 10, 2 * min(one.set_up for one in found.methods))
     return np.geomspace(first, 10 * found.budget, n)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from stansub.output.record import audit_of
 from stansub.planning.compminimax import MeanSquare, Optimum, compminimax, measured
-from stansub.planning.pilot import Measured
+from stansub.planning.pilot import Measurement
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WorstCase:
     optimum : Optimum
         Its epsilon is a share of differing decisions.
     nearest : str or None
-        The way with the nearest share; None if exact decisions are best.
+        The method with the nearest share; None if exact decisions are best.
     """
 
     alpha: float
@@ -63,21 +63,21 @@ def largest_alpha(tau: float) -> float:
     return min(1.0, 2 / (tau + 1))
 
 
-def worst_case(ways: Sequence[Measured], seconds: float) -> WorstCase | None:
+def worst_case(methods: Sequence[Measurement], seconds: float) -> WorstCase | None:
     """Return the compminimax epsilon for ``seconds`` of steps; None if they are less than one exact step.
 
     Parameters
     ----------
-    ways : sequence of Measured
-        Error levels of a test, and exact ways, of which the fastest is used.
+    methods : sequence of Measurement
+        Error levels of a test, and exact methods, of which the fastest is used.
     seconds : float
     """
-    exact = min((one for one in ways if one.way.exact), key=lambda one: one.seconds)
+    exact = min((one for one in methods if one.method.exact), key=lambda one: one.seconds)
     steps = seconds / exact.seconds
     if steps < 1:
         return None
     alpha = largest_alpha(float(exact.tau.max()))
-    error, known = MeanSquare(alpha, unchanged=True), faster(ways, exact.seconds)
+    error, known = MeanSquare(alpha, unchanged=True), faster(methods, exact.seconds)
     if not known:
         bound = float(np.asarray(error.exact(steps)))
         return WorstCase(alpha, Optimum(0.0, steps, bound, bound), None)
@@ -85,17 +85,17 @@ def worst_case(ways: Sequence[Measured], seconds: float) -> WorstCase | None:
     speed_up = measured([0.0, *distances], [exact.seconds, *(one.seconds for _, one in known)])
     best = compminimax(error, steps, speed_up, largest=min(distances[-1], alpha / 2))
     near = min(known, key=lambda one: abs(one[0] - best.epsilon))[1]
-    return WorstCase(alpha, best, f"{near.way.name} {near.way.epsilon:g}" if best.epsilon else None)
+    return WorstCase(alpha, best, f"{near.method.name} {near.method.epsilon:g}" if best.epsilon else None)
 
 
-def faster(ways: Sequence[Measured], seconds: float) -> list[tuple[float, Measured]]:
+def faster(methods: Sequence[Measurement], seconds: float) -> list[tuple[float, Measurement]]:
     """Return levels with their distances from exact decisions, increasing, each faster than all that are closer."""
     limits = [
         (audit_of(one.audits.n, one.audits.differing).high, one)
-        for one in ways
-        if one.way.epsilon is not None and one.audits is not None
+        for one in methods
+        if one.method.epsilon is not None and one.audits is not None
     ]
-    kept: list[tuple[float, Measured]] = []
+    kept: list[tuple[float, Measurement]] = []
     for distance, one in sorted(limits, key=lambda pair: (pair[0], pair[1].seconds)):
         if one.seconds < seconds:
             kept, seconds = [*kept, (distance, one)], one.seconds

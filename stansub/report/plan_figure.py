@@ -1,4 +1,4 @@
-"""Picture of a plan: the predicted risk of each way against the budget."""
+"""Picture of a plan: the predicted risk of each method against the budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUTS_COLOUR = "#8C8C8C"
 
 
 def figure(found: BudgetPlan) -> Figure:
-    """Draw a line for each way with its 90 % band, on logarithmic axes; exact ways are solid, others dashed."""
+    """Draw a line for each method with its 90 % band, on logarithmic axes; exact methods are solid, others dashed."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -26,13 +26,13 @@ def figure(found: BudgetPlan) -> Figure:
     with matplotlib.rc_context(STYLE):
         picture = Figure(figsize=(9, 5), layout="constrained")
         ax = picture.subplots()
-        for place, way in enumerate(found.all):
-            colour = _NUTS_COLOUR if way is found.trees else (INK, *CHAIN_COLOURS)[place % (1 + len(CHAIN_COLOURS))]
-            risks = np.array([way.risk(float(time)) for time in times])
+        for place, method in enumerate(found.all):
+            colour = _NUTS_COLOUR if method is found.nuts else (INK, *CHAIN_COLOURS)[place % (1 + len(CHAIN_COLOURS))]
+            risks = np.array([method.risk(float(time)) for time in times])
             risks[~np.isfinite(risks)] = np.nan
-            line = "-" if way.exact else (0, (4, 1.5))
-            width = 2.6 if way is found.best else 1.5
-            ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=way.label)
+            line = "-" if method.exact else (0, (4, 1.5))
+            width = 2.6 if method is found.best else 1.5
+            ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=method.label)
             ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
         ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
         ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")

@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from stansub import clock
 from stansub.acceptance.normality import Trial
 from stansub.codec import Encoded, MalformedError
-from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
+from stansub.kernels.base import BatchControl, Kernel, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Adapter, Proposal
-from stansub.run.kinds import CODEC
+from stansub.run.checkpoint_types import CODEC
 from stansub.run.rows import Read, Rows
-from stansub.run.state import ChainState, Counted, Plan, Totals
+from stansub.run.state import ChainState, PhaseCounts, Plan, Totals
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
 # Steps between two updates of the adapter in warmup.
-WARMUP_STRETCH = 25
-# Minimum number of steps in a stretch of sampling. A stretch is longer if this many seconds and bytes of records are
+WARMUP_BATCH = 25
+# Minimum number of steps in a batch of sampling. A batch is longer if this many seconds and bytes of records are
 # not reached. Its length changes no draw.
-SAMPLING_STRETCH = 100
+SAMPLING_BATCH = 100
 _SECONDS, _BYTES = 0.01, 1 << 20
-# Approximate number of warmup draws that a chain remembers for a meeting.
+# Approximate number of warmup draws that a chain remembers for pooling.
 _REMEMBERED = 4000
 
 
@@ -39,10 +39,10 @@ class Phase:
 
     def __init__(self, capacity: int, dim: int, stats: Sequence[Stat]) -> None:
         self.kept = Rows(capacity, dim, stats)
-        self.counted, self._capacity = Counted(), capacity
+        self.counted, self._capacity = PhaseCounts(), capacity
         self._dim, self._stats = dim, stats
-        # Rows that the process that this one works for keeps.
-        self._elsewhere = 0
+        # Rows kept by the process that this worker serves.
+        self._n_rows_remote = 0
 
     @property
     def n_kept(self) -> int:
@@ -76,7 +76,7 @@ class Phase:
         self.kept.append(kept)
         self.counted.n_kept += len(kept)
 
-    def go_on_from(self, counted: Counted, kept: Sequence[Read] | None) -> None:
+    def resume_from(self, counted: PhaseCounts, kept: Sequence[Read] | None) -> None:
         """Resume a phase with the rows it kept since this one's; None for rows kept by another process.
 
         Raises
@@ -85,7 +85,7 @@ class Phase:
             If the rows are not those of such a phase.
         """
         if kept is None:
-            self._elsewhere, self.kept = counted.n_kept, Rows(self._capacity, self._dim, self._stats)
+            self._n_rows_remote, self.kept = counted.n_kept, Rows(self._capacity, self._dim, self._stats)
         else:
             like, n = Records.allocate(0, self._dim, self._stats), min(counted.n_kept, self._capacity)
             for read in kept:
@@ -100,7 +100,7 @@ class Phase:
 
     def rows(self, start: int, end: int | None = None) -> Records:
         """Return the rows kept from row ``start`` on; all must be in this process."""
-        return self.kept.read(start - self._elsewhere, None if end is None else end - self._elsewhere)
+        return self.kept.read(start - self._n_rows_remote, None if end is None else end - self._n_rows_remote)
 
 
 class Status(NamedTuple):
@@ -159,8 +159,8 @@ class Chain:
     ) -> None:
         self.kernel, self.plan, self.trial = kernel, plan, trial
         self._n_observations, self._stop = n_observations, stop
-        self._length = SAMPLING_STRETCH
-        self._every = min(WARMUP_STRETCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
+        self._length = SAMPLING_BATCH
+        self._every = min(WARMUP_BATCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
         self.warmup = Phase(plan.iter_warmup // plan.thin if plan.save_warmup else 0, kernel.dim, kernel.stats)
         self.sampling = Phase(plan.iter_sampling // plan.thin, kernel.dim, kernel.stats)
         self._now = ChainState(
@@ -175,27 +175,27 @@ class Chain:
         )
         # Computed from the options, before any adaptation, so that it is the same when the run resumes.
         self._foreign = CODEC.foreign(state, adapter, self._now.proposal)
-        self._same_level()
-        self._buffer = Records.allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), kernel.dim, kernel.stats)
+        self._set_level()
+        self._buffer = Records.allocate(max(WARMUP_BATCH, SAMPLING_BATCH), kernel.dim, kernel.stats)
 
     def advance(self) -> bool:
-        """Run one stretch of steps; return False if the chain is done, must wait or was stopped."""
-        if self._stop[0] or self.waits:
+        """Run one batch of steps; return False if the chain is done, must wait or was stopped."""
+        if self._stop[0] or self.is_paused:
             return False
         if self.warmup.n_steps < self.plan.iter_warmup:
             self._warm_up()
-            return not self.waits
+            return not self.is_paused
         left = (self._now.rest or self.plan.iter_sampling) - self.sampling.n_steps
         if left > 0:
             began = clock.now()
-            self._stretch(self.sampling, min(self._length, left, self._same_level()), self.plan.audit)
-            self._suit(clock.now() - began)
-        return not (self.done or self.waits)
+            self._run_batch(self.sampling, min(self._length, left, self._set_level()), self.plan.audit)
+            self._adapt_batch_length(clock.now() - began)
+        return not (self.done or self.is_paused)
 
     def _warm_up(self) -> None:
         now = self._now
         end = now.pause or self.plan.iter_warmup
-        records = self._stretch(self.warmup, min(WARMUP_STRETCH, end - self.warmup.n_steps), 0.0)
+        records = self._run_batch(self.warmup, min(WARMUP_BATCH, end - self.warmup.n_steps), 0.0)
         if len(records):
             if now.pause:
                 now.remembered.append(records.theta[:: self._every].copy())
@@ -204,15 +204,15 @@ class Chain:
         if self.warmup.n_steps == self.plan.iter_warmup:
             now.proposal = now.adapter.final()
             now.counted_in_warmup = now.counters.copy()
-            self._try_out()
+            self._test_normality()
         else:
             now.proposal = now.adapter.proposal()
 
-    def _stretch(self, phase: Phase, n_steps: int, audit: float) -> Records:
+    def _run_batch(self, phase: Phase, n_steps: int, audit: float) -> Records:
         """Run up to `n_steps` steps and return their records."""
         now, began, before = self._now, clock.now(), self._counts()
-        oversight = Oversight(now.audit_rng, audit, self._stop, now.counters)
-        now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
+        control = BatchControl(now.audit_rng, audit, self._stop, now.counters)
+        now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, control)
         records = self._buffer.rows(slice(0, n))
         phase.take(records, self.plan.thin)
         counts = self._counts()
@@ -222,16 +222,16 @@ class Chain:
         phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
 
-    def _suit(self, seconds: float) -> None:
-        """Set the length of the next stretch of sampling from the seconds of the last."""
+    def _adapt_batch_length(self, seconds: float) -> None:
+        """Set the length of the next batch of sampling from the seconds of the last."""
         if seconds > 2 * _SECONDS:
-            self._length = max(SAMPLING_STRETCH, self._length // 2)
+            self._length = max(SAMPLING_BATCH, self._length // 2)
         elif seconds < _SECONDS / 2 and 2 * self._length * self._buffer.row_bytes <= _BYTES:
             self._length *= 2
             if self._length > len(self._buffer):
                 self._buffer = Records.allocate(self._length, self.kernel.dim, self.kernel.stats)
 
-    def _same_level(self) -> int:
+    def _set_level(self) -> int:
         """Set the kernel to the level of the next step; return the number of steps that share it."""
         levels, done = self.plan.levels, self.sampling.n_steps
         if levels is None:
@@ -244,7 +244,7 @@ class Chain:
         counts = self.kernel.counts()
         return counts | {"n_obs_evaluated": counts.get("n_obs_evaluated", 0) + self._now.adapter.n_evaluated}
 
-    def _try_out(self) -> None:
+    def _test_normality(self) -> None:
         if self.trial is None:
             return
         began, evaluated = clock.now(), self._counts()["n_obs_evaluated"]
@@ -253,7 +253,7 @@ class Chain:
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
         self.charge(n_passes * self._n_observations + int(evaluated), clock.now() - began)
 
-    def rest_after(self, n_steps: int) -> None:
+    def pause_sampling_after(self, n_steps: int) -> None:
         """Make `advance` stop after this many steps of sampling; 0 for after the last step."""
         self._now.rest, self._now.ended = n_steps, False
 
@@ -261,16 +261,16 @@ class Chain:
         """End the chain: its draws suffice."""
         self._now.ended = True
 
-    def wait_after(self, n_steps: int) -> None:
+    def pause_warmup_after(self, n_steps: int) -> None:
         """Make `advance` stop after this many steps of warmup and remember the draws until then; 0 for neither."""
         self._now.pause = n_steps
         if not n_steps:
             self._now.remembered, self._now.accepted = [], []
 
-    def go_on_with(self, kernel: Kernel, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
+    def replace_kernel(self, kernel: Kernel, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
         """Continue from the current state with another kernel and, if given, another adapter."""
         self.kernel, self.trial = kernel, trial
-        self._same_level()
+        self._set_level()
         self._now.state = kernel.init(self.position)
         if adapter is not None:
             self._now.adapter, self._now.proposal = adapter, adapter.proposal()
@@ -309,7 +309,7 @@ class Chain:
         if shapes != ((self.kernel.dim,), (4,), (4,)):
             raise MalformedError("the state belongs to a chain with other parameters")
         for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
-            phase.go_on_from(counted, rows)
+            phase.resume_from(counted, rows)
         self._now = now
         self.kernel.init(now.state.position)
         if now.kernel is not None:
@@ -321,8 +321,8 @@ class Chain:
             self.trial.rng = now.trial_rng
 
     @property
-    def waits(self) -> bool:
-        """Return whether the chain has reached the next meeting or check."""
+    def is_paused(self) -> bool:
+        """Return whether the chain has reached the next pooling of draws or check."""
         return 0 < self._now.pause <= self.warmup.n_steps or 0 < self._now.rest <= self.sampling.n_steps
 
     @property
@@ -332,7 +332,7 @@ class Chain:
         return proposal
 
     @property
-    def tried(self) -> Trial | None:
+    def normality_trial(self) -> Trial | None:
         """Return the result of the trial at the end of warmup."""
         return self._now.trial
 

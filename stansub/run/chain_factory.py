@@ -11,8 +11,8 @@ from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
-from stansub.run.bench import Bench
 from stansub.run.chain import Chain
+from stansub.run.context import ChainContext
 from stansub.run.inits import Init, start
 from stansub.run.prepare import Prepared
 from stansub.run.state import Plan
@@ -91,18 +91,18 @@ def make_chain(
     else:
         first = streams.generator(seed, streams.Run.STARTS).random()
         theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
-    bench = Bench(
+    context = ChainContext(
         posterior,
         test,
         seed,
         spread=ranges.source,
         found=found,
-        falls=plan.levels is not None,
+        level_decreases=plan.levels is not None,
         has_gradients=posterior.has_gradients,
         order=posterior.order,
     )
     recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
-    kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), posterior.dim, bench.adapter)
+    kernel, adapter = recipe.bind(context), adapter_of(recipe.leaves(context.names), posterior.dim, context.adapter)
     return Chain(
         kernel,
         kernel.init(theta),
@@ -112,5 +112,5 @@ def make_chain(
         audit_rng=audit_rng,
         n_observations=posterior.blocks.n_observations,
         stop=stop,
-        trial=bench.trial(trial_rng) if trial else None,
+        trial=context.trial(trial_rng) if trial else None,
     )

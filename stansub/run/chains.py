@@ -1,6 +1,7 @@
-"""The chains of a run from first step to last: stages of warmup with meetings between them, then sampling.
+"""The chains of a run from first step to last: warmup in stages, then sampling.
 
-Sampling is one stage, or several stages with a precision check after each.
+After each stage of warmup the chains pool their draws and adapt to them. Sampling is one stage, or several stages with
+a precision check after each.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from stansub import clock
 from stansub.progress import StoppedError
 from stansub.run import executors
 from stansub.run.chain import Chain
-from stansub.run.checkpoint import Keeper
-from stansub.run.early_stopping import Until
+from stansub.run.checkpoint import CheckpointWriter
+from stansub.run.cross_chain import CrossChainAdaptation
+from stansub.run.early_stopping import EarlyStopping
 from stansub.run.remote import RemoteChains
-from stansub.run.stages import Meetings
 
 
 class _Pieces:
@@ -37,45 +38,45 @@ class _Pieces:
 
 def run(
     chains: Sequence[Chain],
-    meetings: Meetings | None,
+    adaptation: CrossChainAdaptation | None,
     *,
     parallel: int,
     stop: NDArray[np.int32],
-    elsewhere: RemoteChains | None = None,
-    keeper: Keeper | None = None,
-    until: Until | None = None,
+    remote: RemoteChains | None = None,
+    writer: CheckpointWriter | None = None,
+    until: EarlyStopping | None = None,
     max_time: float | None = None,
     watch: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> executors.Outcome:
-    """Run chains with their meetings until they finish, an interrupt or the time limit; see
+    """Run chains, with cross-chain adaptation in warmup, until they finish, an interrupt or the time limit; see
     `stansub.run.executors.run`.
 
     A chain that fails in a stage is left out of later stages.
 
     Parameters
     ----------
-    elsewhere : RemoteChains, optional
+    remote : RemoteChains, optional
         Runs the chains in other processes; by default threads of this process run them.
-    keeper : Keeper, optional
+    writer : CheckpointWriter, optional
         Writes checkpoints.
-    until : Until, optional
+    until : EarlyStopping, optional
         Ends the run when the draws are precise enough.
     """
     turns = partial(executors.run, stop=stop, watch=watch, on_interrupt=on_interrupt)
-    stage = _Stage(chains, meetings, turns, parallel, elsewhere, keeper, max_time)
-    ahead = [n_steps for n_steps in meetings.at if n_steps > meetings.last] if meetings is not None else []
+    stage = _Stage(chains, adaptation, turns, parallel, remote, writer, max_time)
+    ahead = [n_steps for n_steps in adaptation.at if n_steps > adaptation.last] if adaptation is not None else []
     for n_steps in ahead:
         stage.advance(n_steps)
         if stop[0] or not stage.living:
             break
-        stage.meet(n_steps, stop)
+        stage.adapt(n_steps, stop)
         if stop[0]:
             break
     else:
         stage.sample(until, stop)
-    if keeper is not None:
-        keeper.finish(stage.living)
+    if writer is not None:
+        writer.finish(stage.living)
     return stage.outcome
 
 
@@ -85,23 +86,23 @@ class _Stage:
     def __init__(
         self,
         chains: Sequence[Chain],
-        meetings: Meetings | None,
+        adaptation: CrossChainAdaptation | None,
         turns: Callable[..., executors.Outcome],
         parallel: int,
-        elsewhere: RemoteChains | None,
-        keeper: Keeper | None,
+        remote: RemoteChains | None,
+        writer: CheckpointWriter | None,
         max_time: float | None,
     ) -> None:
-        self._chains, self._meetings, self._turns, self._parallel = chains, meetings, turns, parallel
-        self._elsewhere, self._keeper = elsewhere, keeper
+        self._chains, self._adaptation, self._turns, self._parallel = chains, adaptation, turns, parallel
+        self._remote, self._writer = remote, writer
         self._end = None if max_time is None else clock.now() + max_time
         self.outcome = executors.Outcome()
-        self._settle()
+        self._send_setup()
 
-    def _settle(self) -> None:
-        """Send the results of a meeting to chains in other processes."""
-        if self._elsewhere is not None:
-            self._elsewhere.settle(self._meetings)
+    def _send_setup(self) -> None:
+        """Send the results of adaptation to chains in other processes."""
+        if self._remote is not None:
+            self._remote.update_setup(self._adaptation)
 
     @property
     def living(self) -> list[int]:
@@ -109,33 +110,33 @@ class _Stage:
         return [number for number in range(len(self._chains)) if number not in self.outcome.failures]
 
     def advance(self, n_steps: int, n_sampling: int = 0) -> None:
-        """Advance the chains to a meeting after ``n_steps`` of warmup, or to a check after ``n_sampling`` of sampling.
+        """Advance the chains by one stage, which ends after ``n_steps`` of warmup or ``n_sampling`` of sampling.
 
         0 advances them to their end.
         """
         living = self.living
         for number in living:
-            self._chains[number].wait_after(n_steps)
-            self._chains[number].rest_after(n_sampling)
+            self._chains[number].pause_warmup_after(n_steps)
+            self._chains[number].pause_sampling_after(n_sampling)
         work: list[executors.Work] = [executors.Local(self._chains[number]) for number in living]
-        if self._elsewhere is not None:
-            work = [self._elsewhere.work(self._chains[number], number) for number in living]
+        if self._remote is not None:
+            work = [self._remote.work(self._chains[number], number) for number in living]
 
         def between(place: int, more: bool) -> None:
-            if self._keeper is not None:
-                self._keeper.between(living[place], more, self.living)
+            if self._writer is not None:
+                self._writer.after_turn(living[place], more, self.living)
 
-        executor = None if self._elsewhere is None else self._elsewhere.executor
+        executor = None if self._remote is None else self._remote.executor
         failed = self._go(work, parallel=self._parallel, executor=executor, between=between)
         self.outcome.failures.update({living[place]: error for place, error in failed.items()})
 
-    def meet(self, n_steps: int, stop: NDArray[np.int32]) -> None:
-        """Run a meeting of the chains in this process; a meeting that fails ends the run."""
-        assert self._meetings is not None
-        self._together(self._meetings.meet([self._chains[number] for number in self.living], n_steps), stop)
-        self._settle()
+    def adapt(self, n_steps: int, stop: NDArray[np.int32]) -> None:
+        """Adapt the chains to their pooled draws, in this process; a failure ends the run."""
+        assert self._adaptation is not None
+        self._together(self._adaptation.adapt([self._chains[number] for number in self.living], n_steps), stop)
+        self._send_setup()
 
-    def sample(self, until: Until | None, stop: NDArray[np.int32]) -> None:
+    def sample(self, until: EarlyStopping | None, stop: NDArray[np.int32]) -> None:
         """Advance the chains to their end or, if requested, until their draws are precise enough."""
         if until is None:
             self.advance(0)
@@ -156,8 +157,8 @@ class _Stage:
         """Work on all waiting chains in this process; a failure ends the run."""
         for error in self._go([executors.Local(_Pieces(work, stop))], parallel=1).values():
             raise error
-        if self._keeper is not None:
-            self._keeper.met()
+        if self._writer is not None:
+            self._writer.discard_states()
 
     def _go(self, work: Sequence[executors.Work], **options: Any) -> dict[int, Exception]:
         part = self._turns(work, max_time=None if self._end is None else self._end - clock.now(), **options)

@@ -1,7 +1,8 @@
 """Checkpoints: files that hold a running run, from which a killed run resumes.
 
-A file holds numbers, text, arrays and values of a closed list of types (`stansub.run.kinds`), so reading it runs no
-code. Functions, and other values that only the user's program can make, must be passed again when the run resumes.
+A file holds numbers, text, arrays and values of a closed list of types (`stansub.run.checkpoint_types`), so reading it
+runs no code. Functions, and other values that only the user's program can make, must be passed again when the run
+resumes.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from stansub.kernels.base import Records
 from stansub.output import files
 from stansub.run import store
 from stansub.run.chain import Chain, Phase
+from stansub.run.checkpoint_types import CODEC
 from stansub.run.config import SampleConfig, declared
-from stansub.run.kinds import CODEC
+from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.prepare import Prepared
-from stansub.run.stages import Meetings
-from stansub.run.state import Facts, Met, Options
+from stansub.run.state import AdaptationState, Facts, Options
 from stansub.stan import syntax
 from stansub.stan.data import Data, Raw
 from stansub.stan.source import Source
@@ -37,7 +38,7 @@ _ROWS_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Stretch:
+class StoredRows:
     """Rows in a file; calling it reads them."""
 
     encoded: Encoded
@@ -49,20 +50,20 @@ class Stretch:
         return Records.of(columns)
 
 
-class Kept(NamedTuple):
+class SavedChain(NamedTuple):
     """One chain of a checkpoint.
 
     Attributes
     ----------
     state : Encoded
         Result of `Chain.save`.
-    warmup, sampling : sequence of Stretch
+    warmup, sampling : sequence of StoredRows
         Rows kept.
     """
 
     state: Encoded
-    warmup: Sequence[Stretch]
-    sampling: Sequence[Stretch]
+    warmup: Sequence[StoredRows]
+    sampling: Sequence[StoredRows]
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Checkpoint:
     ----------
     path : Path
     options : Options
-    chains : dict of int to Kept
+    chains : dict of int to SavedChain
     seconds : float
         Time for which the chains have run.
     finished : bool
@@ -82,11 +83,11 @@ class Checkpoint:
 
     path: Path
     options: Options
-    chains: dict[int, Kept]
+    chains: dict[int, SavedChain]
     seconds: float
     finished: bool
     _facts: Encoded
-    _met: Encoded | None
+    _adaptation: Encoded | None
 
     def config(self) -> SampleConfig:
         """Return the options of the run.
@@ -109,18 +110,18 @@ class Checkpoint:
                 raise MalformedError(f"its options: {error}") from error
 
     def facts(self, config: SampleConfig) -> Facts:
-        """Return what was settled before the first step, for compatible options (see `SampleConfig.differences`)."""
+        """Return what was chosen before the first step, for compatible options (see `SampleConfig.differences`)."""
         with undamaged(self.path):
             facts: Facts = CODEC.decode(self._facts, _rules(config), hint=Facts)
             return facts
 
-    def met(self, config: SampleConfig) -> Met | None:
-        """Return the results of the chains' meetings; None for a run without meetings."""
-        if self._met is None:
+    def adaptation(self, config: SampleConfig) -> AdaptationState | None:
+        """Return the results of cross-chain adaptation; None for a run without it."""
+        if self._adaptation is None:
             return None
         with undamaged(self.path):
-            met: Met = CODEC.decode(self._met, _rules(config), hint=Met)
-            return met
+            state: AdaptationState = CODEC.decode(self._adaptation, _rules(config), hint=AdaptationState)
+            return state
 
     def program(self, config: SampleConfig) -> tuple[Source, DataSources | Data]:
         """Return the program of the run, with its data or their files.
@@ -169,21 +170,27 @@ def read(path: Path) -> Checkpoint:
         try:
             root, options = found.document, _part(found, found.document["options"], Options)
             chains = {
-                int(number): Kept(
-                    Encoded(one["state"], found.arrays), *(_stretches(found, one[phase]) for phase in _PHASES)
+                int(number): SavedChain(
+                    Encoded(one["state"], found.arrays), *(_row_blocks(found, one[phase]) for phase in _PHASES)
                 )
                 for number, one in root["chains"].items()
             }
-            facts, met = Encoded(root["facts"], found.arrays), root["met"]
+            facts, adaptation = Encoded(root["facts"], found.arrays), root["met"]
             seconds, finished = float(root["seconds"]), bool(root["finished"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise MalformedError("its root has unexpected parts") from error
     return Checkpoint(
-        path, options, chains, seconds, finished, facts, None if met is None else Encoded(met, found.arrays)
+        path,
+        options,
+        chains,
+        seconds,
+        finished,
+        facts,
+        None if adaptation is None else Encoded(adaptation, found.arrays),
     )
 
 
-class Keeper:
+class CheckpointWriter:
     """Writer of a run's checkpoints.
 
     Parameters
@@ -193,7 +200,7 @@ class Keeper:
         Seconds between two checkpoints.
     prepared : Prepared
     chains : sequence of Chain
-    meetings : Meetings or None
+    adaptation : CrossChainAdaptation or None
     seconds : float
         Time for which the chains ran before.
     on_failure : callable
@@ -202,8 +209,8 @@ class Keeper:
     Attributes
     ----------
     path : Path
-    That reason; empty until then.
-        That reason; empty before.
+    failure : str
+        Why the file could not be written; empty as long as it can.
     """
 
     def __init__(
@@ -212,13 +219,13 @@ class Keeper:
         every: float,
         prepared: Prepared,
         chains: Sequence[Chain],
-        meetings: Meetings | None,
+        adaptation: CrossChainAdaptation | None,
         *,
         seconds: float = 0.0,
         on_failure: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.path, self._every, self._prepared = path, every, prepared
-        self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
+        self._chains, self._adaptation, self._on_failure = chains, adaptation, on_failure
         self._began = clock.now() - seconds
         self._due = clock.now() + every
         # Chains saved since the last checkpoint, and the last saved state of each chain.
@@ -226,21 +233,21 @@ class Keeper:
         self._latest: dict[int, tuple[Encoded, int, int]] = {}
         # Chains at the end of a stage, as saved there.
         self._resting: set[int] = set()
-        self._stretches = {
-            (number, phase): _Stretches(getattr(chain, phase))
+        self._row_blocks = {
+            (number, phase): _RowBlocks(getattr(chain, phase))
             for number, chain in enumerate(chains)
             for phase in _PHASES
         }
         self._unchanging: dict[str, Encoded] = {}
-        self._meeting: tuple[int, Encoded] | None = None
+        self._pooling: tuple[int, Encoded] | None = None
         self._store, self.failure = store.Store(path), ""
 
-    def between(self, number: int, more: bool, living: Sequence[int]) -> None:
+    def after_turn(self, number: int, more: bool, living: Sequence[int]) -> None:
         """Save a chain between two turns if it is time; write the file once all living chains are saved.
 
         A chain that has finished its stage is always saved, because it has no later turn in the stage.
         """
-        due = clock.now() >= self._due or sum(one.n_bytes for one in self._stretches.values()) > _ROWS_BYTES
+        due = clock.now() >= self._due or sum(one.n_bytes for one in self._row_blocks.values()) > _ROWS_BYTES
         if more and not due:
             return
         self._save(number)
@@ -249,8 +256,8 @@ class Keeper:
         if due and set(living) <= self._saved | self._resting:
             self.write()
 
-    def met(self) -> None:
-        """Discard the states saved before a meeting, because they no longer match."""
+    def discard_states(self) -> None:
+        """Discard the states saved before adaptation, because they no longer match."""
         self._saved.clear()
         self._latest.clear()
         self._resting.clear()
@@ -270,7 +277,7 @@ class Keeper:
         self._prepared.posterior.values.check_files()
         try:
             self._store.write(self._root())
-            for one in self._stretches.values():
+            for one in self._row_blocks.values():
                 one.written(self._store)
         except OSError as error:
             self._fail(error.strerror or str(error))
@@ -303,14 +310,14 @@ class Keeper:
         if not self._unchanging:
             self._unchanging = {"options": _options(self._prepared), "facts": _facts(self._prepared)}
         root: dict[str, Any] = {name: placed(one) for name, one in self._unchanging.items()}
-        root["met"] = None if self._meetings is None else placed(self._met(self._meetings))
+        root["met"] = None if self._adaptation is None else placed(self._adaptation_state(self._adaptation))
         root["seconds"] = clock.now() - self._began
         root["finished"] = all(chain.done for chain in self._chains)
         root["chains"] = {
             str(number): {
                 "state": placed(state),
                 **{
-                    phase: [placed(one) for one in self._stretches[number, phase].until(end)]
+                    phase: [placed(one) for one in self._row_blocks[number, phase].until(end)]
                     for phase, end in zip(_PHASES, ends, strict=True)
                 },
             }
@@ -318,15 +325,15 @@ class Keeper:
         }
         return Encoded(root, store.Arrays(arrays, lambda digest: arrays[digest][digest]))
 
-    def _met(self, meetings: Meetings) -> Encoded:
-        """Return the results of the meetings, which do not change until the next one."""
-        if self._meeting is None or self._meeting[0] != meetings.last:
+    def _adaptation_state(self, adaptation: CrossChainAdaptation) -> Encoded:
+        """Return the results of adaptation, which do not change until the next stage ends."""
+        if self._pooling is None or self._pooling[0] != adaptation.last:
             rules = _rules(self._prepared.setup.config)
-            self._meeting = meetings.last, CODEC.encode(meetings.save(), rules, copy=False)
-        return self._meeting[1]
+            self._pooling = adaptation.last, CODEC.encode(adaptation.save(), rules, copy=False)
+        return self._pooling[1]
 
 
-class _Stretches:
+class _RowBlocks:
     """Rows of a phase in stretches: each full block is written once and then only the file holds it."""
 
     def __init__(self, phase: Phase) -> None:
@@ -346,9 +353,9 @@ class _Stretches:
         n_full = end // rows.per_block
         for number in range(n_full):
             read = rows.reader(number)
-            if not isinstance(read, Stretch) and number not in self._fresh:
+            if not isinstance(read, StoredRows) and number not in self._fresh:
                 self._fresh[number] = CODEC.encode(rows.block(number).columns, copy=False)
-            yield read.encoded if isinstance(read, Stretch) else self._fresh[number]
+            yield read.encoded if isinstance(read, StoredRows) else self._fresh[number]
         if end > n_full * rows.per_block:
             yield CODEC.encode(rows.read(n_full * rows.per_block, end).columns, copy=False)
 
@@ -357,10 +364,10 @@ class _Stretches:
         rows = self._phase.kept
         for number in range(self._n_written, rows.n_full):
             read = rows.reader(number)
-            encoded = read.encoded if isinstance(read, Stretch) else self._fresh.pop(number, None)
+            encoded = read.encoded if isinstance(read, StoredRows) else self._fresh.pop(number, None)
             if encoded is None:  # full since it was saved
                 break
-            rows.store(number, Stretch(Encoded(encoded.document, store.Arrays(encoded.arrays, kept.array))))
+            rows.store(number, StoredRows(Encoded(encoded.document, store.Arrays(encoded.arrays, kept.array))))
             self._n_written = number + 1
 
 
@@ -455,5 +462,5 @@ def _part(found: Encoded, document: Any, kind: Any) -> Any:
     return CODEC.decode(Encoded(document, found.arrays), hint=kind)
 
 
-def _stretches(found: Encoded, documents: Sequence[Any]) -> list[Stretch]:
-    return [Stretch(Encoded(one, found.arrays)) for one in documents]
+def _row_blocks(found: Encoded, documents: Sequence[Any]) -> list[StoredRows]:
+    return [StoredRows(Encoded(one, found.arrays)) for one in documents]

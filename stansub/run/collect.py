@@ -19,7 +19,7 @@ from stansub.output import convergence, files, inference_data
 from stansub.output.appending import DrawsFile, piece_size
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
-from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Kept, Quantities, written_bytes
+from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Quantities, SavedQuantities, written_bytes
 from stansub.run.early_stopping import Check
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.facts import facts_of_run
@@ -189,7 +189,7 @@ class _Gathered:
 
     def __init__(self, prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]) -> None:
         self._prepared, self._chains, self._attrs = prepared, chains, attrs
-        self._kept, self._n = Kept.of(prepared.setup.config), min(chain.sampling.n_kept for chain in chains)
+        self._kept, self._n = SavedQuantities.of(prepared.setup.config), min(chain.sampling.n_kept for chain in chains)
 
     @property
     def n_bytes(self) -> int:
@@ -232,7 +232,7 @@ class _Gathered:
             file.note(left_out=quantities.trouble)
         return file.sparse()
 
-    def _quantities(self, kept: Kept) -> Quantities:
+    def _quantities(self, kept: SavedQuantities) -> Quantities:
         setup, posterior = self._prepared.setup, self._prepared.posterior
         return Quantities(posterior, len(self._chains), kept=kept, seed=setup.seed, threads=setup.threads)
 

@@ -47,7 +47,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         from stansub.tuning.mode_setup import check_order
         from stansub.tuning.proposal_names import check_proposal
 
-        self._settle()
+        self._set_derived()
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         self._check_precision()
         if self.iter_sampling is not None and self.thin > self.iter_sampling:
@@ -70,19 +70,19 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
             )
         decisions.check_range(self.make_test(), self.range_source)
 
-    def _settle(self) -> None:
+    def _set_derived(self) -> None:
         """Set derived options and bring options with several spellings to one form."""
-        settled: dict[str, Any] = {}
+        derived: dict[str, Any] = {}
         if self.until is not None:
-            settled["until"] = str(Precision.of(self.until))
+            derived["until"] = str(Precision.of(self.until))
             if self.iter_sampling is None:
-                settled["iter_sampling"] = MOST_ITER_SAMPLING
+                derived["iter_sampling"] = MOST_ITER_SAMPLING
         for name in ("save", "drop"):
             given = getattr(self, name)
             if given is not None:
                 listed = given.split(",") if isinstance(given, str) else given
-                settled[name] = ",".join(one.strip() for one in listed)
-        for name, value in settled.items():
+                derived[name] = ",".join(one.strip() for one in listed)
+        for name, value in derived.items():
             object.__setattr__(self, name, value)
 
     def _check_precision(self) -> None:

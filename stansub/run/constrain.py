@@ -21,7 +21,7 @@ from stansub.types import FloatArray
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedQuantities:
     """Variables and draws of a run that go into the output.
 
     Attributes
@@ -45,7 +45,7 @@ class Kept:
     dropped: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, config: SampleConfig) -> Kept:
+    def of(cls, config: SampleConfig) -> SavedQuantities:
         """Return what the options request."""
         saved, dropped = (frozenset(str(names).split(",") if names else ()) for names in (config.save, config.drop))
         return cls(config.generated_quantities, config.observation_level, config.save_warmup, saved, dropped)
@@ -77,7 +77,7 @@ class Kept:
         return out
 
 
-PARAMETERS = Kept(generated_quantities=False)
+PARAMETERS = SavedQuantities(generated_quantities=False)
 
 # The variable with which ArviZ compares models.
 LOG_LIK = "log_lik"
@@ -92,7 +92,7 @@ _STATISTICS, _SUMMARY = 25, 50 * 10**6
 
 
 def check_draws(
-    posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept, folder: Path | None = None
+    posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: SavedQuantities, folder: Path | None = None
 ) -> None:
     """Raise InputError for draws that will not fit, before they are made.
 
@@ -128,13 +128,13 @@ def check_draws(
         raise InputError(f"the draws would take about {memory.amount(needed)} of memory, but {room}; {remedy}")
 
 
-def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
+def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: SavedQuantities) -> int:
     """Return an upper bound of the bytes for draws, up to the written file, besides libraries and data.
 
     Parameters
     ----------
     draws, warmup : int
-        Kept steps of each chain; those of warmup if kept.
+        Steps kept of each chain; those of warmup if they are kept.
     """
     plan, states = _Values.of(posterior, kept), chains * (draws + (warmup if kept.save_warmup else 0))
     column = 8 * chains * draws
@@ -147,7 +147,7 @@ def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int,
     return 2 * values + 3 * together + largest + _SUMMARY
 
 
-def written_bytes(posterior: Posterior, kept: Kept) -> int:
+def written_bytes(posterior: Posterior, kept: SavedQuantities) -> int:
     """Return the bytes of a draw's constrained values that are kept."""
     return 8 * _Values.of(posterior, kept).columns.size
 
@@ -166,7 +166,7 @@ class _Values:
     columns: NDArray[np.int64]
 
     @classmethod
-    def of(cls, posterior: Posterior, kept: Kept) -> _Values:
+    def of(cls, posterior: Posterior, kept: SavedQuantities) -> _Values:
         program, model = posterior.program, posterior.full
         out = kept.left_out(posterior)
         # A block is written only if some of it is kept: quantities of size N cost a pass over the data per draw.
@@ -188,12 +188,12 @@ class Quantities:
     ----------
     posterior : Posterior
     n_chains : int
-    kept : Kept
+    kept : SavedQuantities
     seed : int
     threads : int
     """
 
-    def __init__(self, posterior: Posterior, n_chains: int, *, kept: Kept, seed: int, threads: int) -> None:
+    def __init__(self, posterior: Posterior, n_chains: int, *, kept: SavedQuantities, seed: int, threads: int) -> None:
         self._model, self._plan, self._threads = posterior.full, _Values.of(posterior, kept), threads
         self._errors: list[str] = []
         # Each chain has its own generator, so that generated quantities do not depend on threads.
@@ -250,7 +250,7 @@ class Quantities:
 
 
 def constrain(
-    posterior: Posterior, theta: FloatArray, *, kept: Kept, seed: int, threads: int
+    posterior: Posterior, theta: FloatArray, *, kept: SavedQuantities, seed: int, threads: int
 ) -> tuple[dict[str, FloatArray], str]:
     """Return constrained values of draws of shape (chain, draw, dim).
 

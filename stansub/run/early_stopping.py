@@ -63,7 +63,7 @@ class Check:
         return asdict(self)
 
 
-class Until:
+class EarlyStopping:
     """Checks whether the draws of all chains are precise enough.
 
     Every parameter counts, as the program declares it, except those whose draws are all equal.

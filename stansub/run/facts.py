@@ -94,7 +94,7 @@ def normality(
     chains: Sequence[Chain], test: StoppingRule, *, variates: bool, max_error: float | None
 ) -> dict[str, Any] | None:
     """Return the results of the warmup trials over all chains (see `stansub.acceptance.normality.figures`)."""
-    trials = [chain.tried for chain in chains if chain.tried is not None]
+    trials = [chain.normality_trial for chain in chains if chain.normality_trial is not None]
     return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
 
 

@@ -33,7 +33,7 @@ Model = str | Path | CompiledModel | Posterior | FunctionFactors
 Data: TypeAlias = DataLike | data_module.Data | None
 
 
-class Given(NamedTuple):
+class ModelInput(NamedTuple):
     """A program and its data, read.
 
     Attributes
@@ -64,7 +64,7 @@ class Given(NamedTuple):
         return nullcontext() if self.values is None else self.values.unchanged()
 
 
-def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given:
+def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> ModelInput:
     """Return a program and the data that it declares.
 
     Raises
@@ -73,19 +73,19 @@ def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given
         If they cannot be read, or do not fit.
     """
     if isinstance(model, Posterior | FunctionFactors):
-        return Given(model, None)
+        return ModelInput(model, None)
     data = {} if data is None else data
     if isinstance(data, data_module.Data):
-        return Given(source.read(model) if isinstance(model, str | Path) else model, data)
+        return ModelInput(source.read(model) if isinstance(model, str | Path) else model, data)
     if isinstance(model, CompiledModel):
         log("Reading the data")
-        return Given(model, model.read_data(data))
+        return ModelInput(model, model.read_data(data))
     log("Reading program and data")
     # Errors in the data are raised before compiling, which takes a minute.
     with ThreadPoolExecutor(max_workers=1) as pool:
         raw = pool.submit(data_module.load, data)
         program = model if isinstance(model, Source) else source.read(model)
-        return Given(program, raw.result().checked(program.program.data.declarations))
+        return ModelInput(program, raw.result().checked(program.program.data.declarations))
 
 
 def recorded_of(data: Data) -> str:
@@ -96,7 +96,7 @@ def recorded_of(data: Data) -> str:
 
 
 def make_uncut(
-    given: Given, *, seed: int, observations: str | None, log: Progress, of_family: bool = False
+    given: ModelInput, *, seed: int, observations: str | None, log: Progress, of_family: bool = False
 ) -> tuple[Posterior, float]:
     """Return the posterior for surrogate transitions, and the time when its program was compiled.
 
@@ -120,7 +120,7 @@ def make_uncut(
         # The text is checked before compiling, which takes a minute.
         if size in values.values and (n := values.integer(size)):
             sparse = sparse_predictors(
-                given.analysis.halves(size), values.values, n, of_family=of_family, cut=cutting(values, size)
+                given.analysis.likelihood_split(size), values.values, n, of_family=of_family, cut=cutting(values, size)
             )
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()

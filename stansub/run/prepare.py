@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
@@ -19,9 +19,9 @@ from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
 from stansub.run import choices, transitions
 from stansub.run.config import ON_SURROGATE, SampleConfig
-from stansub.run.constrain import Kept, check_draws
+from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.inits import Init, load
-from stansub.run.posteriors import Data, Given, Model, make_posterior, read, recorded_of
+from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan
 from stansub.selection import Choices, Chosen, updated
 from stansub.stan.analysis import Analysis
@@ -31,10 +31,10 @@ from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.mode_setup import ModeSetup, anchor
-from stansub.tuning.mode_variates import Request
+from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
-from stansub.tuning.surrogate import Settled
+from stansub.tuning.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesWithoutMode
 
@@ -134,7 +134,7 @@ class Prepared:
         Time when the program was compiled (see `stansub.clock.now`).
     data_file : str
         Source of the data, as in `DataSources.recorded`; empty if they were passed as values.
-    settled : Settled or None
+    tuned : TunedSurrogate or None
         Setup of surrogate transitions, if used.
     """
 
@@ -143,7 +143,7 @@ class Prepared:
     ranges: choices.Ranges
     compiled_at: float
     data_file: str = ""
-    settled: Settled | None = None
+    tuned: TunedSurrogate | None = None
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:
@@ -161,34 +161,34 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     TimeLimitError
         If the time limit is reached before the run is ready.
     """
-    config = _settled(config)
+    config = _with_seed(config)
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     given = read(model, data, progress)
     with given.unchanged():
-        prepared = _prepared(given, inits, config, progress, folder)
+        prepared = _prepare(given, inits, config, progress, folder)
     return replace(prepared, data_file=recorded_of(data))
 
 
-def _prepared(
-    given: Given, inits: Sequence[Init], config: SampleConfig, progress: Progress, folder: Path | None
+def _prepare(
+    given: ModelInput, inits: Sequence[Init], config: SampleConfig, progress: Progress, folder: Path | None
 ) -> Prepared:
     left = None
     if config.surrogate or config.moves_free:
         found = transitions.find(given, config, progress)
-        if isinstance(found, transitions.Taken):
-            return _of_transitions(found, inits, config, folder)
+        if isinstance(found, transitions.TransitionSetup):
+            return _prepare_transitions(found, inits, config, folder)
         left = found
-    return _in_parts(given, inits, config.of_length(transitions=False), left, progress, folder)
+    return _prepare_subsampled(given, inits, config.of_length(transitions=False), left, progress, folder)
 
 
-def _of_transitions(
-    taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig, folder: Path | None
+def _prepare_transitions(
+    taken: transitions.TransitionSetup, inits: Sequence[Init], config: SampleConfig, folder: Path | None
 ) -> Prepared:
     """Prepare a run of surrogate transitions."""
     config, posterior, rule = config.of_length(transitions=True), taken.posterior, taken.rule
-    _check_room(posterior, config, folder)
+    _check_memory(posterior, config, folder)
     promise = rule.guarantee(None)
     audit, audit_note = _audits(posterior, rule, promise, config)
     setup = Setup(
@@ -200,16 +200,16 @@ def _of_transitions(
         found=None,
         transition=taken.transition,
         moves=taken.transition,
-        starts=taken.settled.starts(config.chains) if config.inits is None else tuple(inits),
+        starts=taken.tuned.starts(config.chains) if config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
         trial=False,
-        notes=updated({}, taken.note, taken.settled.choice(), *audit_note),
+        notes=updated({}, taken.note, taken.tuned.choice(), *audit_note),
     )
-    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at, settled=taken.settled)
+    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at, tuned=taken.tuned)
 
 
-def _in_parts(
-    given: Given,
+def _prepare_subsampled(
+    given: ModelInput,
     inits: Sequence[Init],
     config: SampleConfig,
     left: Chosen | None,
@@ -229,12 +229,12 @@ def _in_parts(
         evaluator=config.evaluator,
         log=progress,
     )
-    posterior = _noting_decision_size(posterior, rule, config)
+    posterior = _with_decision_size(posterior, rule, config)
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
-    _check_room(posterior, config, folder)
+    _check_memory(posterior, config, folder)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
-    found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
+    found, fitted, notes = _mode_setup(posterior, rule, ranges, config, progress)
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
@@ -245,7 +245,7 @@ def _in_parts(
     block_note = _block_note(posterior, fitted, found, given=fixed)
     setup = Setup(
         config=config,
-        # Meetings begin with the test before its looks were fitted, or the test that replaced it.
+        # Cross-chain adaptation begins with the test before its looks were fitted, or the test that replaced it.
         asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
         guarantee=promise.value,
@@ -257,7 +257,7 @@ def _in_parts(
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
-        trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
+        trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
         notes=updated(notes, block_note, *ranges.notes, *audit_note, *([left] if left is not None else [])),
     )
     return Prepared(setup, posterior, ranges, compiled_at)
@@ -273,7 +273,7 @@ def moves_of(
     return without_race(moves) if isinstance(moves, str) else moves
 
 
-def _settled(config: SampleConfig) -> SampleConfig:
+def _with_seed(config: SampleConfig) -> SampleConfig:
     """Return the options with a seed and the number of threads set, and without the console, which cannot be shared."""
     seed = secrets.randbits(31) if config.seed is None else int(config.seed)
     threads = min(config.chains, config.parallel_chains or choices.cores())
@@ -303,7 +303,7 @@ def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
     return coarse_size(size, n) if bounded and instances and not batches and analysis.has_family else size
 
 
-def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: SampleConfig) -> Posterior:
+def _with_decision_size(posterior: Posterior, rule: StoppingRule, config: SampleConfig) -> Posterior:
     """Return the posterior with the block size for decisions noted, if its blocks are larger."""
     if config.block_size is not None or not isinstance(posterior.population, Instances):
         return posterior
@@ -322,18 +322,18 @@ def _block_note(posterior: Posterior, rule: StoppingRule, found: ModeSetup | Non
     return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=some, single=single)
 
 
-def _check_room(posterior: Posterior, config: SampleConfig, folder: Path | None) -> None:
+def _check_memory(posterior: Posterior, config: SampleConfig, folder: Path | None) -> None:
     check_draws(
         posterior,
         chains=config.chains,
         draws=config.iter_sampling // config.thin,
         warmup=config.iter_warmup // config.thin,
-        kept=Kept.of(config),
+        kept=SavedQuantities.of(config),
         folder=folder,
     )
 
 
-def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
+def _levels(rule: StoppingRule, config: SampleConfig) -> DecreasingLevel | None:
     """Return how the error level decreases after warmup; None if it is constant."""
     if config.final_epsilon is None:
         return None
@@ -341,10 +341,10 @@ def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
         raise InputError(
             "`final_epsilon` needs the built-in kernel and a test with an error level above 0: leave it out"
         )
-    return Falling(rule.error.value, config.final_epsilon, config.iter_sampling)
+    return DecreasingLevel(rule.error.value, config.final_epsilon, config.iter_sampling)
 
 
-def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig, names: Sequence[str]) -> bool:
+def _tests_normality(promise: Guarantee, rule: StoppingRule, config: SampleConfig, names: Sequence[str]) -> bool:
     """Return whether to test the normality assumption of a t-test at the end of warmup."""
     asymptotic = promise == Guarantee.ASYMPTOTIC and rule.rests_on_t
     return asymptotic and config.iter_warmup > 0 and (config.kernel is None or _decides_among_all(config.kernel, names))
@@ -369,21 +369,21 @@ def _audits(
     return share, (replace(note, per_look=rule.error.value) if rule.level_of_a_look and rule.error else note,)
 
 
-def _about_mode(
+def _mode_setup(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
-    """Call `about_mode` with these options; return its reasons if nothing was found."""
+    """Call `find_mode_setup` with these options; return its reasons if nothing was found."""
     if not config.smooth:
         return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
-    found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
+    found, rule, chosen = find_mode_setup(posterior, rule, mode_request(config, ranges.source), progress)
     return found, rule, {} if found is not None else chosen
 
 
-def request_of(config: SampleConfig, spread: Range | None) -> Request:
+def mode_request(config: SampleConfig, spread: Range | None) -> ModeRequest:
     """Return the request that these options make of the search for a mode."""
     assert config.seed is not None
     assert config.parallel_chains is not None
-    return Request(
+    return ModeRequest(
         order=config.order,
         proposal=config.proposal if isinstance(config.proposal, str) else "given",
         n_steps=config.chains * (config.iter_warmup + config.iter_foreseen),
@@ -396,8 +396,8 @@ def request_of(config: SampleConfig, spread: Range | None) -> Request:
     )
 
 
-def about_mode(
-    posterior: Posterior, test: StoppingRule, request: Request, progress: Callable[[str], None]
+def find_mode_setup(
+    posterior: Posterior, test: StoppingRule, request: ModeRequest, progress: Callable[[str], None]
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
     """Return the setup about the mode (None if not used), the test, and the choices with reasons.
 

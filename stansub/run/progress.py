@@ -50,11 +50,11 @@ class View(Protocol):
 
 
 class ProgressView(bars.Progress):
-    """Bars of the chains and, below them, a running meeting or the largest R-hat so far."""
+    """Bars of the chains and, below them, the pooling of draws that is running, or the largest R-hat so far."""
 
-    def __init__(self, chains: int, meeting: Progress, console: Console) -> None:
+    def __init__(self, chains: int, pooling: Progress, console: Console) -> None:
         self._r_hat: float | None = None
-        self._meeting = meeting
+        self._pooling = pooling
         super().__init__(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(bar_width=16),
@@ -71,7 +71,7 @@ class ProgressView(bars.Progress):
     def get_renderables(self) -> Iterator[RenderableType]:
         """Yield the bars, and the line below them once it is known."""
         yield self.make_tasks_table(self.tasks)
-        stage = self._meeting.stage
+        stage = self._pooling.stage
         if stage is not None and stage.seconds > _SHORT:
             yield Text(stage.line)
         elif self._r_hat is not None:
@@ -107,17 +107,17 @@ class _SamplingLines:
 
 
 @contextmanager
-def chain_progress(chains: int, meeting: Progress, *, show: bool, console: Console) -> Iterator[View | None]:
-    """Display progress of chains and their ``meeting`` during the block; yields None if nothing is shown."""
+def chain_progress(chains: int, pooling: Progress, *, show: bool, console: Console) -> Iterator[View | None]:
+    """Display progress of chains and their ``pooling`` of draws during the block; yields None if nothing is shown."""
     if not show:
         yield None
     elif redrawn(console):
-        with ProgressView(chains, meeting, console) as view:
+        with ProgressView(chains, pooling, console) as view:
             yield view
             view.refresh()  # notebooks would keep what was drawn before the end
     else:
         lines = _SamplingLines()
-        with _written(lambda: meeting.stage or lines.stage, console):
+        with _written(lambda: pooling.stage or lines.stage, console):
             yield lines
 
 

@@ -25,9 +25,9 @@ from stansub.kernels.base import Records
 from stansub.run import choices, executors
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chain
+from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.functions import FunctionRecipe
 from stansub.run.prepare import Prepared, Setup
-from stansub.run.stages import Meetings
 from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import PosteriorRecipe
@@ -59,19 +59,19 @@ class RemoteChains:
         self.executor = executor
         self._setup, self._folder, self._number = prepared.setup, folder, 0
         self._write("posterior", _recipe(prepared.posterior))
-        self.settle(None)
+        self.update_setup(None)
 
-    def settle(self, meetings: Meetings | None) -> None:
-        """Send the results of a meeting to the workers."""
+    def update_setup(self, adaptation: CrossChainAdaptation | None) -> None:
+        """Send the setup after adaptation to the workers."""
         setup = self._setup
-        if meetings is not None:
-            setup = replace(setup, found=meetings.found, rule=meetings.test)
+        if adaptation is not None:
+            setup = replace(setup, found=adaptation.found, rule=adaptation.test)
         self._number += 1
         self._write(f"setup-{self._number}", setup)
 
     def work(self, chain: Chain, number: int) -> executors.Work:
         """Return the turns of one chain with the current setup."""
-        return _Away(chain, number, str(self._folder), f"setup-{self._number}")
+        return _RemoteChain(chain, number, str(self._folder), f"setup-{self._number}")
 
     def _write(self, name: str, value: PosteriorRecipe | FunctionRecipe | Setup) -> None:
         try:
@@ -81,7 +81,7 @@ class RemoteChains:
 
 
 @contextmanager
-def going(
+def remote_chains(
     executor: str | executors.Executor | None, prepared: Prepared, parallel: int
 ) -> Iterator[RemoteChains | None]:
     """Yield where the chains run; None for threads of this process, which also run chains of data in partitions."""
@@ -102,7 +102,7 @@ def going(
 
 
 @dataclass(frozen=True)
-class _Away:
+class _RemoteChain:
     """Turns of a chain in another process; between turns this process holds its state."""
 
     chain: Chain
@@ -118,7 +118,7 @@ class _Away:
         """Update the chain with the state returned."""
         state, warmup, sampling = result
         self.chain.restore(state, ([lambda: warmup], [lambda: sampling]))
-        return not (self.chain.done or self.chain.waits)
+        return not (self.chain.done or self.chain.is_paused)
 
 
 def turn(folder: str, setup: str, number: int, state: Encoded) -> tuple[Encoded, Records, Records]:

@@ -14,9 +14,9 @@ from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
-from stansub.run.posteriors import Data, Given, Model, make_posterior, make_uncut, read, recorded_of
+from stansub.run.cross_chain import CrossChainAdaptation
+from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, make_uncut, read, recorded_of
 from stansub.run.prepare import Prepared, Setup, moves_of
-from stansub.run.stages import Meetings
 from stansub.run.state import Facts
 from stansub.stan.posterior import Posterior
 
@@ -60,7 +60,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
 
 
-def _posterior(given: Given, facts: Facts, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:
+def _posterior(given: ModelInput, facts: Facts, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:
     if facts.evaluator == "uncut":
         return make_uncut(given, seed=facts.seed, observations=config.observations, log=progress)
     return make_posterior(
@@ -75,9 +75,13 @@ def _posterior(given: Given, facts: Facts, config: SampleConfig, progress: Progr
 
 
 def chains_of(
-    prepared: Prepared, found: Checkpoint, meetings: Meetings | None, stop: NDArray[np.int32], progress: Progress
+    prepared: Prepared,
+    found: Checkpoint,
+    adaptation: CrossChainAdaptation | None,
+    stop: NDArray[np.int32],
+    progress: Progress,
 ) -> list[Chain]:
-    """Return the chains at their saved states, and restore the meetings.
+    """Return the chains at their saved states, and restore cross-chain adaptation.
 
     Raises
     ------
@@ -89,10 +93,10 @@ def chains_of(
     setup = prepared.setup
     if set(found.chains) != set(range(len(setup.starts))):
         raise RunError(f"the checkpoint holds {len(found.chains)} of {len(setup.starts)} chains: the others failed")
-    met = found.met(setup.config)
-    if meetings is not None and met is not None:
-        meetings.restore(met)
-        setup = replace(setup, found=meetings.found, rule=meetings.test)
+    saved = found.adaptation(setup.config)
+    if adaptation is not None and saved is not None:
+        adaptation.restore(saved)
+        setup = replace(setup, found=adaptation.found, rule=adaptation.test)
     anywhere = np.zeros(prepared.posterior.dim)
     setup = replace(setup, starts=(anywhere,) * len(setup.starts))
     chains = make_chains(replace(prepared, setup=setup), stop, progress)

@@ -26,19 +26,19 @@ from stansub.output.inference_data import arviz_module, container, keeps_trees, 
 from stansub.output.summary import Summary, summarise
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import checkpoint, remote, resume, stages, store
+from stansub.run import checkpoint, cross_chain, remote, resume, store
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import PARAMETERS, constrain
-from stansub.run.early_stopping import Until
+from stansub.run.early_stopping import EarlyStopping
 from stansub.run.executors import Outcome
 from stansub.run.option import taking
 from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
-from stansub.run.prepare import Prepared, Setup, prepare, request_of
+from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.selection import TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.compilation import compile_model
@@ -149,29 +149,29 @@ def _draw(
     show = wanted(config.show_progress, console)
     stop = np.zeros(1, dtype=np.int32)
     memory.check_start()
-    if config.checkpoint is not None and not _goes_on_there(config):
+    if config.checkpoint is not None and not _resumes_own_checkpoint(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
-    found = _found(config, console)
+    found = _checkpoint_to_resume(config, console)
     # Imports overlap with reading data and compiling, not with the chains. A daemon thread that still imports when an
     # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
-    meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
+    pooling = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
         data = partitions.enter_context(opened(model, data, config, progress))
-        ready = _ready(model, data, config, found, stop, meeting, progress, target)
-    if trouble := _hardly_moves(ready.prepared.setup):
+        ready = _make_ready(model, data, config, found, stop, pooling, progress, target)
+    if trouble := _mixing_trouble(ready.prepared.setup):
         if only_if_mixing:
             raise NotMixingError(trouble)
         remedy = "use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`"
         console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
-    prepared, keeper = ready.prepared, _keeper(ready, stop, console)
+    prepared, writer = ready.prepared, _writer(ready, stop, console)
 
     def keep() -> Path | None:
-        return keep_unconstrained(ready.chains, keeper.path if keeper is not None and not keeper.failure else None)
+        return keep_unconstrained(ready.chains, writer.path if writer is not None and not writer.failure else None)
 
     values = prepared.posterior.values
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
-        finished = run_chains(ready, keeper, stop, meeting, max_time=progress.left(), console=console, show=show)
+        finished = run_chains(ready, writer, stop, pooling, max_time=progress.left(), console=console, show=show)
     with (
         files.rescuing(keep, called="unconstrained draws"),
         values.unchanged(),
@@ -215,10 +215,10 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         with stage_progress(console, show=show) as progress:
             data = partitions.enter_context(opened(program, given, config, progress))
             compiled = compile_model(program, progress=progress)
-            ready = _resumed(compiled, data, config, found, stop, Progress(), progress)
+            ready = _resume(compiled, data, config, found, stop, Progress(), progress)
         setup = ready.prepared.setup
-        if ready.meetings is not None:
-            setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
+        if ready.adaptation is not None:
+            setup = replace(setup, found=ready.adaptation.found, rule=ready.adaptation.test)
         outcome = Outcome("" if found.finished else "this is its last checkpoint")
         finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
         with ready.prepared.posterior.values.unchanged():
@@ -253,22 +253,22 @@ def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
     return read_checkpoint(path, show_progress=False)
 
 
-def _hardly_moves(setup: Setup) -> str:
+def _mixing_trouble(setup: Setup) -> str:
     """Return why the chains will hardly move, as far as is known before they start; empty if nothing suggests so."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
     return "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
 
 
-class _Ready(NamedTuple):
+class _ReadyRun(NamedTuple):
     """Chains ready to start or resume."""
 
     prepared: Prepared
     chains: Sequence[Chain]
-    meetings: stages.Meetings | None
+    adaptation: cross_chain.CrossChainAdaptation | None
     found: Checkpoint | None
 
 
-def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
+def _checkpoint_to_resume(config: SampleConfig, console: Console) -> Checkpoint | None:
     """Return the checkpoint to resume from; None if there is none yet."""
     if config.resume is None:
         return None
@@ -280,49 +280,49 @@ def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
     return None
 
 
-def _ready(
+def _make_ready(
     model: Model,
     data: Data,
     config: SampleConfig,
     found: Checkpoint | None,
     stop: NDArray[np.int32],
-    meeting: Progress,
+    pooling: Progress,
     progress: Progress,
     target: Path | None,
-) -> _Ready:
+) -> _ReadyRun:
     """Return chains at their starting values or, if a run is resumed, at their saved states."""
     if found is not None:
-        return _resumed(model, data, config, found, stop, meeting, progress)
+        return _resume(model, data, config, found, stop, pooling, progress)
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
     prepared = prepare(model, data, config, progress, folder)
     with prepared.posterior.values.unchanged():
         chains = make_chains(prepared, stop, progress)
-    return _Ready(prepared, chains, _meetings(prepared, meeting), None)
+    return _ReadyRun(prepared, chains, _adaptation(prepared, pooling), None)
 
 
-def _resumed(
+def _resume(
     model: Model,
     data: Data,
     config: SampleConfig,
     found: Checkpoint,
     stop: NDArray[np.int32],
-    meeting: Progress,
+    pooling: Progress,
     progress: Progress,
-) -> _Ready:
+) -> _ReadyRun:
     """Return chains at the states saved in a checkpoint."""
     prepared = resume.prepare(model, data, config, found, progress)
-    meetings = _meetings(prepared, meeting)
+    adaptation = _adaptation(prepared, pooling)
     with prepared.posterior.values.unchanged():
-        chains = resume.chains_of(prepared, found, meetings, stop, progress)
-    return _Ready(prepared, chains, meetings, found)
+        chains = resume.chains_of(prepared, found, adaptation, stop, progress)
+    return _ReadyRun(prepared, chains, adaptation, found)
 
 
 def run_chains(
-    ready: _Ready,
-    keeper: checkpoint.Keeper | None,
+    ready: _ReadyRun,
+    writer: checkpoint.CheckpointWriter | None,
     stop: NDArray[np.int32],
-    meeting: Progress,
+    pooling: Progress,
     *,
     max_time: float | None,
     console: Console,
@@ -332,30 +332,30 @@ def run_chains(
 
     Parameters
     ----------
-    keeper : Keeper, optional
+    writer : CheckpointWriter, optional
         Writes checkpoints.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains.
     max_time : float, optional
         Seconds.
     """
-    prepared, chains, meetings, found = ready
+    prepared, chains, adaptation, found = ready
     began, setup = clock.now(), prepared.setup
     proposal = chains[0].proposal
     if isinstance(proposal, BuiltIn):
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
     until = _until(prepared)
     with (
-        remote.going(setup.config.executor, prepared, setup.threads) as away,
-        chain_progress(len(chains), meeting, show=show, console=console) as view,
+        remote.remote_chains(setup.config.executor, prepared, setup.threads) as remote_chains,
+        chain_progress(len(chains), pooling, show=show, console=console) as view,
     ):
         outcome = chains_module.run(
             chains,
-            meetings,
+            adaptation,
             parallel=setup.threads,
             stop=stop,
-            elsewhere=away,
-            keeper=keeper,
+            remote=remote_chains,
+            writer=writer,
             until=until,
             max_time=max_time,
             watch=_Watch(chains, view, prepared.posterior.values),
@@ -363,17 +363,17 @@ def run_chains(
                 "Stopping. Draws so far will be saved; press Ctrl-C again to discard them."
             ),
         )
-    if keeper is not None and keeper.failure and not all(chain.done for chain in chains):
-        outcome.stopped = outcome.stopped or f"the checkpoint failed ({keeper.failure})"
-    if meetings is not None:
-        setup = replace(setup, found=meetings.found, rule=meetings.test)
+    if writer is not None and writer.failure and not all(chain.done for chain in chains):
+        outcome.stopped = outcome.stopped or f"the checkpoint failed ({writer.failure})"
+    if adaptation is not None:
+        setup = replace(setup, found=adaptation.found, rule=adaptation.test)
     check = until.last if until is not None else None
     return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0, check)
 
 
-def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpoint.Keeper | None:
+def _writer(ready: _ReadyRun, stop: NDArray[np.int32], console: Console) -> checkpoint.CheckpointWriter | None:
     """Return the writer of this run's checkpoints. If the draws need a checkpoint and writing fails, the run stops."""
-    prepared, chains, meetings, found = ready
+    prepared, chains, adaptation, found = ready
     config = prepared.setup.config
     path = config.checkpoint or config.resume
     if path is None:
@@ -386,12 +386,12 @@ def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpo
         console.print(f"Warning: checkpointing disabled ({reason}). {what}.", soft_wrap=True)
 
     seconds = found.seconds if found is not None else 0.0
-    return checkpoint.Keeper(
-        files.locate(path)[0], config.checkpoint_every, prepared, chains, meetings, seconds=seconds, on_failure=failed
+    return checkpoint.CheckpointWriter(
+        files.locate(path)[0], config.checkpoint_every, prepared, chains, adaptation, seconds=seconds, on_failure=failed
     )
 
 
-def _until(prepared: Prepared) -> Until | None:
+def _until(prepared: Prepared) -> EarlyStopping | None:
     """Return the precision check that ends this run early; None if early stopping is off."""
     setup, posterior = prepared.setup, prepared.posterior
     config = setup.config
@@ -401,29 +401,29 @@ def _until(prepared: Prepared) -> Until | None:
     def constrained(theta: FloatArray) -> dict[str, FloatArray]:
         return constrain(posterior, theta, kept=PARAMETERS, seed=setup.seed, threads=setup.threads)[0]
 
-    return Until(config.precision, constrained, most=config.iter_sampling, thin=config.thin)
+    return EarlyStopping(config.precision, constrained, most=config.iter_sampling, thin=config.thin)
 
 
-def _goes_on_there(config: SampleConfig) -> bool:
+def _resumes_own_checkpoint(config: SampleConfig) -> bool:
     """Return whether a resumed run keeps writing to the file from which it resumes."""
     if config.resume is None:
         return False
     return config.checkpoint is None or files.locate(config.checkpoint)[0] == files.locate(config.resume)[0]
 
 
-def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
-    """Return the meetings of the chains in warmup; None unless a single mode was found."""
+def _adaptation(prepared: Prepared, progress: Progress) -> cross_chain.CrossChainAdaptation | None:
+    """Return the adaptation of the chains to their pooled draws; None unless a single mode was found."""
     setup = prepared.setup
     config, found = setup.config, setup.found
     if found is None or len(found.modes.found) > 1 or config.kernel is not None:
         return None
-    asked = stages.Asked(
+    asked = cross_chain.AdaptationOptions(
         test=setup.asked_rule,
-        request=request_of(config, prepared.ranges.source),
+        request=mode_request(config, prepared.ranges.source),
         iter_warmup=config.iter_warmup,
         iter_sampling=config.iter_foreseen,
     )
-    return stages.Meetings(prepared.posterior, found, setup.rule, asked, progress)
+    return cross_chain.CrossChainAdaptation(prepared.posterior, found, setup.rule, asked, progress)
 
 
 def check(idata: InferenceData) -> Summary | None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.normality import Trial
-from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import StoppingRule
 from stansub.kernels.base import State
 from stansub.kernels.proposals import Adapter
@@ -36,7 +36,7 @@ class Plan:
         Share of the sampling decisions that are repeated on all the data.
     save_warmup : bool
         Whether warmup steps are kept.
-    levels : Falling or None
+    levels : DecreasingLevel or None
         Decrease of the error level after warmup; None if it is constant.
     """
 
@@ -45,7 +45,7 @@ class Plan:
     thin: int
     audit: float
     save_warmup: bool
-    levels: Falling | None = None
+    levels: DecreasingLevel | None = None
 
 
 class Totals(dict[str, Any]):
@@ -66,7 +66,7 @@ class Totals(dict[str, Any]):
 
 
 @dataclass
-class Counted:
+class PhaseCounts:
     """Progress of a phase: its totals and the number of rows kept."""
 
     n_kept: int = 0
@@ -99,7 +99,7 @@ class ChainState:
         Generator of the trial at the end of warmup.
     trial : Trial or None
         Result of the trial.
-    warmup, sampling : Counted
+    warmup, sampling : PhaseCounts
     kernel
         Result of `Kernel.save`; None for a kernel at ``state`` without memory.
     """
@@ -118,14 +118,14 @@ class ChainState:
     accepted: list[float] = field(default_factory=list)
     trial_rng: np.random.Generator | None = None
     trial: Trial | None = None
-    warmup: Counted = field(default_factory=Counted)
-    sampling: Counted = field(default_factory=Counted)
+    warmup: PhaseCounts = field(default_factory=PhaseCounts)
+    sampling: PhaseCounts = field(default_factory=PhaseCounts)
     kernel: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What was settled before the first step, and the program and data of the run.
+    """What was chosen before the first step, and the program and data of the run.
 
     Attributes
     ----------
@@ -168,8 +168,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Met:
-    """Results of the chains' meetings so far.
+class AdaptationState:
+    """Results of cross-chain adaptation so far.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class Met:
     moved_at : tuple of int
         Steps of warmup after which the expansion point moved.
     last : int
-        Steps after which the chains last met.
+        Steps after which the chains last pooled their draws.
     """
 
     found: ModeSetup

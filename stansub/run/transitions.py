@@ -17,12 +17,12 @@ from stansub.errors import InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
-from stansub.run.posteriors import Given, make_uncut
+from stansub.run.posteriors import ModelInput, make_uncut
 from stansub.selection import TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import Text, predictors_of
 from stansub.target.remainders import NoPredictorsError
-from stansub.tuning.surrogate import Settled, settle
+from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.transitions import accepted_rate, normal_rate
 
 # With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
@@ -39,7 +39,7 @@ MOST_DIVERGING = 0.1
 
 
 @dataclass(frozen=True)
-class Taken:
+class TransitionSetup:
     """Surrogate transitions of a run.
 
     Attributes
@@ -47,19 +47,19 @@ class Taken:
     posterior : Posterior
     compiled_at : float
         Time when the program was compiled.
-    settled : Settled
+    tuned : TunedSurrogate
     note : TransitionsTaken
     """
 
     posterior: Posterior
     compiled_at: float
-    settled: Settled
+    tuned: TunedSurrogate
     note: TransitionsTaken
 
     @property
     def transition(self) -> SurrogateTransition:
         """Return the kernel."""
-        return self.settled.transition
+        return self.tuned.transition
 
     @property
     def rule(self) -> StoppingRule:
@@ -68,7 +68,7 @@ class Taken:
         return Exact() if joint is None else PoissonTest(kappa=joint.kappa)
 
 
-def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | TransitionsLeft | None:
+def find(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup | TransitionsLeft | None:
     """Return surrogate transitions, the reason not to use them, or None if the text shows no suitable effects.
 
     Raises
@@ -81,13 +81,13 @@ def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | Tran
     effects = given.analysis.effects(config.observations or "")
     if config.surrogate:
         try:
-            return _settled(given, config, effects, progress)
+            return _with_surrogate(given, config, effects, progress)
         except NoPredictorsError as error:
             raise InputError(f"this likelihood has no surrogate: {error}; choose another proposal") from error
     if not effects:
         return None
     try:
-        return _settled(given, config, effects, progress)
+        return _with_surrogate(given, config, effects, progress)
     except (NoPredictorsError, RunError) as error:
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
@@ -95,9 +95,9 @@ def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | Tran
         return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error))
 
 
-def _settled(
-    given: Given, config: SampleConfig, effects: tuple[str, ...], progress: Progress
-) -> Taken | TransitionsLeft:
+def _with_surrogate(
+    given: ModelInput, config: SampleConfig, effects: tuple[str, ...], progress: Progress
+) -> TransitionSetup | TransitionsLeft:
     """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
     posterior, compiled_at = make_uncut(
@@ -108,22 +108,22 @@ def _settled(
         of_family=not config.surrogate and given.n_parameters <= MANY,
     )
     split = posterior.split(progress)
-    settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
+    tuned = tune(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     chosen_if_better = not config.surrogate and posterior.dim <= MANY
     if chosen_if_better and _has_bounds(posterior):
-        normal = normal_rate(split, settled, rng)
+        normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
-        settled = replace(settled, transition=replace(settled.transition, joint=None))
-    accepted = accepted_rate(split, settled, rng, progress)
+        tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
+    accepted = accepted_rate(split, tuned, rng, progress)
     few = accepted < LEAST_ACCEPTED
     if chosen_if_better and few:
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
-    hardly_moves = few or settled.diverging > MOST_DIVERGING
-    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, settled.diverging)
-    return Taken(posterior, compiled_at, settled, note)
+    hardly_moves = few or tuned.diverging > MOST_DIVERGING
+    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
+    return TransitionSetup(posterior, compiled_at, tuned, note)
 
 
 def _has_bounds(posterior: Posterior) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from stansub.errors import InputError
 from stansub.stan.effects import effects
 from stansub.stan.family import recognised
-from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
+from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
@@ -83,7 +83,7 @@ class Analysis:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
         return effects(self.program, size or self.size)
 
-    def halves(self, size: str = "") -> OwnArguments:
+    def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
 
         Raises
@@ -91,7 +91,7 @@ class Analysis:
         NoPredictorsError
             If the text shows no likelihood in arguments of its own.
         """
-        found = _halves(self, size or self.size)
+        found = _likelihood_split(self, size or self.size)
         if isinstance(found, NoPredictorsError):
             raise found
         return found
@@ -121,11 +121,11 @@ class Analysis:
 
 
 @lru_cache(maxsize=64)
-def _halves(analysis: Analysis, size: str) -> OwnArguments | NoPredictorsError:
+def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPredictorsError:
     try:
         reserve_names(analysis.program)
-        return in_own_arguments(analysis.program, size)
-    except NotInArgumentsError as error:
+        return split_likelihood(analysis.program, size)
+    except NotSeparableError as error:
         return NoPredictorsError(str(error))
 
 

@@ -39,7 +39,7 @@ from stansub.types import FloatArray, Places
 
 
 @dataclass(frozen=True)
-class Divided:
+class CompiledParts:
     """A program in parts.
 
     Attributes
@@ -55,7 +55,7 @@ class Divided:
     exporting: Library | None
 
     @classmethod
-    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> Divided | None:
+    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> CompiledParts | None:
         """Return the parts of a program; None if compiling them fails, because the whole program suffices."""
         try:
             return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
@@ -90,7 +90,7 @@ class CompiledModel:
         the original itself.
     rewritten : Library or None
         The program whose likelihood runs over blocks chosen from outside; None if there is nothing to rewrite.
-    divided : Divided or None
+    divided : CompiledParts or None
         The program in parts; None if it is used as a whole.
     """
 
@@ -101,7 +101,7 @@ class CompiledModel:
     original: Library
     silent: Library
     rewritten: Library | None
-    divided: Divided | None = None
+    divided: CompiledParts | None = None
 
     @property
     def program(self) -> Program:
@@ -171,7 +171,7 @@ class CompiledModel:
         return replace(posterior, any_block_size=block_size is None, observations=observations)
 
     def _cut_somehow(
-        self, given: _Given, library: Library | None, evaluator: str, observations: str | None
+        self, given: _CutInputs, library: Library | None, evaluator: str, observations: str | None
     ) -> Posterior:
         """Return the posterior in the first possible cut, proved or not."""
         posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
@@ -204,7 +204,7 @@ class CompiledModel:
 
     def _given(
         self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, whole: bool = False
-    ) -> _Given:
+    ) -> _CutInputs:
         """Return what posteriors are made from."""
         log(f"Loading data: {values.source}")
         shares = None if whole else Shares.of(self.original, self.program, values, self.analysis.size, seed=seed)
@@ -212,7 +212,7 @@ class CompiledModel:
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = streams.generator(seed, streams.Run.DATA)
-        return _Given(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
+        return _CutInputs(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
 
     def _loaded(self, values: Data, seed: int) -> Model:
         """Return the unmodified program with all of the data."""
@@ -225,7 +225,7 @@ class CompiledModel:
         """Return data checked against the program's data block."""
         return data_module.read(data, self.program.data.declarations)
 
-    def _rewritten(self, given: _Given, library: Library) -> Posterior:
+    def _rewritten(self, given: _CutInputs, library: Library) -> Posterior:
         named = self._counting()
         values = given.values
         alike: dict[int, tuple[str, ...]] = {}
@@ -244,7 +244,7 @@ class CompiledModel:
         return self._posterior(given, *found, named)
 
     def _blocks_of(
-        self, library: Library, given: _Given, sizes: tuple[str, ...], order: Places | None
+        self, library: Library, given: _CutInputs, sizes: tuple[str, ...], order: Places | None
     ) -> LoopEvaluator:
         """Return the rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
@@ -264,7 +264,7 @@ class CompiledModel:
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 
-    def _in_parts(self, given: _Given, observations: str | None) -> Posterior | None:
+    def _in_parts(self, given: _CutInputs, observations: str | None) -> Posterior | None:
         """Return the posterior from the program in parts; None if there are no parts, or they are not proved."""
         if self.divided is None:
             return None
@@ -278,10 +278,10 @@ class CompiledModel:
             return None
         return found if self.form.kind == "sum" else replace(found, form=plain(self.program))
 
-    def _whole(self, given: _Given, observations: str | None) -> Posterior:
+    def _whole(self, given: _CutInputs, observations: str | None) -> Posterior:
         return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
 
-    def _cut(self, given: _Given, cut: Cut, observations: str | None) -> Posterior:
+    def _cut(self, given: _CutInputs, cut: Cut, observations: str | None) -> Posterior:
         sums = self._sums(given, cut, observations)
         counts = [cut.data.integer(names[0]) for names in sums]
         size = given.block_size(sum(counts), True)
@@ -298,7 +298,7 @@ class CompiledModel:
 
     def _posterior(
         self,
-        given: _Given,
+        given: _CutInputs,
         population: Population,
         order: Places | None,
         proof: Proof,
@@ -328,7 +328,7 @@ class CompiledModel:
     def _size_names(self) -> list[str]:
         return [candidate.name for candidate in size_candidates(self.program)]
 
-    def _sums(self, given: _Given, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
+    def _sums(self, given: _CutInputs, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
         """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""
         known = cut.sizes
         if observations is not None and observations not in known:
@@ -363,7 +363,7 @@ class CompiledModel:
         of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
-    def _undefined(self, given: _Given, library: Library | None) -> str:
+    def _undefined(self, given: _CutInputs, library: Library | None) -> str:
         """Return the error message if no parameters with a finite log density were found."""
         theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
         if library:
@@ -389,7 +389,7 @@ def _default_size(n: int, instances: bool) -> int:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _CutInputs:
     """Inputs of the blocks: data, the unmodified program with them, and points for the proof."""
 
     values: Data
@@ -446,5 +446,5 @@ def compile_model(
             original=whole,
             silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
             rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
-            divided=Divided.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
+            divided=CompiledParts.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
         )

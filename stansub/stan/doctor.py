@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stansub.errors import RunError, StansubError
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.cache import cache_dir, cache_errors, is_damaged, make_folder
 from stansub.stan.compiler import INSTALL, compiler, first_line, make, processor
 from stansub.stan.download import bridgestan_version, failed_download
-from stansub.stan.home import find_home
 from stansub.stan.toolchain import remove_abandoned
 
 

@@ -54,12 +54,12 @@ _RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
 _SUMS, _PRODUCTS = ("+", "-"), ("*", ".*", "/", "./")
 
 
-class NotInArgumentsError(InputError):
+class NotSeparableError(InputError):
     """The text shows no likelihood in arguments of its own; the message says why."""
 
 
 @dataclass(frozen=True)
-class OwnArguments:
+class LikelihoodSplit:
     """A program in two parts.
 
     Attributes
@@ -81,12 +81,12 @@ class OwnArguments:
     declarations: tuple[Declaration, ...]
 
 
-def in_own_arguments(program: Program, size: str) -> OwnArguments:
+def split_likelihood(program: Program, size: str) -> LikelihoodSplit:
     """Return the program in two parts, given the integer that counts the observations.
 
     Raises
     ------
-    NotInArgumentsError
+    NotSeparableError
         If the text shows no such split.
     """
     program = silenced(program)
@@ -95,23 +95,23 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
     inside = [step for step in (*steps.transformed, *steps.model) if reading.of_observations(step)]
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
-        raise NotInArgumentsError("no statement of the model adds a term that depends on observations")
+        raise NotSeparableError("no statement of the model adds a term that depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
     changing = {key.partition("@")[0] for key in reading.changing}
     linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
-        raise NotInArgumentsError("the likelihood reads no parameters")
+        raise NotSeparableError("the likelihood reads no parameters")
     spans = {step.statement.span for step in kept}
     likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
     if likelihood is None:
-        raise NotInArgumentsError("the likelihood alone is not a valid program")
+        raise NotSeparableError("the likelihood alone is not a valid program")
     rest = [step for step in (*steps.transformed, *steps.model) if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
     phi = _phi(arguments, without_scales([step.statement for step in kept], arguments))
     surrogate = _surrogate(program, arguments, phi, declarations, transformed, {step.statement.span for step in rest})
-    return OwnArguments(arguments, likelihood, surrogate, declarations)
+    return LikelihoodSplit(arguments, likelihood, surrogate, declarations)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Reading:
         sized = [size, *(one.name for one in data if size in names(*one.all_dims, *one.type.elements))]
         own = [one.name for one in program.parameters.declarations]
         if any(size in names(*one.all_dims) for one in program.parameters.declarations):
-            raise NotInArgumentsError(f"the number of parameters grows with the observations ({size})")
+            raise NotSeparableError(f"the number of parameters grows with the observations ({size})")
         depends = steps.depending({"observations": sized, "parameters": own})
         declared = {one.name: one for one in program.parameters.declarations}
         blocks = (program.transformed_parameters, program.model)
@@ -168,7 +168,7 @@ class _Reading:
         found = {key for key in keys if key in self.changing}
         if missing := found - self.declared.keys():
             name = min(missing).partition("@")[0]
-            raise NotInArgumentsError(f"the likelihood reads {name}, which is declared inside a branch or loop")
+            raise NotSeparableError(f"the likelihood reads {name}, which is declared inside a branch or loop")
         return [key for key in self.declared if key in found]
 
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
@@ -180,7 +180,7 @@ class _Reading:
         plain = one.name in linear and one.type.bounds != (_LOWER,)
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
-            raise NotInArgumentsError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
+            raise NotSeparableError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
         kept = one.type.bounds or self._range(key)
         kept = kept if kept in _LINKS and not plain else ()
         base = one.base if one.base == _ORDERED else free.base

@@ -98,7 +98,7 @@ class _Frame:
         return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
 
 
-class Followed(NamedTuple):
+class ObservationTerm(NamedTuple):
     """The likelihood of one observation.
 
     Attributes
@@ -116,7 +116,7 @@ class Followed(NamedTuple):
     shapes: tuple[NDArray[np.int64], ...]
 
 
-def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> Followed:
+def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:
     """Return the likelihood of one observation.
 
     Parameters
@@ -151,7 +151,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
         new = [reason for reason in walk.skipped if reason not in before]
         raise NotFollowedError([*new, *walk.skipped, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
-    return Followed(walk.term, density, found.places)
+    return ObservationTerm(walk.term, density, found.places)
 
 
 def _counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:

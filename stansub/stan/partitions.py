@@ -33,7 +33,7 @@ from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
 from stansub.stan.whole_data import OneBlock
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size
-from stansub.target.gradients import Team, Together
+from stansub.target.gradients import ParallelEvaluator, Team
 from stansub.target.partitioned import PartitionedPredictors, Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.requests import Holders, ask_all
@@ -229,7 +229,7 @@ class BlockSum:
     def answer(self, holder: Posterior, *, threads: int = 1) -> float:
         """Return the sum."""
         with Team(holder.population.in_passing(), threads=threads) as team:
-            return float(Together(team).block_log_lik(self.theta).sum())
+            return float(ParallelEvaluator(team).block_log_lik(self.theta).sum())
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     NoPredictorsError
         If the text shows no surrogate.
     """
-    code = analysis.halves(size).surrogate
+    code = analysis.likelihood_split(size).surrogate
     programs = (
         _whole(analysis.program),
         PlannedProgram(

@@ -22,7 +22,7 @@ from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.family import CHANGING, not_known
-from stansub.stan.observation import Followed, follow
+from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.row_program import Argument, in_program, tail_rounding
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
@@ -51,7 +51,7 @@ class Text(NamedTuple):
     program: Program
     values: Data
 
-    def follow(self, n: int) -> Followed:
+    def follow(self, n: int) -> ObservationTerm:
         """Return the likelihood of one of n observations."""
         return follow(self.program, self.values.values, n)
 
@@ -112,7 +112,7 @@ def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredi
     return _dense(*arguments_of(text.follow(n), n, of_family=of_family))
 
 
-def arguments_of(followed: Followed, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
+def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
     """Return the family of an observation's log likelihood, or a program of it, with its arguments; not yet proved.
 
     Raises
@@ -145,14 +145,14 @@ class Affine(NamedTuple):
     arguments: list[Argument]
 
 
-def _in_family(followed: Followed, n: int) -> tuple[Family, list[Argument]]:
+def _in_family(followed: ObservationTerm, n: int) -> tuple[Family, list[Argument]]:
     spec, given, rows = affine_density(followed, n)
     constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
     family, kept = spec.choose(Rows(given[0], given[1:], constant))
     return family, [rows[k] for k in kept]
 
 
-def affine_density(followed: Followed, n: int) -> Affine:
+def affine_density(followed: ObservationTerm, n: int) -> Affine:
     """Return the density of an observation, with its affine arguments.
 
     Raises

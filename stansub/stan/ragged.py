@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stansub.stan.reach import ELEMENTWISE
-from stansub.stan.rewriting import Added, Pass, Refused, Symbols
+from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.sizes import JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -43,10 +43,10 @@ _BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 
 
 @Pass.named("groups of different sizes row by row")
-def by_rows(program: Program) -> Added | Refused | None:
+def by_rows(program: Program) -> Edits | Refusal | None:
     """Write densities of segments of data in loops over rows.
 
-    Refused if anything but densities of their elements is computed from segments.
+    Returns a `Refusal` if anything but densities of their elements is computed from segments.
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
@@ -54,11 +54,11 @@ def by_rows(program: Program) -> Added | Refused | None:
         if found is None:
             continue
         if (odd := found.odd()) is not None:
-            return Refused(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
+            return Refusal(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
         group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
         lines.append(found.groups(group))
         replacements.append((found.loop.span, found.over_rows(group, row)))
-    return Added(lines, replacements) if replacements else None
+    return Edits(lines, replacements) if replacements else None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from stansub.stan.syntax import Program, Span, parse, symbols
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refusal:
     """Why a pass does not write a program that it is meant for.
 
     Attributes
@@ -38,7 +38,7 @@ class Refused:
         return Remark(program.text(self.span), self.reason)
 
 
-class Added(NamedTuple):
+class Edits(NamedTuple):
     """Additions of a pass to a program.
 
     Attributes
@@ -61,22 +61,22 @@ class Pass(NamedTuple):
     name : str
         Description of what it writes.
     find : callable
-        Its additions to a program whose likelihood is not given as a function. `Refused` if it is meant for the program
+        Its additions to a program whose likelihood is not given as a function. `Refusal` if it is meant for the program
         but cannot write it, None if there is nothing to write.
     """
 
     name: str
-    find: Callable[[Program], Added | Refused | None]
+    find: Callable[[Program], Edits | Refusal | None]
 
     @classmethod
-    def named(cls, name: str) -> Callable[[Callable[[Program], Added | Refused | None]], Pass]:
+    def named(cls, name: str) -> Callable[[Callable[[Program], Edits | Refusal | None]], Pass]:
         """Return a decorator that turns a function into a pass."""
         return lambda find: cls(name, find)
 
-    def __call__(self, program: Program) -> Program | Refused | None:
-        """Return a program with the same parameters, log density and generated quantities, `Refused`, or None."""
+    def __call__(self, program: Program) -> Program | Refusal | None:
+        """Return a program with the same parameters, log density and generated quantities, `Refusal`, or None."""
         found = self.find(program) if is_candidate(program) else None
-        return checked(extended(program, *found), self.name) if isinstance(found, Added) else found
+        return checked(extended(program, *found), self.name) if isinstance(found, Edits) else found
 
 
 @dataclass

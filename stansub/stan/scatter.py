@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewriting import Added, Pass
+from stansub.stan.rewriting import Edits, Pass
 from stansub.stan.sizes import changing_names, counting, data_declarations, declarations
 from stansub.stan.syntax import (
     Assign,
@@ -46,12 +46,12 @@ _ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", 
 
 
 @Pass.named("values at listed indices observation by observation")
-def observation_by_observation(program: Program) -> Added | None:
+def observation_by_observation(program: Program) -> Edits | None:
     """Assign values by observation to variables that the program assigns by lists of places."""
     writer = _Writer(program)
     for statement, _ in unlooped(program.evaluated):
         writer.write(statement)
-    return Added(writer.lines, writer.found) if writer.found else None
+    return Edits(writer.lines, writer.found) if writer.found else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import UnsizedType, parse_types
 
 

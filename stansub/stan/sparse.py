@@ -18,8 +18,8 @@ from stansub import memory
 from stansub.errors import InputError
 from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
-from stansub.stan.likelihood import OwnArguments
-from stansub.stan.observation import Followed, follow
+from stansub.stan.likelihood import LikelihoodSplit
+from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.predictors import affine_density, arguments_of
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
@@ -34,13 +34,13 @@ Cut = Callable[[slice], Mapping[str, Any]]
 
 
 def sparse_predictors(
-    own: OwnArguments, values: Mapping[str, Any], n: int, *, of_family: bool = False, cut: Cut | None = None
+    own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, of_family: bool = False, cut: Cut | None = None
 ) -> SparsePredictors:
     """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
     Parameters
     ----------
-    own : OwnArguments
+    own : LikelihoodSplit
     values : mapping
         Data of all observations.
     n : int
@@ -68,7 +68,7 @@ def sparse_predictors(
     return SparsePredictors(tuple(_joined([_part(one, variables, n)], n) for one in arguments), family)
 
 
-def is_cut(own: OwnArguments, n: int) -> bool:
+def is_cut(own: LikelihoodSplit, n: int) -> bool:
     """Return whether parts can be followed: transformed data may be computed from all rows, which a part lacks."""
     return n > _ROWS and not own.likelihood.transformed_data.statements
 
@@ -82,7 +82,7 @@ def cutting(values: Data, size: str) -> Cut | None:
     return lambda rows: values.rows(axes, (size,), rows).values
 
 
-def _followed(own: OwnArguments, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> Followed:
+def _followed(own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:
     try:
         return follow(own.likelihood, values, n, sparse=sparse)
     except NoPredictorsError:
@@ -91,12 +91,12 @@ def _followed(own: OwnArguments, values: Mapping[str, Any], n: int, *, sparse: b
         raise NoPredictorsError(f"stansub cannot read its likelihood: {error}") from error
 
 
-def _variables(followed: Followed) -> list[NDArray[np.int64]]:
+def _variables(followed: ObservationTerm) -> list[NDArray[np.int64]]:
     """Return indices of the elements of each variable of phi."""
     return [places for shape in followed.shapes for places in _vectors(shape)]
 
 
-def _by_parts(own: OwnArguments, n: int, cut: Cut) -> SparsePredictors:
+def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
     """Return the predictors of a known family."""
     ends = np.linspace(0, n, min(-(-n // _ROWS), _PARTS) + 1).astype(int).tolist()
     specs: list[Spec] = []

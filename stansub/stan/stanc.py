@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stansub.errors import InputError, RunError, printable
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 
 # Not --print-canonical: in newer versions it overrides the list and keeps comments.
 _CANONICAL = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Added, Pass, Refused, Symbols
+from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.sizes import (
     DENSITIES,
@@ -43,10 +43,10 @@ _REAL = SizedType((), "real")
 
 
 @Pass.named("summaries of data in transformed data")
-def with_summaries(program: Program) -> Added | Refused | None:
+def with_summaries(program: Program) -> Edits | Refusal | None:
     """Compute values that data of other rows decide in ``transformed data`` instead of the model.
 
-    Refused if nothing else is left of the observations.
+    Returns a `Refusal` if nothing else is left of the observations.
     """
     found: dict[Expression, str] = {}
     lines, symbols = list[str](), Symbols.of(program)
@@ -66,12 +66,12 @@ def with_summaries(program: Program) -> Added | Refused | None:
             replacements.append((value.span, found[value]))
     if not found:
         return None
-    added = Added(lines, replacements)
+    added = Edits(lines, replacements)
     written = parse(extended(program, *added))
     if observations_in(written, main_size(written)):
         return added
     # A likelihood of nothing but sums of the data is already a sum of these over parts.
-    return Refused(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
+    return Refusal(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
 
 
 @dataclass(frozen=True)

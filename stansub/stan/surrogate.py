@@ -144,7 +144,7 @@ def split(
     NoPredictorsError
         If the likelihood is of no known family of predictors that are affine in its own arguments.
     """
-    own = Analysis.of(program).halves(size)
+    own = Analysis.of(program).likelihood_split(size)
     if predictors is None:
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
     try:

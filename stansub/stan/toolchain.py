@@ -19,10 +19,10 @@ from filelock import FileLock, Timeout
 from stansub.errors import RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import processes
+from stansub.stan.bridgestan_home import Home, find_home
 from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, is_ours, keep, make_folder
 from stansub.stan.compiler import environment, is_clang, make, make_variables, require_tools, surroundings
 from stansub.stan.headers import Headers
-from stansub.stan.home import Home, find_home
 from stansub.stan.stanc import STANC_ERROR, explain
 
 _RELEVANT = re.compile(

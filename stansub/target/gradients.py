@@ -106,7 +106,7 @@ class Team:
         return np.array_split(which, min(n_tasks, len(which)))
 
 
-class Together:
+class ParallelEvaluator:
     """All blocks evaluated by a team, with an evaluator's interface and values."""
 
     def __init__(self, team: Team) -> None:

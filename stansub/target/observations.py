@@ -177,7 +177,7 @@ def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, 
         loop = _stream(predictors, expand, common, classes, classes.members, source)
         return _Expanded(loop, sums.hessian, classes.total)
     pooled = Pooled.of([(part.keys, part.counts) for part in parts])
-    loop = _stream(predictors, expand, common, pooled, None, _Elsewhere(predictors, expand, pooled))
+    loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled))
     return _Expanded(loop, sums.hessian, pooled.total)
 
 
@@ -223,7 +223,7 @@ def _stream(
 
 
 @dataclass(frozen=True)
-class _Elsewhere:
+class _PartitionedSource:
     """Source of candidates that partitions hold."""
 
     predictors: PartitionedPredictors

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stansub.target.gradients import Objective, Team, Together, differenced
+from stansub.target.gradients import Objective, ParallelEvaluator, Team, differenced
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
@@ -18,7 +18,7 @@ _NONE = np.empty(0, np.int32)
 _COLUMNS = 12
 
 
-class PredictedObjective(Objective):
+class PredictorObjective(Objective):
     """The log density, like `Objective` of all blocks, from predictors and the global part.
 
     Parameters
@@ -90,7 +90,7 @@ class PredictedObjective(Objective):
         value = sum(values)
         if self._constant is None and np.isfinite(value):
             with Team(self.team.population.in_passing(), threads=self.team.threads) as team:
-                self._constant = float(Together(team).block_log_lik(theta).sum()) - value
+                self._constant = float(ParallelEvaluator(team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
         return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0))
 

@@ -24,7 +24,7 @@ from stansub._loop import Surrogate
 from stansub.errors import InputError
 from stansub.progress import as_progress
 from stansub.target.factors import Evaluator, Target
-from stansub.target.gradients import Team, Together
+from stansub.target.gradients import ParallelEvaluator, Team
 from stansub.target.laplace import Mode
 from stansub.target.remainders import RemainderBounds, reached
 from stansub.types import FloatArray
@@ -295,7 +295,7 @@ def build_at_modes(
     if len(modes) == 1:
         return parts[0]
     with Team(posterior.population, threads=threads, progress=log) as team:
-        values = tuple(Together(team).block_log_lik(mode.position) for mode in modes)
+        values = tuple(ParallelEvaluator(team).block_log_lik(mode.position) for mode in modes)
     return ControlVariates(
         tuple(part.first for part in parts),
         values,

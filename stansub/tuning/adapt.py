@@ -1,4 +1,4 @@
-"""Adaptation of proposals during warmup, outside the kernel and between stretches of steps.
+"""Adaptation of proposals during warmup, outside the kernel and between batches of steps.
 
 Adaptive Metropolis follows Haario, Saksman and Tamminen (2001), as used by Bardenet et al. (2014, section 4). The scale
 is tuned to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997; Roberts and
@@ -73,7 +73,7 @@ class ScaleAdapter:
         self.update(records.theta, float(records["accepted"].mean()))
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
-        """Adapt to a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
+        """Adapt to a batch of draws, shape (n, dim), and the share of its proposals that were accepted."""
         self._n_updates += 1
         # If almost nothing or almost everything is accepted, the scale is off by orders of magnitude.
         far = not 0.25 * self.target < acceptance < 0.5 * (1.0 + self.target)
@@ -84,7 +84,7 @@ class ScaleAdapter:
         return RandomWalk(np.exp(self._log_scales[-1]) * self.shape)
 
     def final(self) -> RandomWalk:
-        # The last scale is noisy; the mean over the last quarter of the stretches is less so.
+        # The last scale is noisy; the mean over the last quarter of the batches is less so.
         n = len(self._log_scales)
         recent = self._log_scales[max(self._first_scale, n - max(1, n // 4)) :]
         return RandomWalk(np.exp(np.mean(recent)) * self.shape)

@@ -20,7 +20,7 @@ import numpy as np
 from stansub.errors import InputError
 from stansub.progress import as_progress
 from stansub.target.factors import Target
-from stansub.target.gradients import Team, Together
+from stansub.target.gradients import ParallelEvaluator, Team
 from stansub.target.remainders import RemainderBounds
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
@@ -70,7 +70,7 @@ def learn(
     anchor, power = variates.anchor, variates.order + 1
     largest, lengths = np.zeros(len(posterior.blocks)), []
     with Team(posterior.population, threads=threads, progress=log) as team:
-        together = Together(team)
+        together = ParallelEvaluator(team)
         there = together.block_log_lik(anchor)
         for number, z in enumerate(rng.standard_normal((n_draws, len(anchor))), start=1):
             theta, length = anchor + cholesky @ z, float(np.linalg.norm(z))

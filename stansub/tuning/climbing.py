@@ -47,11 +47,11 @@ class NoModeError(RunError):
 
 
 @dataclass
-class Walk:
-    """A start on its way to a maximum.
+class Ascent:
+    """Optimisation from one start to a maximum.
 
     ``hessian`` is that of a share of the data at some point on the way, and ``distance`` is measured by it. ``joined``
-    is an earlier walk that reached the same place.
+    is an earlier ascent that reached the same place.
     """
 
     start: FloatArray
@@ -62,57 +62,57 @@ class Walk:
     hessian: FloatArray | None = None
     n_iterations: int = 0
     failure: NoModeError | None = None
-    joined: Walk | None = None
+    joined: Ascent | None = None
 
     @property
-    def end(self) -> Walk:
-        """Return the walk that was followed to the end in its place."""
+    def end(self) -> Ascent:
+        """Return the ascent that was followed to the end in its place."""
         return self if self.joined is None else self.joined.end
 
 
 def climb(
     objective: Objective,
-    walk: Walk,
+    ascent: Ascent,
     tolerance: float,
-    arrived: Sequence[Walk],
+    arrived: Sequence[Ascent],
     names: Sequence[str],
-    hopeless: Callable[[Walk], bool] = lambda walk: False,
+    hopeless: Callable[[Ascent], bool] = lambda ascent: False,
 ) -> None:
-    """Move a walk by Newton steps, preceded by L-BFGS at first or if they fail; L-BFGS may end at another walk.
+    """Move an ascent by Newton steps, preceded by L-BFGS at first or if they fail; L-BFGS may end at another ascent.
 
-    The result is stored in ``walk``: its position and curvature, the walk it joined, or why it failed. A walk that is
-    ``hopeless`` after L-BFGS stops there, without curvature.
+    The result is stored in ``ascent``: its position and curvature, the ascent it joined, or why it failed. An ascent
+    that is ``hopeless`` after L-BFGS stops there, without curvature.
     """
-    walk.failure = None
-    value, _ = objective(walk.position)
-    if not value >= (at_start := objective.value(walk.start)) - _rounding(at_start):
-        walk.position, walk.hessian = walk.start, None
+    ascent.failure = None
+    value, _ = objective(ascent.position)
+    if not value >= (at_start := objective.value(ascent.start)) - _rounding(at_start):
+        ascent.position, ascent.hessian = ascent.start, None
     if not np.isfinite(max(value, at_start)):
-        walk.failure = NoModeError(
+        ascent.failure = NoModeError(
             "no mode: the log density or its gradient is not finite at the starting values; give inits nearer to "
             "plausible values",
             "undefined",
         )
         return
-    if walk.hessian is not None and newton(objective, walk, tolerance):
-        walk.joined = same(walk, arrived)
+    if ascent.hessian is not None and newton(objective, ascent, tolerance):
+        ascent.joined = same(ascent, arrived)
         return
     most, least_gain = (_MAX_LBFGS, 1e-13) if tolerance == TOLERANCE else (_MAX_LBFGS_SHARE, 1e-10)
-    walk.position, n_iterations = lbfgs(objective, walk.position, max_iterations=most, tolerance=least_gain)
-    walk.n_iterations += n_iterations
-    walk.value = objective(walk.position)[0]
-    walk.joined = same(walk, arrived)
-    if walk.joined is not None or hopeless(walk):
+    ascent.position, n_iterations = lbfgs(objective, ascent.position, max_iterations=most, tolerance=least_gain)
+    ascent.n_iterations += n_iterations
+    ascent.value = objective(ascent.position)[0]
+    ascent.joined = same(ascent, arrived)
+    if ascent.joined is not None or hopeless(ascent):
         return
-    steps = default_steps(walk.position)
-    walk.hessian = objective.hessian(walk.position, steps)
+    steps = default_steps(ascent.position)
+    ascent.hessian = objective.hessian(ascent.position, steps)
     # If the scales differ much, those steps are too long or too short for some of them.
-    better = scaled_steps(walk.position, walk.hessian)
+    better = scaled_steps(ascent.position, ascent.hessian)
     if not ((steps < 10 * better) & (steps > better / 1000)).all():
-        walk.hessian = objective.hessian(walk.position, better)
-    if not newton(objective, walk, tolerance):
-        walk.failure = walk.failure or _not_converged(walk, names)
-    walk.joined = same(walk, arrived)
+        ascent.hessian = objective.hessian(ascent.position, better)
+    if not newton(objective, ascent, tolerance):
+        ascent.failure = ascent.failure or _not_converged(ascent, names)
+    ascent.joined = same(ascent, arrived)
 
 
 def lbfgs(
@@ -149,17 +149,17 @@ def lbfgs(
     return (found.x if defined else start), int(found.nit)
 
 
-def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
+def newton(objective: Objective, ascent: Ascent, tolerance: float) -> bool:
     """Take Newton steps, recomputing the curvature if that is cheaper; return whether they converged."""
-    assert walk.hessian is not None
-    position, hessian, fresh = walk.position, walk.hessian, False
+    assert ascent.hessian is not None
+    position, hessian, fresh = ascent.position, ascent.hessian, False
     value, gradient = objective(position)
     arrived = False
     for _ in range(_MAX_NEWTON):
         if not np.isfinite(hessian).all():
             break
         direction, distance, definite = _ascent(hessian, gradient)
-        walk.distance = distance
+        ascent.distance = distance
         arrived = distance < tolerance and (definite or fresh)
         if arrived:
             break
@@ -170,18 +170,18 @@ def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
             break
         if step is not None:
             position, value, gradient = step
-            walk.n_iterations += 1
+            ascent.n_iterations += 1
             left = _ascent(hessian, gradient)[1]
             fresh = False
         if step is None or not definite or _steps_left(left, distance, tolerance) > objective.hessian_passes:
             hessian, fresh = objective.hessian(position, scaled_steps(position, hessian)), True
-    walk.position, walk.hessian, walk.value = position, hessian, value
+    ascent.position, ascent.hessian, ascent.value = position, hessian, value
     return arrived
 
 
-def same(walk: Walk, arrived: Sequence[Walk]) -> Walk | None:
-    """Return the arrived walk at the same place."""
-    return next((other for other in arrived if walk.failure is None and _gap(walk, other) < _SAME), None)
+def same(ascent: Ascent, arrived: Sequence[Ascent]) -> Ascent | None:
+    """Return the arrived ascent at the same place."""
+    return next((other for other in arrived if ascent.failure is None and _gap(ascent, other) < _SAME), None)
 
 
 def spectrum(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -193,7 +193,7 @@ def spectrum(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeError:
-    """Return the error of a walk that diverges along a parameter."""
+    """Return the error of an ascent that diverges along a parameter."""
     sign = "+" if direction > 0 else "-"
     return NoModeError(
         f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a proper "
@@ -203,10 +203,10 @@ def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeEr
     )
 
 
-def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
-    """Return the error of a walk to the edge of the log density's support."""
-    assert walk.hessian is not None
-    bad = np.flatnonzero(~np.isfinite(np.diag(walk.hessian)))
+def edge(ascent: Ascent, names: Sequence[str]) -> NoModeError:
+    """Return the error of an ascent to the edge of the log density's support."""
+    assert ascent.hessian is not None
+    bad = np.flatnonzero(~np.isfinite(np.diag(ascent.hessian)))
     name = names[int(bad[0]) if bad.size else 0]
     return NoModeError(
         f"no mode: the log density or its gradient is not defined near the highest point found, as {name} changes; "
@@ -216,17 +216,17 @@ def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
     )
 
 
-def _not_converged(walk: Walk, names: Sequence[str]) -> NoModeError:
-    """Return why a walk did not converge."""
-    assert walk.hessian is not None
-    moved = (walk.position - walk.start) / (1 + np.abs(walk.start))
+def _not_converged(ascent: Ascent, names: Sequence[str]) -> NoModeError:
+    """Return why an ascent did not converge."""
+    assert ascent.hessian is not None
+    moved = (ascent.position - ascent.start) / (1 + np.abs(ascent.start))
     far = int(np.argmax(np.abs(moved)))
     if abs(moved[far]) > _FAR:
         return runs_off(names[far], float(moved[far]), "unbounded", "the log density keeps rising")
-    if not np.isfinite(walk.hessian).all():
-        return edge(walk, names)
+    if not np.isfinite(ascent.hessian).all():
+        return edge(ascent, names)
     return NoModeError(
-        f"no mode: the search did not converge (still {walk.distance:.1g} sd away, log density {walk.value:,.2f}); "
+        f"no mode: the search did not converge (still {ascent.distance:.1g} sd away, log density {ascent.value:,.2f}); "
         "the log density may have kinks or jumps, or data and priors may not distinguish some parameters; give more "
         "informative priors, or sample with `control_variates=0`",
         "iterations",
@@ -266,7 +266,7 @@ def _steps_left(now: float, before: float, tolerance: float) -> float:
     return float(np.log(now / tolerance) / np.log(before / now)) if now < before else float("inf")
 
 
-def _gap(one: Walk, other: Walk) -> float:
+def _gap(one: Ascent, other: Ascent) -> float:
     """Return the distance between two points in sds, by the curvature at the second."""
     assert other.hessian is not None
     scales, values, vectors = spectrum(other.hessian)

@@ -10,7 +10,7 @@ import numpy as np
 
 from stansub.target.gradients import Objective, scaled_steps
 from stansub.target.laplace import Mode
-from stansub.tuning.climbing import SINGULAR, TOLERANCE, NoModeError, Walk, edge, newton, runs_off, spectrum
+from stansub.tuning.climbing import SINGULAR, TOLERANCE, Ascent, NoModeError, edge, newton, runs_off, spectrum
 from stansub.types import FloatArray
 from stansub.wording import listed
 
@@ -24,7 +24,7 @@ _WIDE, _FLAT = 5.0, 0.02
 
 @dataclass(frozen=True)
 class Completion:
-    """Turns points that walks reached on all the data into modes.
+    """Turns points that ascents reached on all the data into modes.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Completion:
     shares: Sequence[Objective]
     names: Sequence[str]
 
-    def complete(self, walk: Walk) -> Mode:
+    def complete(self, ascent: Ascent) -> Mode:
         """Return the mode with the curvature of all the data.
 
         Raises
@@ -48,23 +48,23 @@ class Completion:
         NoModeError
             If it is not a maximum with a normal approximation.
         """
-        assert walk.hessian is not None
-        walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
-        self._check_curvature(walk)
+        assert ascent.hessian is not None
+        ascent.hessian = self.whole.hessian(ascent.position, scaled_steps(ascent.position, ascent.hessian))
+        self._check_curvature(ascent)
         # With the curvature of all the data known, another step is nearly free and is exact up to rounding.
-        newton(self.whole, walk, TOLERANCE)
-        self._check_axes(walk)
-        _, gradient = self.whole(walk.position)
-        scales, values, vectors = spectrum(walk.hessian)
+        newton(self.whole, ascent, TOLERANCE)
+        self._check_axes(ascent)
+        _, gradient = self.whole(ascent.position)
+        scales, values, vectors = spectrum(ascent.hessian)
         cholesky = scales[:, np.newaxis] * np.linalg.cholesky((vectors / values) @ vectors.T)
         norm = float(np.linalg.norm(gradient))
-        return Mode(walk.position, walk.value, norm, walk.distance, walk.hessian, cholesky)
+        return Mode(ascent.position, ascent.value, norm, ascent.distance, ascent.hessian, cholesky)
 
-    def _check_curvature(self, walk: Walk) -> None:
-        hessian = walk.hessian
+    def _check_curvature(self, ascent: Ascent) -> None:
+        hessian = ascent.hessian
         assert hessian is not None
         if not np.isfinite(hessian).all():
-            raise edge(walk, self.names)
+            raise edge(ascent, self.names)
         _, values, vectors = spectrum(hessian)
         if values[0] > SINGULAR:
             return
@@ -83,26 +83,28 @@ class Completion:
             names,
         )
 
-    def _check_axes(self, walk: Walk) -> None:
+    def _check_axes(self, ascent: Ascent) -> None:
         """Check that the log density falls along the axes of the approximation about as a normal does.
 
         A share of the data shows whether it does (its slope at the mode, which is not that of all the data, cancels in
         the sum over both sides). All of the data are evaluated along the axes that stand out.
         """
-        assert walk.hessian is not None
-        scales, values, vectors = spectrum(walk.hessian)
+        assert ascent.hessian is not None
+        scales, values, vectors = spectrum(ascent.hessian)
         axes = (scales[:, np.newaxis] * vectors / np.sqrt(values)).T
-        units = 1 + np.abs(walk.position)
+        units = 1 + np.abs(ascent.position)
         for share in [*self.shares, self.whole]:
             if not len(axes):
                 return
-            middle, _ = share(walk.position)
-            falls = [middle - share.many(walk.position + np.stack([axis, -axis]))[0] for axis in axes]
+            middle, _ = share(ascent.position)
+            falls = [middle - share.many(ascent.position + np.stack([axis, -axis]))[0] for axis in axes]
             odd = [_is_odd(axis, fall, units) for axis, fall in zip(axes, falls, strict=True)]
             axes = axes[odd]
         for axis, fall in zip(axes, itertools.compress(falls, odd), strict=True):
             if (np.abs(axis) > _WIDE * units).any():
-                moved = np.where(np.abs(axis) > _WIDE, (walk.position - walk.start) / (1 + np.abs(walk.start)), 0.0)
+                moved = np.where(
+                    np.abs(axis) > _WIDE, (ascent.position - ascent.start) / (1 + np.abs(ascent.start)), 0.0
+                )
                 far = int(np.argmax(np.abs(moved)))
                 because = "the log density stops falling"
                 raise runs_off(self.names[far], float(moved[far]), "boundary", because)
@@ -122,16 +124,16 @@ class Completion:
         return listed(names), names
 
 
-def evidence(walk: Walk) -> float:
+def evidence(ascent: Ascent) -> float:
     """Return Laplace's log evidence up to a constant, by the known curvature; the log density if there is none."""
-    assert walk.hessian is not None
-    scales, values, _ = spectrum(walk.hessian)
-    return walk.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else walk.value
+    assert ascent.hessian is not None
+    scales, values, _ = spectrum(ascent.hessian)
+    return ascent.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else ascent.value
 
 
-def is_maximum(walk: Walk) -> bool:
+def is_maximum(ascent: Ascent) -> bool:
     """Return whether the known curvature is that of a maximum."""
-    return walk.hessian is not None and bool(spectrum(walk.hessian)[1][0] > SINGULAR)
+    return ascent.hessian is not None and bool(spectrum(ascent.hessian)[1][0] > SINGULAR)
 
 
 def _is_odd(axis: FloatArray, fall: FloatArray, units: FloatArray) -> bool:

@@ -32,7 +32,7 @@ _SPREAD, _PROVED = 0.5, 3
 _ROUNDING, _SAME = 1e-9, 1e-6
 
 
-class Inner:
+class InnerDensity:
     """A log density in inner coordinates.
 
     Parameters

@@ -31,8 +31,8 @@ from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
 from stansub.target.partitioned import Predictors
-from stansub.target.predictor_derivatives import PredictedObjective
-from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, NoModeError, Walk, climb
+from stansub.target.predictor_derivatives import PredictorObjective
+from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
 from stansub.tuning.starts import KINDS, RADIUS, Starts
@@ -52,7 +52,7 @@ _PASSES, _OBSERVATIONS = 30.0, 5e6
 # Walks that end lower on a share than the highest by more than this many standard errors of the difference are not
 # continued, nor are more than this many.
 _ERRORS, _FOLLOWED = 4.0, 12
-# Number of walks without an end on a share, however high, that are tried on more of the data.
+# Number of ascents without an end on a share, however high, that are tried on more of the data.
 _HOPEFUL = 2
 # Log densities closer than this may be of modes that differ only in their labels.
 _EQUAL = 0.01
@@ -199,8 +199,10 @@ def find_other_modes(
     """
     with _searching(posterior, rng, threads, progress) as search:
         search.scout(points, starts, radius)
-        hopeful, known = search.hopeful(), search.walks[: len(points)]
-        if all(walk.failure is None and is_maximum(walk) and any(walk is one for one in known) for walk in hopeful):
+        hopeful, known = search.hopeful(), search.ascents[: len(points)]
+        if all(
+            ascent.failure is None and is_maximum(ascent) and any(ascent is one for one in known) for ascent in hopeful
+        ):
             return len(hopeful)
         search.follow()
         return search.finish()
@@ -223,7 +225,7 @@ def _searching(
 
         def whole() -> Objective:
             if predictors is not None:
-                return PredictedObjective(team, predictors)
+                return PredictorObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
 
         yield _Search(posterior, team, whole, rng, log)
@@ -234,13 +236,13 @@ class _Search:
 
     Attributes
     ----------
-    walks : list of Walk
+    ascents : list of Ascent
         Walks from all starts.
-    ends : list of Walk
+    ends : list of Ascent
         Different maxima of the current objective, in the order in which they were found.
-    copies : list of Walk
+    copies : list of Ascent
         Those of them that are earlier ones with labels switched.
-    left : list of (Walk, float)
+    left : list of (Ascent, float)
         Walks that were not followed to the end, and by how much they were lower than the highest.
     """
 
@@ -264,10 +266,10 @@ class _Search:
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
-        self.walks: list[Walk] = []
-        self.ends: list[Walk] = []
-        self.copies: list[Walk] = []
-        self.left: list[tuple[Walk, float]] = []
+        self.ascents: list[Ascent] = []
+        self.ends: list[Ascent] = []
+        self.copies: list[Ascent] = []
+        self.left: list[tuple[Ascent, float]] = []
         self.interchangeable: dict[str, None] = {}
 
     @property
@@ -296,52 +298,54 @@ class _Search:
         first = self.shares[0] if self.shares else self.whole
         self.log(f"Looking for modes: {self._share(first)}")
         for point in points:
-            self._start(first, Walk(point, point))
+            self._start(first, Ascent(point, point))
         starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
-        while n_drawn is None or len(self.walks) < len(points) + n_drawn:
-            if n_drawn is None and self._enough(len(self.walks) - len(points)):
+        while n_drawn is None or len(self.ascents) < len(points) + n_drawn:
+            if n_drawn is None and self._enough(len(self.ascents) - len(points)):
                 break
             kind = next(kinds)
             theta = starts.draw(kind)
             if theta is None:
                 break
-            self._start(first, Walk(theta, theta, kind))
-        if not self.walks:
+            self._start(first, Ascent(theta, theta, kind))
+        if not self.ascents:
             raise NoModeError(
                 "no mode: the log density or its gradient is not finite at any starting value tried; give inits "
                 "nearer to plausible values",
                 "undefined",
             )
 
-    def _start(self, objective: Objective, walk: Walk) -> None:
-        self.walks.append(walk)
-        self._climb(objective, walk)
+    def _start(self, objective: Objective, ascent: Ascent) -> None:
+        self.ascents.append(ascent)
+        self._climb(objective, ascent)
 
-    def _climb(self, objective: Objective, walk: Walk) -> None:
+    def _climb(self, objective: Objective, ascent: Ascent) -> None:
         tolerance = TOLERANCE if self._is_whole(objective) else SHARE_TOLERANCE
-        climb(objective, walk, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
-        if walk.failure is not None or walk.joined is not None:
+        climb(objective, ascent, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
+        if ascent.failure is not None or ascent.joined is not None:
             return
-        if walk.hessian is None:
-            self.left.append((walk, max(one.value for one in self.ends) - walk.value))
+        if ascent.hessian is None:
+            self.left.append((ascent, max(one.value for one in self.ends) - ascent.value))
             return
-        if names := self._switched(walk):
-            self.copies.append(walk)
+        if names := self._switched(ascent):
+            self.copies.append(ascent)
             self.interchangeable |= dict.fromkeys(names)
-        self.ends.append(walk)
+        self.ends.append(ascent)
 
-    def _is_hopeless(self, objective: Objective, walk: Walk) -> bool:
-        """Return whether a walk is too low on a share of the data to continue."""
+    def _is_hopeless(self, objective: Objective, ascent: Ascent) -> bool:
+        """Return whether an ascent is too low on a share of the data to continue."""
         if not self.ends or self._is_whole(objective):
             return False
         best = max(self.ends, key=lambda one: one.value)
-        return best.value - walk.value > self._uncertainty(objective, best, walk)
+        return best.value - ascent.value > self._uncertainty(objective, best, ascent)
 
-    def _switched(self, walk: Walk) -> tuple[str, ...]:
+    def _switched(self, ascent: Ascent) -> tuple[str, ...]:
         """Return the parameters whose labels are the only difference between this end and an earlier one."""
-        alike = [other for other in self.ends if abs(other.value - walk.value) < _EQUAL]
+        alike = [other for other in self.ends if abs(other.value - ascent.value) < _EQUAL]
         found = (
-            interchanged(self.model.param_names(), *(self.model.param_constrain(one.position) for one in (other, walk)))
+            interchanged(
+                self.model.param_names(), *(self.model.param_constrain(one.position) for one in (other, ascent))
+            )
             for other in alike
         )
         return next(filter(None, found), ())
@@ -354,10 +358,10 @@ class _Search:
             return True
         if not self.ends:
             return False
-        # All walks left count as one region that is too low.
+        # All ascents left count as one region that is too low.
         n_ends = len(self.ends) - len(self.copies) + bool(self.left)
         highest = max(one.value for one in self.ends)
-        reached = sum(walk.failure is None and walk.end.value > highest - _EQUAL for walk in self.walks)
+        reached = sum(ascent.failure is None and ascent.end.value > highest - _EQUAL for ascent in self.ascents)
         return reached >= _REACHED and n_ends * (n_ends + 1) <= _UNSEEN * n * (n - 1)
 
     def follow(self) -> None:
@@ -366,32 +370,32 @@ class _Search:
             going = self.hopeful(present)
             self.log(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
             self.ends, self.copies = [], []
-            for number, walk in enumerate(going):
+            for number, ascent in enumerate(going):
                 self.log.advance(number, len(going))
-                # A walk that failed on a share of the data may succeed on all.
-                self._climb(following, walk)
+                # An ascent that failed on a share of the data may succeed on all.
+                self._climb(following, ascent)
 
-    def hopeful(self, objective: Objective | None = None) -> list[Walk]:
-        """Return ends that may be the highest on all the data, and walks without an end that reached as high.
+    def hopeful(self, objective: Objective | None = None) -> list[Ascent]:
+        """Return ends that may be the highest on all the data, and ascents without an end that reached as high.
 
         The default is the first objective.
         """
         objective = objective or (self.shares[0] if self.shares else self.whole)
-        failed = [walk for walk in self.walks if walk.failure is not None]
+        failed = [ascent for ascent in self.ascents if ascent.failure is not None]
         if not self.ends:
             return failed[:_HOPEFUL]
         best, *lower = sorted(self.ends, key=lambda one: -one.value)
         followed, left = [best], []
-        for walk in lower:
-            deficit = best.value - walk.value
-            if len(followed) < _FOLLOWED and deficit < self._uncertainty(objective, best, walk):
-                followed.append(walk)
+        for ascent in lower:
+            deficit = best.value - ascent.value
+            if len(followed) < _FOLLOWED and deficit < self._uncertainty(objective, best, ascent):
+                followed.append(ascent)
             else:
-                left.append((walk, deficit))
+                left.append((ascent, deficit))
         self.left += [one for one in left if all(one[0] is not known for known, _ in self.left)]
-        return followed + [walk for walk in failed if walk.value > best.value][:_HOPEFUL]
+        return followed + [ascent for ascent in failed if ascent.value > best.value][:_HOPEFUL]
 
-    def _uncertainty(self, objective: Objective, one: Walk, other: Walk) -> float:
+    def _uncertainty(self, objective: Objective, one: Ascent, other: Ascent) -> float:
         """Return by how much two maxima of a share may differ if their counterparts on all the data are equally high.
 
         The blocks of the share are a random sample. The maximum of a share is higher than the log density of all the
@@ -407,25 +411,25 @@ class _Search:
         """Return the points that may hold a share of the posterior, if the highest has a normal approximation."""
         ends = sorted(self.ends, key=lambda one: -one.value)
         if not ends:
-            raise next(walk.failure for walk in self.walks if walk.failure is not None)
-        heights = [evidence(walk) for walk in ends]
-        worthy = [walk for walk, one in zip(ends, heights, strict=True) if one > max(heights) - _NEGLIGIBLE]
+            raise next(ascent.failure for ascent in self.ascents if ascent.failure is not None)
+        heights = [evidence(ascent) for ascent in ends]
+        worthy = [ascent for ascent, one in zip(ends, heights, strict=True) if one > max(heights) - _NEGLIGIBLE]
         completion = Completion(self.whole, self.shares[:1], self.names)
         self.log(f"Curvature at the mode: {self.whole.curvature}")
         modes = {id(ends[0]): completion.complete(ends[0])}
-        for walk in worthy[:_FOLLOWED]:
-            if walk is not ends[0]:
+        for ascent in worthy[:_FOLLOWED]:
+            if ascent is not ends[0]:
                 try:
-                    modes[id(walk)] = completion.complete(walk)
+                    modes[id(ascent)] = completion.complete(ascent)
                 except NoModeError as error:
-                    walk.failure = error
+                    ascent.failure = error
         highest = max(mode.log_evidence for mode in modes.values())
         kept = {key: mode for key, mode in modes.items() if mode.log_evidence > highest - _NEGLIGIBLE}
         ranked = sorted(kept, key=lambda key: -kept[key].log_evidence)
-        lower = [walk for walk in ends if id(walk) not in kept and walk.failure is None]
+        lower = [ascent for ascent in ends if id(ascent) not in kept and ascent.failure is None]
         return Modes(
             found=tuple(kept[key] for key in ranked),
-            lower=tuple((walk.position, walk.value) for walk in lower),
+            lower=tuple((ascent.position, ascent.value) for ascent in lower),
             starts=self._starts({key: f"mode {k}" for k, key in enumerate(ranked, start=1)}, ends[0].value),
             interchangeable=tuple(self.interchangeable),
             n_passes=self.passes,
@@ -433,19 +437,19 @@ class _Search:
         )
 
     def _starts(self, places: dict[int, str], highest: float) -> tuple[Start, ...]:
-        left = {id(walk): deficit for walk, deficit in self.left}
+        left = {id(ascent): deficit for ascent, deficit in self.left}
 
-        def came_to(walk: Walk) -> tuple[float, str]:
-            if walk.end.failure is not None:
-                return float("nan"), str(walk.end.failure)
-            if id(walk.end) in left:
-                return highest - left[id(walk.end)], "lower"
-            return walk.end.value, places.get(id(walk.end), "lower")
+        def came_to(ascent: Ascent) -> tuple[float, str]:
+            if ascent.end.failure is not None:
+                return float("nan"), str(ascent.end.failure)
+            if id(ascent.end) in left:
+                return highest - left[id(ascent.end)], "lower"
+            return ascent.end.value, places.get(id(ascent.end), "lower")
 
         return tuple(
-            Start(walk.kind, walk.start, value, walk.n_iterations, outcome)
-            for walk in self.walks
-            for value, outcome in [came_to(walk)]
+            Start(ascent.kind, ascent.start, value, ascent.n_iterations, outcome)
+            for ascent in self.ascents
+            for value, outcome in [came_to(ascent)]
         )
 
     def _share(self, objective: Objective) -> str:

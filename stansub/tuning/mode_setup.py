@@ -1,7 +1,7 @@
 """Setup of sampling about the mode: control variates there, and proposals chosen by a short race.
 
 If the posterior is far from its normal approximation, chains start with an adaptive random walk, and the result of the
-adaptation is used when they meet (`stansub.run.stages`).
+adaptation is used when they pool their draws (`stansub.run.cross_chain`).
 
 The choices depend on the seed and the data alone, not on timing, so the same seed gives the same draws.
 """
@@ -32,7 +32,7 @@ from stansub.target.quadratic import global_quadratic
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.mode import Mode, Modes, find_modes
-from stansub.tuning.mode_variates import Request, Site, Variates, known_predictors
+from stansub.tuning.mode_variates import ModeRequest, Variates, VariatesTuner, known_predictors
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -151,7 +151,7 @@ def check_order(order: int | str) -> str:
 def anchor(
     posterior: CutTarget,
     test: StoppingRule,
-    request: Request,
+    request: ModeRequest,
     progress: Callable[[str], None],
     modes: Modes | None = None,
 ) -> tuple[ModeSetup, StoppingRule]:
@@ -179,8 +179,8 @@ def anchor(
     if modes is None:
         known = known_predictors(posterior, log) if request.exact_free or test.thins else None
         modes = _find(posterior, mode_rng, known, threads, log)
-    site = _Site(posterior, test, request, modes, log)
-    return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
+    tuner = _ModeTuner(posterior, test, request, modes, log)
+    return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
 
 
 def _find(
@@ -198,7 +198,7 @@ def _find(
     return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)
 
 
-class _Site(Site):
+class _ModeTuner(VariatesTuner):
     """Modes, and the choices to make there: control variates, a proposal and a test."""
 
     def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
@@ -209,22 +209,22 @@ class _Site(Site):
         """Return the test with the latest of the first looks, for use without trials."""
         return self.first_look(variates, FIRST_LOOKS[-1])
 
-    def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+    def tune(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup with control variates and a proposal, and the test with its looks or its replacement."""
-        site = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
-        variates, choice = site.variates(order_rng)
-        return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
+        tuner = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
+        variates, choice = tuner.variates(order_rng)
+        return tuner.suiting(variates)._tune_with(variates, choice, order_rng, race_rng)
 
-    def settle_exactly(
+    def tune_exact(
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
-        """Like `settle`, but with exact decisions by proved bounds if they use the data better than the test."""
+        """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
-            found, test = self.settle(order_rng, race_rng)
+            found, test = self.tune(order_rng, race_rng)
             return found.noting(NoBounds(str(error))), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
@@ -233,7 +233,7 @@ class _Site(Site):
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        found, test = self.settle(order_rng, race_rng)
+        found, test = self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
         if raced and exact.merit > 0 and exact.merit >= found.merit:
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
@@ -242,20 +242,20 @@ class _Site(Site):
 
     def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
-        seed, site = self.request.seed, self.suiting(variates)
+        seed, tuner = self.request.seed, self.suiting(variates)
         own = streams.generator(seed, streams.Run.FACTORISED)
-        factors, test = replace(site, test=Factorised())._settle_with(variates, choice, own, own)
+        factors, test = replace(tuner, test=Factorised())._tune_with(variates, choice, own, own)
         # Factorised decisions lose at most half the share of expected candidates, compared with Metropolis-Hastings.
         if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
             return factors, test
         own = streams.generator(seed, streams.Run.JOINT)
-        joint, poisson = replace(site, test=Poisson())._settle_with(variates, choice, own, own)
+        joint, poisson = replace(tuner, test=Poisson())._tune_with(variates, choice, own, own)
         if joint.merit > _WORTH_JOINT * factors.merit:
             gain = joint.merit / factors.merit if factors.merit else None
             return joint.evaluating(factors.n_obs_evaluated).noting(JointTaken(gain)), poisson
         return factors.evaluating(joint.n_obs_evaluated), test
 
-    def _settle_with(
+    def _tune_with(
         self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
         modes, request = self.modes, self.request

@@ -27,7 +27,7 @@ Variates = ControlVariates | ObservationVariates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ModeRequest:
     """Requested control variates, proposals and tests.
 
     Attributes
@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Site:
+class VariatesTuner:
     """Modes, and the control variates to make there.
 
     Attributes
@@ -69,14 +69,14 @@ class Site:
     posterior : CutTarget
     test : StoppingRule
         The test as passed.
-    request : Request
+    request : ModeRequest
     modes : Modes
     log : Progress
     """
 
     posterior: CutTarget
     test: StoppingRule
-    request: Request
+    request: ModeRequest
     modes: Modes
     log: Progress
 
@@ -91,11 +91,11 @@ class Site:
         return free_order(self.test, self.request.order)
 
     def suiting(self, variates: Variates | None) -> Self:
-        """Return the site with blocks for decisions, unless control variates are those of single observations."""
+        """Return the tuner with blocks for decisions, unless control variates are those of single observations."""
         return self if variates is not None and variates.blockwise is None else self.of_blocks()
 
     def of_blocks(self) -> Self:
-        """Return the site for decisions from blocks."""
+        """Return the tuner for decisions from blocks."""
         return replace(self, posterior=self.posterior.for_decisions(self.log))
 
     def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
@@ -180,9 +180,9 @@ class Site:
             of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
             n = self.posterior.blocks.n_observations
             return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
-        site = self.of_blocks()
-        bounds = site.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
-        made = site._made(order)
+        tuner = self.of_blocks()
+        bounds = tuner.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
+        made = tuner._made(order)
         assert made is not None
         function = "" if predictors is not None else DERIVATIVES[order]
         return replace(made, bounds=bounds), VariatesForBounds(order, function=function)

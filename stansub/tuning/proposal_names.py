@@ -14,7 +14,7 @@ from stansub.tuning.race import Candidate, Normal, all_moves, langevin_moves, pc
 from stansub.types import FloatArray
 
 
-class Surroundings(NamedTuple):
+class AdapterContext(NamedTuple):
     """What an adaptive proposal may use.
 
     Attributes
@@ -51,7 +51,7 @@ class NamedProposal:
     """
 
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
-    learner: Callable[[Surroundings], Adapter] | None = None
+    learner: Callable[[AdapterContext], Adapter] | None = None
     batches: bool = False
     surrogate: bool = False
     fallback: str = ""
@@ -62,7 +62,7 @@ class NamedProposal:
         return self.race is not None and not self.fallback
 
 
-def _sgld(about: Surroundings) -> Adapter:
+def _sgld(about: AdapterContext) -> Adapter:
     if about.batches is None:
         raise InputError(
             "the proposal sgld updates all parameters at once: choose another proposal for a subset of them"
@@ -91,7 +91,7 @@ def without_race(proposal: str) -> str:
     return named(proposal).fallback or proposal
 
 
-def make_adapter(proposal: str | Proposal, about: Surroundings) -> Adapter:
+def make_adapter(proposal: str | Proposal, about: AdapterContext) -> Adapter:
     """Return the adapter of a proposal: by its name, or from the proposal itself.
 
     Raises

@@ -25,13 +25,13 @@ from stansub.decision_selection import (
     TestStays,
     TestTaken,
 )
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
 from stansub.progress import Progress
 from stansub.selection import Chosen, RaceOutcome, RaceWon, Rival
 from stansub.target.factors import Target
-from stansub.target.gradients import Team, Together
+from stansub.target.gradients import ParallelEvaluator, Team
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.trial import pairs_at
 from stansub.types import FloatArray
@@ -199,7 +199,7 @@ def race(
             began = np.array(decider.theta)
             for first_row in range(0, leg, _PIECE):
                 rows = out.rows(slice(first_row, first_row + _PIECE))
-                kernel.batch(rng, kernel.here, candidate.proposal, rows, len(rows), Oversight.none())
+                kernel.batch(rng, kernel.current_state, candidate.proposal, rows, len(rows), BatchControl.none())
                 progress.check()
             progress.advance(number * len(runners) + k + 1, n_legs * len(runners))
             moves = np.diff(out.theta, axis=0, prepend=began[np.newaxis])[first:]
@@ -254,8 +254,8 @@ def pairs_along(
     n_passes = 0
     with Team(posterior.population, threads=threads, progress=progress) as team:
         for place in range(_PLACES):
-            kernel.batch(rng, kernel.here, proposal, out, _APART, Oversight.none())
-            more, n = pairs_at(Together(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
+            kernel.batch(rng, kernel.current_state, proposal, out, _APART, BatchControl.none())
+            more, n = pairs_at(ParallelEvaluator(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
             pairs, n_passes = pairs + more, n_passes + n
             progress.advance(place + 1, _PLACES)
     return pairs, n_passes

@@ -27,7 +27,7 @@ from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
-from stansub.tuning.coordinates import Inner, find_effects
+from stansub.tuning.coordinates import InnerDensity, find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
@@ -45,7 +45,7 @@ _SMALL = 0.05
 
 
 @dataclass(frozen=True)
-class Settled:
+class TunedSurrogate:
     """Setup of surrogate transitions.
 
     Attributes
@@ -76,7 +76,7 @@ class Settled:
         return tuple(spread(self.draws, n))
 
 
-def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
+def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:
     """Find an expansion point, a metric and a step size.
 
     Raises
@@ -96,7 +96,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
     # Halfway between both coordinates, all parameters that interact in either interact.
     half = effects.weighted(np.full(effects.n_blocks, 0.5))
-    differences = Differences(Inner(surrogate.model, half), half.inward(start), progress.check)
+    differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
     tuner = Tuner(effects, differences, rng, progress.check)
     exploration = _Exploration(split, tuner, progress)
     found = exploration(plain, start[np.newaxis], start[np.newaxis])
@@ -131,7 +131,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         tuned.n,
     )
     memory.give_back()
-    return Settled(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
+    return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
 
 
 def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:

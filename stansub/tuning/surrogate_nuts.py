@@ -17,7 +17,7 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.split import Differentiable, Nuts, Surrogate
-from stansub.tuning.coordinates import Effects, Inner
+from stansub.tuning.coordinates import Effects, InnerDensity
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
@@ -103,7 +103,7 @@ class Tuner:
     def _metric(self, surrogate: Surrogate, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
         self.check()
         coordinates = self.effects.matching(precision, points)
-        density = Inner(surrogate.model, coordinates)
+        density = InnerDensity(surrogate.model, coordinates)
         return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
 
     def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> tuple[FloatArray, float]:

@@ -13,7 +13,7 @@ from stansub.progress import Progress
 from stansub.target.cholesky import cholesky as cholesky_factor
 from stansub.target.split import Split
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate import Settled
+from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_nuts import POINTS, mean_precision, spread
 from stansub.types import FloatArray
 
@@ -69,10 +69,10 @@ def normal_approximation(split: Split, transition: SurrogateTransition, draws: F
     return NormalApproximation(centre, cholesky)
 
 
-def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> float:
+def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -> float:
     """Return the share of independent normal moves that would be accepted on the surrogate, without data."""
-    draws, density = settled.draws, split.surrogate(settled.transition.approximation).model
-    normal = normal_approximation(split, settled.transition, draws)
+    draws, density = tuned.draws, split.surrogate(tuned.transition.approximation).model
+    normal = normal_approximation(split, tuned.transition, draws)
 
     def log_weight(theta: FloatArray) -> float:
         try:
@@ -85,11 +85,11 @@ def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> flo
     return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
 
 
-def accepted_rate(split: Split, settled: Settled, rng: np.random.Generator, progress: Progress) -> float:
+def accepted_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> float:
     """Return the acceptance rate of surrogate transitions in a trial."""
     progress("Trying surrogate transitions")
-    kernel = SurrogateTransitions(split, settled.transition)
-    state, accepted = kernel.init(settled.draws[-1]), 0
+    kernel = SurrogateTransitions(split, tuned.transition)
+    state, accepted = kernel.init(tuned.draws[-1]), 0
     for k in range(2 * N_TRIED):
         progress.advance(k, 2 * N_TRIED)
         state, info = kernel.step(rng, state, None)

@@ -8,7 +8,7 @@ from stansub.acceptance.normality import Pair, Trial, try_pairs
 from stansub.acceptance.rules import Table
 from stansub.kernels.proposals import Proposal
 from stansub.target.factors import Evaluator
-from stansub.target.gradients import Together
+from stansub.target.gradients import ParallelEvaluator
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
@@ -55,7 +55,7 @@ class WarmupTrial:
 
 
 def pairs_at(
-    evaluator: Evaluator | Together,
+    evaluator: Evaluator | ParallelEvaluator,
     position: FloatArray,
     proposal: Proposal,
     n: int,

@@ -17,7 +17,7 @@ from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Factorised, Poisson, StoppingRule, make_test
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import laplace_pcn
 from stansub.target import observations
@@ -273,7 +273,7 @@ def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
     kernel = MetropolisHastings(model.decider(Poisson(kappa=kappa), model.anchor))
     records = Records.allocate(n, 1, kernel.stats)
     move = laplace_pcn(model.anchor, 1.3 * model.cholesky, 0.0)
-    kernel.batch(rng, kernel.here, move, records, n, Oversight.none())
+    kernel.batch(rng, kernel.current_state, move, records, n, BatchControl.none())
     _, mean, sd = truth()
     draws = records.theta[:, 0]
     for values, expected in ((draws, mean), ((draws - mean) ** 2, sd**2)):

@@ -39,7 +39,7 @@ def make(model, test, start, spread=None, sizes=None):
 
 
 def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None, progress=None):
-    """A stretch of a random walk; returns its outputs by name."""
+    """A batch of a random walk; returns its outputs by name."""
     dim = len(decider.theta)
     out = {
         "theta": np.zeros((n_steps, dim)),
@@ -55,7 +55,7 @@ def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None
         "progress": np.zeros(4, np.int64) if progress is None else progress,
     }
     audit_rng = np.random.default_rng(99) if audit_rng is None else audit_rng
-    out["steps"] = decider.stretch(
+    out["steps"] = decider.batch(
         n_steps, compiled(RandomWalk(cholesky)), capsule(rng), capsule(audit_rng), audit, **out
     )
     return out
@@ -199,7 +199,7 @@ class TestExact:
 
 class TestState:
     @pytest.mark.parametrize("name", [*T_TESTS, *BOUNDS, "exact"])
-    def test_python_steps_equal_a_stretch(self, name):
+    def test_python_steps_equal_a_batch(self, name):
         x = np.random.default_rng(1).normal(size=(400, 2))
         test, cholesky = small_test(name), np.diag([0.1, 0.2])
         # steps are short, so differences are small and a wide bound keeps decisions honest but late
@@ -339,7 +339,7 @@ class TestState:
         with pytest.raises(ValueError, match="the last look must be at all blocks"):
             decider.set_table(Table(table.n[:-1], table.scale[:-1], table.offset[:-1]))
 
-    def test_stop_flag_ends_a_stretch_from_another_thread(self):
+    def test_stop_flag_ends_a_batch_from_another_thread(self):
         x = np.zeros((10, 1))
         decider, stop, progress = make(normal_mean(x), Exact(), [0.0]), np.zeros(1, np.int32), np.zeros(4, np.int64)
         out = {}

@@ -9,7 +9,7 @@ import toys
 from numpy.typing import NDArray
 from steps import allocate, run_steps
 
-from stansub.kernels.base import Oversight
+from stansub.kernels.base import BatchControl
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import Mixture, Proposal
 
@@ -34,7 +34,7 @@ def draws(proposal: Proposal, n: int = 20_000, start: float = -10.0) -> Array:
     decider.reset(np.array([start]))
     out = allocate(n, 1)
     rng = np.random.default_rng(1)
-    run_steps(decider, proposal, rng, out, n, Oversight(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64)))
+    run_steps(decider, proposal, rng, out, n, BatchControl(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64)))
     return out.theta[:, 0]
 
 
@@ -65,7 +65,7 @@ def test_a_walk_across_the_border_is_weighed() -> None:
     wide = LaplaceMixture(np.array([[-1.0], [1.0]]), np.array([[[0.5]], [[3.0]]]), np.array([0.5, 0.5]))
     decider = toys.gaussian(np.eye(1))
     out, rng = allocate(20_000, 1), np.random.default_rng(2)
-    steer = Oversight(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
+    steer = BatchControl(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
     def worst(proposal: Any) -> float:
         decider.reset(np.zeros(1))

@@ -9,7 +9,7 @@ from steps import NAMES, allocate, column, run_steps
 from stansub import Austerity, Exact, InputError, RandomWalk
 from stansub.acceptance import rules as boundary
 from stansub.acceptance.rules import Geometric
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
 
@@ -27,8 +27,8 @@ class Plain:
         return self.proposal(rng, position)
 
 
-def control(audit: float = 0.0, stop: int = 0) -> Oversight:
-    return Oversight(np.random.default_rng(99), audit, np.array([stop], np.int32), np.zeros(4, np.int64))
+def control(audit: float = 0.0, stop: int = 0) -> BatchControl:
+    return BatchControl(np.random.default_rng(99), audit, np.array([stop], np.int32), np.zeros(4, np.int64))
 
 
 def steps(

@@ -242,10 +242,10 @@ class TestRecipe:
         np.testing.assert_array_equal(*evaluated)
 
     def test_weights_are_found_in_the_order_of_the_columns(self) -> None:
-        class Bench:
+        class Context:
             names = ("b", "c", "a")
 
-        kernel = PolyaGamma(X, Y, ["a", "b"], 1.0).bind(Bench())  # type: ignore[arg-type]
+        kernel = PolyaGamma(X, Y, ["a", "b"], 1.0).bind(Context())  # type: ignore[arg-type]
         state, _ = kernel.step(np.random.default_rng(1), State(np.array([0.0, 7.0, 0.0])), {})
         expected = np.random.default_rng(1)
         plain = Regression(X, Y, np.zeros(2), np.eye(2))
@@ -257,7 +257,7 @@ class TestRecipe:
         assert again.mini_batch == 7
 
     def test_what_makes_no_kernel_is_refused(self) -> None:
-        class Bench:
+        class Context:
             names = ("beta.1", "beta.2", "beta.3")
 
         for given, message in (
@@ -270,7 +270,7 @@ class TestRecipe:
             with pytest.raises(InputError, match=message):
                 replace(self.KERNEL, **given)
         with pytest.raises(InputError, match="beta are 3 parameters, but x has 2 columns"):
-            self.KERNEL.bind(Bench())  # type: ignore[arg-type]
+            self.KERNEL.bind(Context())  # type: ignore[arg-type]
 
 
 def test_the_script_of_the_page_runs() -> None:

@@ -11,7 +11,7 @@ from steps import NAMES, allocate, column, run_steps
 
 from stansub import Austerity, Exact, InputError, RandomWalk
 from stansub.acceptance.rules import Geometric
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.proposals import Affine, Mixture, Proposal, compiled, langevin, laplace_pcn
 
 Array = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Plain:
         return proposed, float(z @ z - back @ back) / 2
 
 
-class Asked:
+class AdaptationOptions:
     """The proposal itself, asked from Python."""
 
     def __init__(self, proposal: Proposal) -> None:
@@ -58,8 +58,8 @@ class Asked:
         return self.proposal(rng, position)
 
 
-def control(audit: float = 0.0) -> Oversight:
-    return Oversight(np.random.default_rng(99), audit, np.zeros(1, np.int32), np.zeros(4, np.int64))
+def control(audit: float = 0.0) -> BatchControl:
+    return BatchControl(np.random.default_rng(99), audit, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
 
 @pytest.mark.parametrize("proposal", ALL.values(), ids=ALL)
@@ -166,7 +166,7 @@ STEPPING = {
 @pytest.mark.parametrize("proposal", STEPPING.values(), ids=STEPPING)
 def test_compiled_and_python_steps_are_the_same(proposal: Proposal, order: int) -> None:
     found, streams, counts = [], [], []
-    for way in (proposal, Asked(proposal)):
+    for way in (proposal, AdaptationOptions(proposal)):
         records, rng, steering = allocate(300, 3), np.random.default_rng(3), control(0.2)
         target = toys.logistic(X, SUBSAMPLED, CENTRE, order=order)
         assert run_steps(target, way, rng, records, 300, steering) == 300

@@ -14,7 +14,7 @@ from steps import allocate, run_steps
 from stansub import Austerity, Exact
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.rules import Geometric
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.selection import MiniBatchGradients
@@ -148,7 +148,7 @@ def test_what_is_proposed_far_away_is_rejected_without_a_fuss() -> None:
 
 def steps(target: Decider, proposal: Proposal, n: int) -> Records:
     records = allocate(n, target.theta.size)
-    control = Oversight(np.random.default_rng(9), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
+    control = BatchControl(np.random.default_rng(9), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
     run_steps(target, proposal, np.random.default_rng(5), records, n, control)
     return records
 

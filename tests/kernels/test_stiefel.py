@@ -10,7 +10,7 @@ from toys import Array, decider
 
 import stansub
 from stansub.errors import InputError
-from stansub.kernels.base import Oversight
+from stansub.kernels.base import BatchControl
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.stiefel import StiefelWalk
 
@@ -94,7 +94,7 @@ def test_concentrated_directions_have_their_moments_and_an_asymmetric_walk_fails
     def first(proposal: Proposal) -> Array:
         target.reset(np.eye(2).ravel())
         out = allocate(20_000, 4)
-        run_steps(target, proposal, np.random.default_rng(2), out, len(out), Oversight.none())
+        run_steps(target, proposal, np.random.default_rng(2), out, len(out), BatchControl.none())
         return z_scores(out.theta[:, :1], float(i1e(kappa) / i0e(kappa)))
 
     assert first(StiefelWalk(2, 1.0)).max() < 4

@@ -13,7 +13,7 @@ from scipy.special import multigammaln
 
 from stansub import Sequence
 from stansub.diagnostics.joint import Joint, JointTest, joint_distribution_test
-from stansub.run.kinds import CODEC
+from stansub.run.checkpoint_types import CODEC
 
 FOLDER = Path(__file__).parents[2] / "examples" / "papers" / "joint_dpm"
 sys.path.insert(0, str(FOLDER))
@@ -118,8 +118,8 @@ class BoundTo:
     def __init__(self, make: Any) -> None:
         self.make = make
 
-    def bind(self, bench: Any) -> Any:
-        return self.make(bench, dpm.model_of(bench))
+    def bind(self, context: Any) -> Any:
+        return self.make(context, dpm.model_of(context))
 
     def leaves(self, names: Any) -> Any:
         return {}
@@ -129,10 +129,10 @@ class BoundTo:
     "broken",
     [
         pytest.param(
-            sampler(assignments=BoundTo(lambda bench, model: Closed(model, 5, 2))), id="weight of a new cluster"
+            sampler(assignments=BoundTo(lambda context, model: Closed(model, 5, 2))), id="weight of a new cluster"
         ),
         pytest.param(
-            sampler(experts=BoundTo(lambda bench, model: Strangers(bench, model, 0.8, 2, exact=True))),
+            sampler(experts=BoundTo(lambda context, model: Strangers(context, model, 0.8, 2, exact=True))),
             id="members of other clusters",
             marks=pytest.mark.slow,
         ),

@@ -82,8 +82,8 @@ class Composed:
         made = volatility.target(N_SERIES, N_TIMES)
         return FunctionFactors(made.names, N_SERIES * N_TIMES, Transitions(N_TIMES), log_density=self.log_prior)
 
-    def bind(self, bench: Any) -> Any:
-        return self._kernel().bind(bench)
+    def bind(self, context: Any) -> Any:
+        return self._kernel().bind(context)
 
     def leaves(self, names: Any) -> Any:
         return self._kernel().leaves(names)

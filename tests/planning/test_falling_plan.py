@@ -11,28 +11,38 @@ from numpy.typing import NDArray
 
 import stansub
 from stansub import FunctionFactors
+from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.rules import Exact, Pocock, StoppingRule
-from stansub.acceptance.schedule import Falling
 from stansub.planning.level_mixture import schedules, shares
-from stansub.planning.pilot import AboutMode, Audits, Measured, Way
-from stansub.planning.plan import Sampled, best_of, with_schedule
+from stansub.planning.pilot import Audits, Measurement, Method, MetropolisSampler
+from stansub.planning.plan import PredictedMethod, best_of, with_schedule
 
 Array = NDArray[np.float64]
 BUDGET = 10.0
 NO_PLACE: Any = None
 
 
-def seen(rule: StoppingRule, *, seconds: float, drift: float = 0.0, tau: float = 3.0, share: float = 0.5) -> Measured:
+def measurement(
+    rule: StoppingRule, *, seconds: float, drift: float = 0.0, tau: float = 3.0, share: float = 0.5
+) -> Measurement:
     """Of one parameter; a million audited decisions, of which a thousand differ."""
     jumps = np.full((1000, 1), 1000 * drift)
     audits = None if rule.exact else Audits(jumps, 1_000_000, np.zeros(1))
-    return Measured(
-        Way(rule.name, rule, AboutMode(NO_PLACE)), 1000, seconds, 0.1, np.array([tau]), 0.1, 0.5, share, audits
+    return Measurement(
+        Method(rule.name, rule, MetropolisSampler(NO_PLACE)),
+        1000,
+        seconds,
+        0.1,
+        np.array([tau]),
+        0.1,
+        0.5,
+        share,
+        audits,
     )
 
 
-def sampled(*measured: Measured) -> list[Sampled]:
-    return [Sampled(one, set_up=0.5, chains=4) for one in measured]
+def sampled(*measured: Measurement) -> list[PredictedMethod]:
+    return [PredictedMethod(one, set_up=0.5, chains=4) for one in measured]
 
 
 def test_shares_are_those_of_the_steps() -> None:
@@ -45,26 +55,33 @@ def test_shares_are_those_of_the_steps() -> None:
 def test_a_mean_over_shares_is_that_over_the_run() -> None:
     tried = [0.002, 0.007, 0.05, 0.1]
     values = np.array([4.0, 3.0, 1.5, 1.0])
-    falling = Falling(0.1, 0.002, 600)
+    falling = DecreasingLevel(0.1, 0.002, 600)
     run = np.mean([np.interp(np.log(falling.level(step)), np.log(tried), values) for step in range(600)])
     assert shares(tried, 0.1, 0.002) @ values == pytest.approx(run)
 
 
 def test_every_fall_between_levels_that_were_tried() -> None:
-    ways = [seen(Pocock(epsilon=level), seconds=1.0) for level in (0.02, 0.005, 0.1)]
-    found = list(schedules([*ways, seen(Exact(), seconds=5.0)]))
-    assert [(one.way.epsilon, one.way.final_epsilon) for one in found] == [(0.02, 0.005), (0.1, 0.005), (0.1, 0.02)]
+    methods = [measurement(Pocock(epsilon=level), seconds=1.0) for level in (0.02, 0.005, 0.1)]
+    found = list(schedules([*methods, measurement(Exact(), seconds=5.0)]))
+    assert [(one.method.epsilon, one.method.final_epsilon) for one in found] == [
+        (0.02, 0.005),
+        (0.1, 0.005),
+        (0.1, 0.02),
+    ]
     assert [one.label for one in sampled(*found)][1] == "pocock 0.1 to 0.005"
-    assert list(schedules(ways[:1])) == []
+    assert list(schedules(methods[:1])) == []
 
 
 def test_biases_have_their_signs() -> None:
-    ways = [seen(Pocock(epsilon=0.01), seconds=2e-3, drift=1e-3), seen(Pocock(epsilon=0.1), seconds=1e-3, drift=-2e-3)]
-    (found,) = schedules(ways)
+    methods = [
+        measurement(Pocock(epsilon=0.01), seconds=2e-3, drift=1e-3),
+        measurement(Pocock(epsilon=0.1), seconds=1e-3, drift=-2e-3),
+    ]
+    (found,) = schedules(methods)
     assert found.seconds == pytest.approx(1.5e-3)
     np.testing.assert_allclose(found.bias[0], 2 * (0.5e-3 - 1e-3))
     # Errors do not cancel.
-    np.testing.assert_allclose(found.bias[1], (ways[0].bias[1] + ways[1].bias[1]) / 2)
+    np.testing.assert_allclose(found.bias[1], (methods[0].bias[1] + methods[1].bias[1]) / 2)
     assert found.bias[1] > 0
 
 
@@ -72,17 +89,18 @@ def test_a_falling_level_is_taken_only_where_it_is_worth_it() -> None:
     strict, loose = Pocock(epsilon=0.01), Pocock(epsilon=0.1)
     # The bias of either is that of the other turned round, so that half of each has none.
     opposite = with_schedule(
-        sampled(seen(strict, seconds=1e-3, drift=0.05), seen(loose, seconds=1e-3, drift=-0.05)), BUDGET
+        sampled(measurement(strict, seconds=1e-3, drift=0.05), measurement(loose, seconds=1e-3, drift=-0.05)), BUDGET
     )
     assert best_of(opposite, BUDGET) is opposite[-1]
     assert best_of(opposite, BUDGET).options(BUDGET)["final_epsilon"] == 0.01
     # Seconds in proportion to a bias that falls: a convex function, by which nothing is gained.
     plain = with_schedule(
-        sampled(seen(strict, seconds=1.1e-3, drift=1e-4), seen(loose, seconds=1e-3, drift=1.01e-4)), BUDGET
+        sampled(measurement(strict, seconds=1.1e-3, drift=1e-4), measurement(loose, seconds=1e-3, drift=1.01e-4)),
+        BUDGET,
     )
     assert len(plain) == 3
     assert best_of(plain, BUDGET).fixed
-    exact = replace(opposite[0], seen=seen(Exact(), seconds=1e-3))
+    exact = replace(opposite[0], measurement=measurement(Exact(), seconds=1e-3))
     assert best_of([*opposite, exact], BUDGET) is exact
 
 

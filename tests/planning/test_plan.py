@@ -23,9 +23,9 @@ from stansub.autocorrelation import autocorrelation_times
 from stansub.cli.plan import lines
 from stansub.planning import pilot
 from stansub.planning import plan as working
+from stansub.planning.nuts_cost import leapfrog_steps
 from stansub.planning.pilot import Audits
 from stansub.planning.plan import BudgetPlan, Estimate, best_of, follow, parse_seconds, plan
-from stansub.planning.trees import leapfrog_steps
 from stansub.progress import Progress
 from stansub.report import plan_figure
 from stansub.run import transitions
@@ -116,27 +116,27 @@ def test_the_longest_axis_makes_trees_longer() -> None:
 
 
 def test_ways_and_their_figures(found: BudgetPlan) -> None:
-    names = [one.label for one in found.ways]
+    names = [one.label for one in found.methods]
     assert len(set(names)) == len(names)
     assert {"pocock 0.005", "pocock 0.02", "pocock 0.1", "exact"} <= set(names)
-    assert [one.fixed for one in found.ways] == [True] * (len(names) - 1) + [False]
-    for one in found.ways:
+    assert [one.fixed for one in found.methods] == [True] * (len(names) - 1) + [False]
+    for one in found.methods:
         low, value, high = one.risk(found.budget)
         assert 0 < low < value < high
         assert (one.bias2.high == 0) == one.exact
         assert one.risk(10 * found.budget).value <= value
-        assert one.seen.seconds > 0
-        assert (one.seen.tau >= 1).all()
-    exact = next(one for one in found.ways if one.label == "exact")
-    assert exact.seen.share == 1
-    assert all(one.seen.share < 1 for one in found.ways if not one.exact)
+        assert one.measurement.seconds > 0
+        assert (one.measurement.tau >= 1).all()
+    exact = next(one for one in found.methods if one.label == "exact")
+    assert exact.measurement.share == 1
+    assert all(one.measurement.share < 1 for one in found.methods if not one.exact)
 
 
 def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
-    early = found.ways[0].set_up
-    assert found.ways[0].steps(early) is None
+    early = found.methods[0].set_up
+    assert found.methods[0].steps(early) is None
     with pytest.raises(InputError, match="too short"):
-        found.ways[0].options(early)
+        found.methods[0].options(early)
     with pytest.raises(InputError, match="no chain would start"):
         best_of(found.all, early / 2)
 
@@ -147,28 +147,28 @@ def test_a_budget_that_is_over_before_chains_begin(clock: Clock) -> None:
 
 
 def test_an_exact_way_is_preferred_where_it_is_as_good(found: BudgetPlan) -> None:
-    exact = next(one for one in found.ways if one.label == "exact")
-    loose = next(one for one in found.ways if one.label == "pocock 0.1")
+    exact = next(one for one in found.methods if one.label == "exact")
+    loose = next(one for one in found.methods if one.label == "pocock 0.1")
     clean = Audits(np.empty((0, 2)), 10**9, np.full(2, 1e-30))
     # Steps of a fixed length: with more draws than are kept, faster steps would gain nothing.
-    exact = replace(exact, seen=replace(exact.seen, seconds=1e-3))
-    same = replace(exact.seen, way=loose.seen.way, audits=clean)
+    exact = replace(exact, measurement=replace(exact.measurement, seconds=1e-3))
+    same = replace(exact.measurement, method=loose.measurement.method, audits=clean)
     loose = replace(loose, set_up=exact.set_up)
-    assert best_of([replace(loose, seen=replace(same, seconds=0.95e-3)), exact], 20.0) is exact
-    faster = replace(loose, seen=replace(same, seconds=0.2e-3))
+    assert best_of([replace(loose, measurement=replace(same, seconds=0.95e-3)), exact], 20.0) is exact
+    faster = replace(loose, measurement=replace(same, seconds=0.2e-3))
     assert best_of([faster, exact], 20.0) is faster
 
 
 def test_draws_fill_the_budget_and_are_not_too_many(found: BudgetPlan) -> None:
-    way = found.ways[0]
+    method = found.methods[0]
     for budget in (5.0, 50.0, 1e4, 1e6):
-        steps = way.steps(budget)
+        steps = method.steps(budget)
         assert steps is not None
-        seconds = way.set_up + way.chains * (steps.iter_warmup + steps.iter_sampling) * way.seen.seconds
+        seconds = method.set_up + method.chains * (steps.iter_warmup + steps.iter_sampling) * method.measurement.seconds
         assert seconds <= budget * 1.001
         assert steps.iter_sampling % steps.thin == 0
-        assert way.chains * steps.iter_sampling // steps.thin <= 400_000
-    risks = [way.variance(budget).value for budget in np.geomspace(5, 1e5, 200)]
+        assert method.chains * steps.iter_sampling // steps.thin <= 400_000
+    risks = [method.variance(budget).value for budget in np.geomspace(5, 1e5, 200)]
     assert (np.diff(risks) <= 1e-12).all()
 
 
@@ -188,12 +188,12 @@ def test_a_test_that_errs_is_seen_to(clock: Clock) -> None:
         return FunctionFactors(["a"], N, log_lik, log_lik_gradient=slope, block_size=1)
 
     prepared = pilot_of(skewed())
-    way = next(one for one in pilot.ways_of(prepared, Progress()) if one.epsilon == 0.005)
+    method = next(one for one in pilot.methods_of(prepared, Progress()) if one.epsilon == 0.005)
     loose = stansub.Pocock(epsilon=0.9, looks=stansub.Geometric(first=2, growth=4.0))
-    plain = replace(way.moves, found=replace(way.moves.found, variates=None))
-    seen = pilot.measure(prepared, [replace(way, rule=loose, moves=plain)], 1.0, Progress())[0]
-    assert seen.audits is not None
-    assert seen.audits.differing > 0.02 * seen.audits.n
+    plain = replace(method.sampler, found=replace(method.sampler.found, variates=None))
+    measurement = pilot.measure(prepared, [replace(method, rule=loose, sampler=plain)], 1.0, Progress())[0]
+    assert measurement.audits is not None
+    assert measurement.audits.differing > 0.02 * measurement.audits.n
 
 
 def pilot_of(factors: FunctionFactors) -> Prepared:
@@ -231,10 +231,10 @@ def test_a_run_that_follows(found: BudgetPlan, clock: Clock, monkeypatch: pytest
     assert made is found
     assert chosen.max_time == found.budget - found.seconds
     assert (chosen.audit, chosen.seed) == (0.0, 3)
-    own = best_of(found.ways, chosen.max_time)
-    assert chosen.test == own.seen.way.rule.name
+    own = best_of(found.methods, chosen.max_time)
+    assert chosen.test == own.measurement.method.rule.name
     steps = chosen.chains * (chosen.iter_warmup + chosen.iter_sampling)
-    assert 0.5 * chosen.max_time < own.set_up + steps * own.seen.seconds <= 0.9 * chosen.max_time
+    assert 0.5 * chosen.max_time < own.set_up + steps * own.measurement.seconds <= 0.9 * chosen.max_time
 
 
 def test_a_plan_that_leaves_no_time(found: BudgetPlan, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,18 +265,18 @@ def regression(clock: Clock) -> FunctionFactors:
 def test_proved_bounds_come_first_and_are_what_a_run_follows(clock: Clock) -> None:
     config, progress = SampleConfig(seed=1, parallel_chains=1, chains=2), Progress()
     chosen, made = follow(regression(clock), None, budget=12, config=config, progress=progress)
-    first = made.ways[0]
+    first = made.methods[0]
     assert (first.label, first.exact) == ("factorised", True)
-    assert first.seen.share < 0.05
+    assert first.measurement.share < 0.05
     assert made.own is first
     assert (chosen.test, chosen.epsilon, chosen.final_epsilon) == ("factorised", None, None)
     short = replace(chosen, iter_warmup=20, iter_sampling=200, thin=1)
     options = {name: getattr(short, name) for name in ("test", "chains", "iter_warmup", "iter_sampling", "seed")}
     idata = stansub.sample(regression(clock), **options, show_progress=False)
     assert idata.attrs["guarantee"] == "exact by proved bounds"
-    # Control: without bounds there is no such way, and what runs is a test or all the data.
+    # Control: without bounds there is no such method, and what runs is a test or all the data.
     bare = plan(normal_means(clock), budget=12, pilot_seconds=0.3, config=config)
-    assert all(one.label != "factorised" for one in bare.ways)
+    assert all(one.label != "factorised" for one in bare.methods)
 
 
 def multilevel(rng: np.random.Generator) -> dict[str, Any]:
@@ -296,9 +296,9 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
     monkeypatch.setattr(transitions, "NEAR_NORMAL", 2.0)  # whatever is near to normal
     monkeypatch.setattr(clock, "tick", 0.05)  # a look at it follows each step of the pilot
     chosen, made = follow(program, data, **options)
-    (way,) = made.ways
-    assert (way.label, way.exact, way.seen.audits) == ("surrogate", True, None)
-    assert way.seen.acceptance > 0.3
+    (method,) = made.methods
+    assert (method.label, method.exact, method.measurement.audits) == ("surrogate", True, None)
+    assert method.measurement.acceptance > 0.3
     assert [one.label for one in made.all] == ["surrogate", "NUTS"]
     assert chosen.surrogate
     assert (chosen.test, chosen.max_time) == (None, made.budget - made.seconds)
@@ -308,7 +308,7 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
     # Near to normal with few parameters, moves about the mode do better, and the plan has theirs.
     monkeypatch.setattr(transitions, "NEAR_NORMAL", 0.0)
     about_mode = plan(program, data, budget=30, pilot_seconds=0.02, config=config)
-    assert "surrogate" not in [one.label for one in about_mode.ways]
+    assert "surrogate" not in [one.label for one in about_mode.methods]
 
 
 def test_what_the_plan_chooses_is_not_given_besides(clock: Clock) -> None:
@@ -344,8 +344,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert ended.value.code == 0
     figures = json.loads(capsys.readouterr().out)
     assert picture.stat().st_size > 10_000
-    ways = {one["way"]: one for one in figures["ways"]}
-    assert {"factorised", "exact", "NUTS"} <= set(ways)
-    assert ways["factorised"]["squared_bias"] == {"low": 0, "value": 0, "high": 0}
+    methods = {one["way"]: one for one in figures["ways"]}
+    assert {"factorised", "exact", "NUTS"} <= set(methods)
+    assert methods["factorised"]["squared_bias"] == {"low": 0, "value": 0, "high": 0}
     assert figures["budget_seconds"] == 30
-    assert figures["best"] in ways
+    assert figures["best"] in methods

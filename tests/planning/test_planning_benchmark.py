@@ -39,11 +39,11 @@ def test_true_means(name: str) -> None:
     np.testing.assert_allclose(np.sqrt(share @ (points - mean) ** 2), case.sd, rtol=1e-3)
 
 
-def row(way: str, real: float, *, best: bool, hit: bool) -> dict[str, Any]:
+def row(method: str, real: float, *, best: bool, hit: bool) -> dict[str, Any]:
     figures = {"low": 0.1, "predicted": 0.2, "high": 0.3, "real": real, "seconds": 1.5}
     return {
         "posterior": "one",
-        "way": way,
+        "way": method,
         "best": best,
         "hit": hit,
         **figures,

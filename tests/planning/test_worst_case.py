@@ -13,25 +13,25 @@ from stansub.cli.plan import worst_case_line
 from stansub.output.record import audit_of
 from stansub.planning.compminimax import MeanSquare
 from stansub.planning.finite import two_states
-from stansub.planning.pilot import AboutMode, Audits, Measured, Way
+from stansub.planning.pilot import Audits, Measurement, Method, MetropolisSampler
 from stansub.planning.worst_case import faster, largest_alpha, worst_case
 
 NO_PLACE: Any = None
 N = 1_000_000
 
 
-def seen(rule: StoppingRule, seconds: float, *, differing: int = 0, tau: float = 9.0) -> Measured:
+def measurement(rule: StoppingRule, seconds: float, *, differing: int = 0, tau: float = 9.0) -> Measurement:
     audits = Audits(np.ones((differing, 2)), N, np.ones(2)) if isinstance(rule, Pocock) else None
-    way = Way(rule.name, rule, AboutMode(NO_PLACE))
-    return Measured(way, 100, seconds, 0.1, np.array([1.0, tau]), 0.1, 0.5, 1.0, audits)
+    method = Method(rule.name, rule, MetropolisSampler(NO_PLACE))
+    return Measurement(method, 100, seconds, 0.1, np.array([1.0, tau]), 0.1, 0.5, 1.0, audits)
 
 
-EXACT = seen(Exact(), 1e-3)
+EXACT = measurement(Exact(), 1e-3)
 STRICT, MIDDLE, LOOSE = (
-    seen(Pocock(epsilon=level), seconds, differing=differing)
+    measurement(Pocock(epsilon=level), seconds, differing=differing)
     for level, seconds, differing in ((0.005, 0.5e-3, 50), (0.02, 0.2e-3, 1000), (0.1, 0.1e-3, 20_000))
 )
-WAYS = [STRICT, MIDDLE, LOOSE, EXACT]
+METHODS = [STRICT, MIDDLE, LOOSE, EXACT]
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.4, 1.0])
@@ -43,11 +43,11 @@ def test_two_states_attain_the_limit_of_alpha(alpha: float) -> None:
 
 @pytest.mark.parametrize("seconds", [0.003, 2.0, 300.0, 1e5])
 def test_no_epsilon_has_a_smaller_bound(seconds: float) -> None:
-    found = worst_case(WAYS, seconds)
+    found = worst_case(METHODS, seconds)
     assert found is not None
     assert found.alpha == 0.2
     known = [(0.0, EXACT.seconds)] + [
-        (audit_of(N, one.audits.differing).high, one.seconds) for one in WAYS[:3] if one.audits is not None
+        (audit_of(N, one.audits.differing).high, one.seconds) for one in METHODS[:3] if one.audits is not None
     ]
     distances, times = np.array(known).T
     error = MeanSquare(found.alpha, unchanged=True)
@@ -59,18 +59,18 @@ def test_no_epsilon_has_a_smaller_bound(seconds: float) -> None:
 
 
 def test_long_budgets_are_for_small_errors() -> None:
-    nearest = [found.nearest for seconds in (0.003, 2.0, 1e5) if (found := worst_case(WAYS, seconds)) is not None]
+    nearest = [found.nearest for seconds in (0.003, 2.0, 1e5) if (found := worst_case(METHODS, seconds)) is not None]
     assert nearest[0] == "pocock 0.1"
     assert nearest[1] in ("pocock 0.02", "pocock 0.005")
-    optima = [worst_case(WAYS, seconds) for seconds in (0.003, 2.0, 300.0, 1e5)]
+    optima = [worst_case(METHODS, seconds) for seconds in (0.003, 2.0, 300.0, 1e5)]
     epsilons = [one.optimum.epsilon for one in optima if one is not None]
     assert epsilons == sorted(epsilons, reverse=True)
-    assert worst_case(WAYS, 0.9e-3) is None
+    assert worst_case(METHODS, 0.9e-3) is None
 
 
 def test_exact_decisions_that_are_faster_leave_nothing_to_gain() -> None:
-    bounds = seen(Factorised(), 0.05e-3)
-    found = worst_case([bounds, *WAYS], 2.0)
+    bounds = measurement(Factorised(), 0.05e-3)
+    found = worst_case([bounds, *METHODS], 2.0)
     assert found is not None
     assert (found.optimum.epsilon, found.nearest) == (0.0, None)
     assert found.optimum.bound == found.optimum.exact
@@ -78,12 +78,12 @@ def test_exact_decisions_that_are_faster_leave_nothing_to_gain() -> None:
 
 
 def test_levels_that_are_no_faster_are_left_out() -> None:
-    slower = seen(Pocock(epsilon=0.05), 0.3e-3, differing=5000)
-    assert [one.way.epsilon for _, one in faster([slower, *WAYS], EXACT.seconds)] == [0.005, 0.02, 0.1]
+    slower = measurement(Pocock(epsilon=0.05), 0.3e-3, differing=5000)
+    assert [one.method.epsilon for _, one in faster([slower, *METHODS], EXACT.seconds)] == [0.005, 0.02, 0.1]
 
 
 def test_what_is_printed_says_what_is_assumed() -> None:
-    found = worst_case(WAYS, 2.0)
+    found = worst_case(METHODS, 2.0)
     assert found is not None
     text = worst_case_line(found)
     assert f"closest to {found.nearest} (bound on" in text

@@ -321,7 +321,7 @@ class TestInterrupts:
         """Ctrl-C when so many runs have come to their end."""
         whole, finished = risk_runs.Run.course, []
 
-        def course(run: risk_runs.Run) -> risk_runs.Course:
+        def course(run: risk_runs.Run) -> risk_runs.Trajectory:
             finished.append(run)
             if len(finished) == runs:
                 os.kill(os.getpid(), signal.SIGINT)

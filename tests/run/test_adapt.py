@@ -19,7 +19,7 @@ from stansub.tuning.adapt import (
     SgldAdapter,
     target_acceptance,
 )
-from stansub.tuning.proposal_names import Surroundings, check_proposal, make_adapter
+from stansub.tuning.proposal_names import AdapterContext, check_proposal, make_adapter
 
 # Standard deviations 100 and 0.1 beside each other, and a correlation of 0.95.
 NARROW = np.array([[1e4, 9.5, 0.0], [9.5, 1e-2, 0.0], [0.0, 0.0, 1.0]])
@@ -30,7 +30,7 @@ def chain(decider: Any, adapter: Any, **plan: Any) -> Chain:
     kernel = MetropolisHastings(decider)
     return Chain(
         kernel,
-        kernel.here,
+        kernel.current_state,
         adapter,
         Plan(**settings),
         rng=np.random.default_rng(1),
@@ -125,24 +125,26 @@ def test_the_proposal_is_frozen_after_warmup() -> None:
 
 def test_a_given_proposal_is_not_adapted() -> None:
     walk = RandomWalk(0.7 * np.eye(2))
-    made = run(chain(toys.gaussian(np.eye(2)), make_adapter(walk, Surroundings(2)), iter_warmup=200, iter_sampling=200))
+    made = run(
+        chain(toys.gaussian(np.eye(2)), make_adapter(walk, AdapterContext(2)), iter_warmup=200, iter_sampling=200)
+    )
     assert made.proposal is walk
-    assert isinstance(make_adapter(lambda rng, position: (position, 0.0), Surroundings(5)), NoAdapter)
+    assert isinstance(make_adapter(lambda rng, position: (position, 0.0), AdapterContext(5)), NoAdapter)
 
 
 def test_proposals_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 unconstrained"):
-        make_adapter(RandomWalk(np.eye(2)), Surroundings(3))
+        make_adapter(RandomWalk(np.eye(2)), AdapterContext(3))
     with pytest.raises(
         InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk, sgld"
     ):
         check_proposal("hamiltonian")
     with pytest.raises(InputError, match="sgld updates all parameters at once"):
-        make_adapter("sgld", Surroundings(3))
+        make_adapter("sgld", AdapterContext(3))
     with pytest.raises(
         InputError, match="'langevin' cannot be used here; choose from adaptive-metropolis, random-walk, sgld"
     ):
-        make_adapter("langevin", Surroundings(3))
+        make_adapter("langevin", AdapterContext(3))
     with pytest.raises(InputError, match="function"):
         check_proposal(3)  # type: ignore[arg-type]
 

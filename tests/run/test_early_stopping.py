@@ -221,7 +221,7 @@ class TestGoingOn:
     def test_a_time_limit_comes_first(
         self, target: FunctionFactors, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        clock.advance_with_stretches(monkeypatch, 0.02)
+        clock.advance_with_batches(monkeypatch, 0.02)
         cut = stansub.sample(target, until="ess=1e6", max_time=1.5, **SLOW)
         assert facts(cut)["stopped"] == "max_time"
         assert Stopped("max_time") in findings_of(cut)

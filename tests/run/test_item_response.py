@@ -30,7 +30,7 @@ def data() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def predictors(data: dict[str, Any]) -> SparsePredictors:
-    own = read(PROGRAM).analysis.halves()
+    own = read(PROGRAM).analysis.likelihood_split()
     return sparse_predictors(own, data, N)
 
 

@@ -15,7 +15,7 @@ import stansub
 from stansub import InputError
 from stansub.decision_findings import BoundsTooSmall
 from stansub.output.checks import findings_of
-from stansub.run import stages
+from stansub.run import cross_chain
 from stansub.target.taylor import ControlVariates, build
 from stansub.tuning import bound_learning, mode_variates
 from stansub.tuning.mode import find_modes
@@ -38,8 +38,8 @@ def sum_of(idata: Any, name: str) -> float:
 
 def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants a fiftieth of what they are, at the mode and where chains meet."""
-    for home in (mode_variates, stages):
-        monkeypatch.setattr(home, "learn", partial(bound_learning.learn, factor=bound_learning.FACTOR / 50))
+    for module in (mode_variates, cross_chain):
+        monkeypatch.setattr(module, "learn", partial(bound_learning.learn, factor=bound_learning.FACTOR / 50))
 
 
 @pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails"])

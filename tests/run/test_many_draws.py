@@ -26,7 +26,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (inference_data, appending):
         monkeypatch.setattr(module, "LARGE", 1 << 16)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # stretches stay short
+    monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # batches stay short
 
 
 def drawn(model: CompiledModel, data: Any, folder: Path, **options: Any) -> Any:

@@ -107,17 +107,17 @@ def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock) -> None:
 
 def test_redirected_output_hears_of_sampling_and_meetings(clock: Clock) -> None:
     console = Console(file=io.StringIO())
-    meeting = Progress(on_end=leaving_lines(console))
-    with chain_progress(4, meeting, show=True, console=console) as view:
+    pooling = Progress(on_end=leaving_lines(console))
+    with chain_progress(4, pooling, show=True, console=console) as view:
         assert view is not None
         view.show(STATUSES, None)
         clock.advance(12)
         wait_until(lambda: len(screen(console).splitlines()) == 1)
-        meeting("Pooling the chains: trying proposals")
-        meeting.advance(3, 8)
+        pooling("Pooling the chains: trying proposals")
+        pooling.advance(3, 8)
         clock.advance(15)
         wait_until(lambda: len(screen(console).splitlines()) == 2)
-        meeting.end()
+        pooling.end()
     assert screen(console).splitlines() == [
         "Sampling; 12 s so far, 20,250 of 48,000, about 16 s left",
         "Pooling the chains: trying proposals; 15 s so far, 3 of 8, about 25 s left",

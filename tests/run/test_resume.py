@@ -64,8 +64,8 @@ def test_a_resumed_run_is_one_that_never_ended(
 ) -> None:
     whole = stansub.sample(logistic, logistic_data, **SHORT, **options)
     file = tmp_path / "run.checkpoint"
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every stretch of steps
-    # In warmup before and after meetings, and in sampling.
+    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every batch of steps
+    # In warmup before and after pooling, and in sampling.
     for n_steps in (50, 300, 650, 1500):
         with monkeypatch.context() as patch:
             stop_after(patch, n_steps)
@@ -137,7 +137,7 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     file = tmp_path / "run.checkpoint"
     options = SHORT | {"iter_sampling": 4000, "parallel_chains": 1}
     whole = stansub.sample(logistic, logistic_data, **options)
-    clock.advance_with_stretches(monkeypatch, 0.1)  # short stretches, and turns of some of them
+    clock.advance_with_batches(monkeypatch, 0.1)  # short batches, and turns of some of them
     stop_after(monkeypatch, 3000)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **options)
@@ -258,22 +258,22 @@ def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path:
 
     chains: Any = [Chain(), Chain()]
     prepared: Any = SimpleNamespace()
-    keeper = checkpoint.Keeper(tmp_path / "run", 1e-9, prepared, chains, None)
+    writer = checkpoint.CheckpointWriter(tmp_path / "run", 1e-9, prepared, chains, None)
     written: list[set[int]] = []
 
     def write() -> None:
-        written.append(set(keeper._saved))
-        keeper._saved = set()
+        written.append(set(writer._saved))
+        writer._saved = set()
 
-    keeper.write = write  # type: ignore[method-assign]
-    keeper.between(0, False, [0, 1])
+    writer.write = write  # type: ignore[method-assign]
+    writer.after_turn(0, False, [0, 1])
     assert written == [], "the other one has not been saved yet"
     for _ in range(3):
-        keeper.between(1, True, [0, 1])
+        writer.after_turn(1, True, [0, 1])
     assert written == [{0, 1}, {1}, {1}]
-    keeper.met()
-    keeper.between(1, True, [0, 1])
-    assert len(written) == 3, "after a meeting all are saved anew"
+    writer.discard_states()
+    writer.after_turn(1, True, [0, 1])
+    assert len(written) == 3, "after pooling, all are saved again"
 
 
 def test_nothing_but_a_checkpoint_is_replaced_by_one(
@@ -389,22 +389,22 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
     file, found = tmp_path / "run.checkpoint", []
     whole = stansub.sample(logistic, logistic_data, **SHORT)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # stretches stay short
-    write, read = checkpoint.Keeper.write, checkpoint.read
+    monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # batches stay short
+    write, read = checkpoint.CheckpointWriter.write, checkpoint.read
 
-    def meanwhile(keeper: checkpoint.Keeper) -> None:
-        write(keeper)
-        if not found and keeper._chains[0].status.steps > 600:
+    def meanwhile(writer: checkpoint.CheckpointWriter) -> None:
+        write(writer)
+        if not found and writer._chains[0].status.steps > 600:
             found.append(read(file))
-            write_more = keeper._chains[0].advance(), keeper._chains[1].advance()
+            write_more = writer._chains[0].advance(), writer._chains[1].advance()
             assert all(write_more)
-            keeper.finish([0, 1])  # rows beyond those from which the other goes on
+            writer.finish([0, 1])  # rows beyond those from which the other goes on
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoint, "read", lambda path: found[0])
                 assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **SHORT))
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Keeper, "write", meanwhile)
+        patch.setattr(checkpoint.CheckpointWriter, "write", meanwhile)
         turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
         first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
     assert_same(whole, first)

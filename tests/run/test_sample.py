@@ -24,7 +24,7 @@ from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
 from stansub.run import chain_factory
 from stansub.run import sample as driver
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import parser
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
@@ -277,7 +277,7 @@ def test_the_seed_is_drawn_and_written_down_when_none_is_given(
 def test_the_time_limit_keeps_what_there_is(
     logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.advance_with_stretches(monkeypatch, 0.05)
+    clock.advance_with_batches(monkeypatch, 0.05)
     settings = SHORT | {"iter_sampling": 2_000_000, "parallel_chains": 1}
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=9.0, **settings)
     n = theta(idata).shape[1]
@@ -298,7 +298,7 @@ def test_a_time_limit_that_is_not_reached_is_no_stop(
 def test_a_time_limit_within_warmup_says_so(
     logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.advance_with_stretches(monkeypatch, 0.05)
+    clock.advance_with_batches(monkeypatch, 0.05)
     with pytest.raises(RunError, match=r"max_time.*iter_warmup"):
         stansub.sample(logistic, logistic_data, max_time=4.0, **(SHORT | {"iter_warmup": 2_000_000}))
 

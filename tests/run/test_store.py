@@ -12,7 +12,7 @@ import stansub
 from stansub import InputError, cli
 from stansub.codec import Encoded
 from stansub.run import store
-from stansub.run.kinds import CODEC
+from stansub.run.checkpoint_types import CODEC
 from stansub.run.store import Store, TakenOverError
 
 HEAD = store._LENGTH

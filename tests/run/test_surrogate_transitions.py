@@ -15,7 +15,7 @@ from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
-from stansub.tuning.surrogate import Settled, settle
+from stansub.tuning.surrogate import TunedSurrogate, tune
 
 PROGRAMS = Path(__file__).parent / "programs"
 N, J, K = 300, 6, 9
@@ -42,26 +42,26 @@ def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
 
 
 @pytest.fixture(scope="module")
-def settled(posterior: Posterior) -> Settled:
-    return settle(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+def tuned(posterior: Posterior) -> TunedSurrogate:
+    return tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
 
 
 @pytest.fixture(scope="module")
-def corrected(posterior: Posterior, settled: Settled) -> Approximation:
+def corrected(posterior: Posterior, tuned: TunedSurrogate) -> Approximation:
     """An expansion with corrections, whether or not they pay at these few observations."""
     split = posterior.split()
-    surrogate = split.surrogate(settled.transition.approximation)
-    return approximation(split.predictors, [surrogate.phi(theta) for theta in settled.draws])
+    surrogate = split.surrogate(tuned.transition.approximation)
+    return approximation(split.predictors, [surrogate.phi(theta) for theta in tuned.draws])
 
 
 class Weighted:
     """Draws of the surrogate, weighted by what it leaves out: the posterior, with nothing accepted or rejected."""
 
-    def __init__(self, posterior: Posterior, settled: Settled, n: int) -> None:
-        split, transition, rng = posterior.split(), settled.transition, np.random.default_rng(1)
+    def __init__(self, posterior: Posterior, tuned: TunedSurrogate, n: int) -> None:
+        split, transition, rng = posterior.split(), tuned.transition, np.random.default_rng(1)
         surrogate = split.surrogate(transition.approximation)
         nuts = surrogate.nuts(transition.centre, transition.factor, transition.coordinates)
-        theta, draws, remainders = settled.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
+        theta, draws, remainders = tuned.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
         for k in range(n):
             nuts(rng.bit_generator.capsule, theta, step_size=transition.step_size, max_tree_depth=8)
             phi = surrogate.phi(theta)
@@ -129,16 +129,16 @@ def test_rows_are_found(posterior: Posterior) -> None:
     assert posterior.split().predictors.dim == 2 + J + K
 
 
-def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled, corrected: Approximation) -> None:
-    split, start, about = posterior.split(), settled.draws[0], corrected
+def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation) -> None:
+    split, start, about = posterior.split(), tuned.draws[0], corrected
     # Expanded so far off that what it leaves out matters, and corrected at random.
     off = about.point + np.repeat([0.6, 0.0], [1, 1 + J + K])
     slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
     profiles = replace(about.profiles, coefficients=3 * about.profiles.coefficients)
     poor = replace(
-        settled.transition, approximation=Approximation(split.predictors.expansion(off), slope, profiles), joint=None
+        tuned.transition, approximation=Approximation(split.predictors.expansion(off), slope, profiles), joint=None
     )
-    truth = Weighted(posterior, settled, 8000)
+    truth = Weighted(posterior, tuned, 8000)
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
     jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0), n=3)
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
@@ -146,13 +146,15 @@ def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled, corr
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
 
-def test_the_program_has_the_approximation(posterior: Posterior, settled: Settled, corrected: Approximation) -> None:
+def test_the_program_has_the_approximation(
+    posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation
+) -> None:
     split, about = posterior.split(), corrected
     assert np.abs(about.slope).max() > 0
     assert len(about.profiles.places) == K
     surrogate, prior = split.surrogate(about), split.nothing()
     differences = []
-    for theta in settled.draws[:5]:
+    for theta in tuned.draws[:5]:
         phi = surrogate.phi(theta)
         constant = about.quadratic.value  # is of no concern to it
         differences.append(surrogate.model.log_density(theta) - prior.model.log_density(theta) - about(phi) + constant)

@@ -13,7 +13,7 @@ from stansub.decision_findings import HeavyTail, NormalityFails
 from stansub.output import inference_data, summary
 from stansub.output.checks import findings_of
 from stansub.output.words import normality_trial
-from stansub.run import bench
+from stansub.run import context
 from stansub.tuning.trial import N_PAIRS, N_SUBSETS, pairs_at
 
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
@@ -43,7 +43,7 @@ def tried(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> Any:
 def test_draws_are_the_same_with_and_without(
     tried: Any, normal_mean: CompiledModel, mean_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "WarmupTrial", lambda *_: None)
+    monkeypatch.setattr(context, "WarmupTrial", lambda *_: None)
     without = stansub.sample(normal_mean, mean_data, block_size=10, **SHORT)
     assert "normality" not in facts(without)
     for name in inference_data.groups(tried):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 
 Tree: TypeAlias = "str | list[Tree]"
 

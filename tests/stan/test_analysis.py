@@ -50,7 +50,7 @@ def test_why_there_is_no_surrogate_is_kept() -> None:
     analysis = read(LATENT)
     for _ in range(2):
         with pytest.raises(NoPredictorsError, match="the number of parameters grows with the observations"):
-            analysis.halves()
+            analysis.likelihood_split()
 
 
 def test_doubts_are_raised_where_no_structure_is_known() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from stansub.errors import RunError
 from stansub.stan import cache, download
+from stansub.stan.bridgestan_home import _find_home, find_home
 from stansub.stan.cache import cache_dir, is_damaged, is_intact, keep, make_folder
 from stansub.stan.doctor import examine
-from stansub.stan.home import _find_home, find_home
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from simulated import ROOT, Compiled, example
 
 from stansub.errors import InputError
 from stansub.stan import data
-from stansub.stan.home import find_home
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import parse
 
 CODE = """

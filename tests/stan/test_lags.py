@@ -4,7 +4,7 @@ import pytest
 
 from stansub.stan import stanc
 from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.rewriting import Refused
+from stansub.stan.rewriting import Refusal
 from stansub.stan.series.lags import with_lags
 from stansub.stan.syntax import Block, Program, parse, tokenize
 
@@ -28,7 +28,7 @@ def words(text: str) -> str:
     return " ".join(token.text for token in tokenize(text))
 
 
-def inside(program: Program | Refused | None, block: str) -> str:
+def inside(program: Program | Refusal | None, block: str) -> str:
     assert isinstance(program, Program)
     found = getattr(program, block)
     assert isinstance(found, Block)
@@ -387,7 +387,7 @@ REFUSED = [
 def test_statements_that_read_more_than_data_are_named(code: str, statement: str, message: str) -> None:
     program = read(code)
     refused = with_lags(program)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert program.text(refused.span).startswith(statement)
     assert message in refused.reason
     found = rewriting(program)

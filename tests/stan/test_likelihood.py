@@ -6,14 +6,14 @@ import pytest
 from external import accepted
 
 from stansub.stan import stanc
-from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
+from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.syntax import parse
 
 MULTILEVEL = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
 
 
-def split(code: str) -> OwnArguments:
-    return in_own_arguments(parse(stanc.canonical_code(code, "model")), "N")
+def split(code: str) -> LikelihoodSplit:
+    return split_likelihood(parse(stanc.canonical_code(code, "model")), "N")
 
 
 def arguments(code: str) -> list[str]:
@@ -203,5 +203,5 @@ def test_arrays_and_matrices_are_laid_out() -> None:
     ],
 )
 def test_why_not(code: str, reason: str) -> None:
-    with pytest.raises(NotInArgumentsError, match=reason):
+    with pytest.raises(NotSeparableError, match=reason):
         split(code)

@@ -5,7 +5,7 @@ import pytest
 from stansub.stan import passes, stanc
 from stansub.stan.parts import divide
 from stansub.stan.passes import PASSES, Rewriting, rewriting
-from stansub.stan.rewriting import Added, Pass, Refused, Symbols
+from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.syntax import Program, names, parse
 
 LAGS, LISTED, RAGGED, RESIDUALS, SUMMARIES = (one.name for one in PASSES)
@@ -65,7 +65,7 @@ def test_no_pass_alone_takes_the_likelihood_apart() -> None:
     """A series of which only the mean was taken out is still read beside its observations."""
     program = read(CENTRED_SERIES)
     by_name = {one.name: one(program) for one in PASSES}
-    assert isinstance(by_name[LAGS], Refused)
+    assert isinstance(by_name[LAGS], Refusal)
     assert by_name[LAGS].reason == "reads `x` at indices that are not rows"
     summaries = by_name[SUMMARIES]
     assert isinstance(summaries, Program)
@@ -79,7 +79,7 @@ def test_a_program_with_names_of_ours_is_left_alone() -> None:
 
 def test_passes_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     program = read(CENTRED_SERIES)
-    there_and_back = Pass("there and back", lambda _: Added([], []))
+    there_and_back = Pass("there and back", lambda _: Edits([], []))
     monkeypatch.setattr(passes, "PASSES", (there_and_back,))
     rewriting.cache_clear()
     try:

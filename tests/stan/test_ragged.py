@@ -7,7 +7,7 @@ from evaluate import log_density
 from stansub.stan import stanc
 from stansub.stan.parts import divide
 from stansub.stan.ragged import by_rows
-from stansub.stan.rewriting import Refused
+from stansub.stan.rewriting import Refusal
 from stansub.stan.syntax import Program, parse, tokenize
 
 HEAD = """
@@ -91,7 +91,7 @@ def test_what_else_the_loop_does_stays() -> None:
 def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: str) -> None:
     program = read(f"{inside} {NEXT}")
     refused = by_rows(program)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert f"(`{odd}" in refused.reason
     assert program.text(refused.span).startswith("for (j in 1 : J)")
 

@@ -52,7 +52,7 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     """The likelihood in a, b, logit p and u is that of the formula, however slopes are kept while it is followed."""
     if not dense:
         monkeypatch.setattr(parameters, "_MOST_DENSE", 0)
-    own = Analysis.of(parse(CODE)).halves("N")
+    own = Analysis.of(parse(CODE)).likelihood_split("N")
     order = [one.name for one in own.arguments]
     assert sorted(order) == ["a", "b", "p", "u"]
     with pytest.raises(NoPredictorsError, match="not exactly one density"):
@@ -72,7 +72,7 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
 
 
 def test_a_probability_is_an_argument_where_an_expansion_can_begin(data: dict[str, Any]) -> None:
-    found = sparse_predictors(Analysis.of(parse(CODE)).halves("N"), data, N)
+    found = sparse_predictors(Analysis.of(parse(CODE)).likelihood_split("N"), data, N)
     here = found.expansion(np.zeros(found.dim))
     assert np.isfinite(here.value)
     assert np.isfinite(here.gradient).all()
@@ -101,7 +101,7 @@ def tall(monkeypatch: pytest.MonkeyPatch) -> Data:
 
 
 def of_tall(tall: Data, *, cut: bool) -> SparsePredictors:
-    own = Analysis.of(parse(TALL)).halves("N")
+    own = Analysis.of(parse(TALL)).likelihood_split("N")
     return sparse_predictors(own, tall.values, tall.integer("N"), cut=cutting(tall, "N") if cut else None)
 
 
@@ -128,5 +128,5 @@ def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
 def test_data_that_a_part_does_not_know_are_not_cut() -> None:
     mean = "transformed data { real m = mean(x[, 1]); }\nparameters {"
     computed = TALL.replace("parameters {", mean).replace("a +", "a + m +")
-    assert is_cut(Analysis.of(parse(TALL)).halves("N"), 10**6)
-    assert not is_cut(Analysis.of(parse(computed)).halves("N"), 10**6)
+    assert is_cut(Analysis.of(parse(TALL)).likelihood_split("N"), 10**6)
+    assert not is_cut(Analysis.of(parse(computed)).likelihood_split("N"), 10**6)

@@ -3,7 +3,7 @@
 import pytest
 
 from stansub.stan import stanc
-from stansub.stan.rewriting import Refused
+from stansub.stan.rewriting import Refusal
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program, parse, tokenize
 
@@ -98,6 +98,6 @@ def test_what_is_left_alone(model: str) -> None:
 def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
     program = read(model)
     refused = with_summaries(program)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert refused.reason == "reads the observations only through `mean(y)`"
     assert program.text(refused.span) == program.text(program.model.statements[0].span)

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    code = source.read(PROGRAM).analysis.halves("N").surrogate
+    code = source.read(PROGRAM).analysis.likelihood_split("N").surrogate
     return Library(toolchain.compile_library(code, name="multilevel_surrogate", **COMPILED_WITH))
 
 

@@ -24,8 +24,8 @@ from filelock import FileLock
 import stansub
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, TimeLimitError
-from stansub.stan import compiler, doctor, download, home, plan, stanc, toolchain
-from stansub.stan.home import _find_home, find_home
+from stansub.stan import bridgestan_home, compiler, doctor, download, plan, stanc, toolchain
+from stansub.stan.bridgestan_home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 
@@ -150,10 +150,10 @@ def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ["stanc", "lib/libtbb.so.2"])
 def test_what_httpstan_brings_must_be_as_installed(no_download, tmp_path, monkeypatch, name):
     package = wheel(tmp_path, monkeypatch)
-    home._made_home(no_download)
+    bridgestan_home._made_home(no_download)
     os.truncate(package / name, 50)
     with pytest.raises(RunError, match=rf"{name} is damaged.*pip install --force-reinstall"):
-        home._made_home(no_download)
+        bridgestan_home._made_home(no_download)
 
 
 def test_a_home_needs_httpstan(no_download, monkeypatch):

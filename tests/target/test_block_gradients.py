@@ -16,7 +16,7 @@ from stansub.acceptance.rules import Austerity, Fixed
 from stansub.stan import instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
-from stansub.target.gradients import Team, Together
+from stansub.target.gradients import ParallelEvaluator, Team
 from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -95,8 +95,8 @@ def test_all_blocks_by_several_threads(posterior: Posterior, theta: FloatArray, 
     evaluator = posterior.population.evaluator()
     with Team(posterior.population, threads=threads) as team:
         for point in (theta, theta + 1):
-            assert Together(team).global_log_density(point) == evaluator.global_log_density(point)
-            np.testing.assert_array_equal(Together(team).block_log_lik(point), evaluator.block_log_lik(point))
+            assert ParallelEvaluator(team).global_log_density(point) == evaluator.global_log_density(point)
+            np.testing.assert_array_equal(ParallelEvaluator(team).block_log_lik(point), evaluator.block_log_lik(point))
 
 
 def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stansub._loop import SurrogateNuts
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
-from stansub.tuning.coordinates import Inner
+from stansub.tuning.coordinates import InnerDensity
 
 Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]
@@ -76,7 +76,7 @@ def test_norms_and_partial_correlations_are_those_of_the_functions() -> None:
 
 def test_the_density_is_that_of_a_change_of_variables() -> None:
     coordinates, density = two_blocks(), Smooth()
-    moved = Inner(density, coordinates)
+    moved = InnerDensity(density, coordinates)
     for theta in np.random.default_rng(4).standard_normal((5, DIM)):
         inner = coordinates.inward(theta)
         value, gradient = moved.log_density_gradient(inner)

@@ -10,7 +10,7 @@ import pytest
 from stansub.target.families import Binomial, Normal, Poisson
 from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Objective, Team
-from stansub.target.predictor_derivatives import PredictedObjective
+from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.mode import find_modes
 
@@ -47,7 +47,7 @@ def test_values_gradients_and_hessians_are_those_of_the_blocks(name: str) -> Non
     factors, predictors = regression(name)
     points = np.random.default_rng(1).standard_normal((3, DIM))
     with Team(factors, threads=2) as team:
-        by_blocks, predicted = Objective(team), PredictedObjective(team, predictors)
+        by_blocks, predicted = Objective(team), PredictorObjective(team, predictors)
         for one, other in zip(by_blocks.many(points), predicted.many(points), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-10)
         one, other = (objective.hessian(points[0], STEPS) for objective in (by_blocks, predicted))
@@ -58,7 +58,7 @@ def test_where_it_is_not_defined() -> None:
     factors, predictors = regression("poisson")
     points = np.array([[1e6, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.5, -0.3, 0.2]])
     with Team(factors) as team:
-        values, gradients = PredictedObjective(team, predictors).many(points)
+        values, gradients = PredictorObjective(team, predictors).many(points)
     assert (values[:2] == -np.inf).all()
     assert np.isnan(gradients[1]).all()
     assert np.isfinite(values[2])
@@ -78,7 +78,7 @@ def test_values_alone_and_known_arguments() -> None:
     factors, predictors = regression("poisson")
     points = np.array([[0.4, -0.2, 0.1], [0.5, -0.3, 0.2], [1e6, 0.0, 0.0], [np.nan, 0.0, 0.0]])
     with Team(factors) as team:
-        objective, afresh = PredictedObjective(team, predictors), PredictedObjective(team, regression("poisson")[1])
+        objective, afresh = PredictorObjective(team, predictors), PredictorObjective(team, regression("poisson")[1])
         for theta in points:
             assert objective.value(theta) == pytest.approx(objective(theta)[0], rel=1e-14)
         objective(points[1])
@@ -92,7 +92,7 @@ def test_the_same_numbers_however_many_threads() -> None:
     for threads in (1, 3):
         factors, predictors = regression("binomial")
         with Team(factors, threads=threads) as team:
-            objective = PredictedObjective(team, predictors)
+            objective = PredictorObjective(team, predictors)
             found.append((*objective(np.ones(DIM)), objective.hessian(np.ones(DIM), STEPS)))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -19,7 +19,7 @@ import logistic
 from common import Array, Curve, Page, Settings
 
 import stansub
-from stansub.acceptance.schedule import Falling
+from stansub.acceptance.decreasing_level import DecreasingLevel
 
 FIXED = (0.0, 0.005, 0.02, 0.05, 0.2)
 FIXED_NAMES = [f"epsilon {epsilon:g}" for epsilon in FIXED]
@@ -69,7 +69,7 @@ def steps_within(seconds: float, levels: tuple[float, float], cost: Mapping[floa
     The level is log-uniform over the run; between the measured levels the logarithm of the cost is interpolated.
     """
     known = sorted(one for one in cost if one > 0)
-    falling = Falling(*levels, 1000)
+    falling = DecreasingLevel(*levels, 1000)
     at = np.log([falling.level(step) for step in range(1000)])
     costs = np.exp(np.interp(at, np.log(known), np.log([cost[one] for one in known])))
     return int(seconds / costs.mean())

@@ -19,11 +19,11 @@ from scipy.special import gammaln
 
 from stansub import FunctionFactors, RunError
 from stansub._loop import Subset
-from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.base import BatchControl, Info, Records, Stat, State, step_by_step
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS, MetropolisHastings
 from stansub.kernels.recipes import Leaves
-from stansub.run.bench import Bench
+from stansub.run.context import ChainContext
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -322,9 +322,9 @@ class Assignments:
     n_moves: int
     n_auxiliary: int = 2
 
-    def bind(self, bench: Bench) -> AssignmentsKernel:
+    def bind(self, context: ChainContext) -> AssignmentsKernel:
         """The kernel of one chain."""
-        return AssignmentsKernel(model_of(bench), self.n_moves, self.n_auxiliary)
+        return AssignmentsKernel(model_of(context), self.n_moves, self.n_auxiliary)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Nothing is adapted."""
@@ -343,7 +343,7 @@ class ExpertsKernel(MetropolisHastings):
 
     Parameters
     ----------
-    bench : Bench
+    context : ChainContext
     model : JointDPM
     sd : float
         Of the random walk.
@@ -352,10 +352,10 @@ class ExpertsKernel(MetropolisHastings):
         Whether all members are looked at.
     """
 
-    def __init__(self, bench: Bench, model: JointDPM, sd: float, n_moves: int, *, exact: bool) -> None:
-        super().__init__(bench.exact_decider if exact else bench.decider)
+    def __init__(self, context: ChainContext, model: JointDPM, sd: float, n_moves: int, *, exact: bool) -> None:
+        super().__init__(context.exact_decider if exact else context.decider)
         self.model, self.sd, self.n_moves = model, sd, n_moves
-        self._bench, self._exact = bench, exact
+        self._bench, self._exact = context, exact
 
     @property
     def stats(self) -> tuple[Stat, ...]:
@@ -386,10 +386,10 @@ class ExpertsKernel(MetropolisHastings):
         return np.flatnonzero(z == k)
 
     def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
     ) -> tuple[State, int]:
         """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+        return step_by_step(self, rng, state, params, out, n_steps, control)
 
 
 @dataclass(frozen=True)
@@ -410,18 +410,18 @@ class Experts:
     n_moves: int
     exact: bool = False
 
-    def bind(self, bench: Bench) -> ExpertsKernel:
+    def bind(self, context: ChainContext) -> ExpertsKernel:
         """The kernel of one chain."""
-        return ExpertsKernel(bench, model_of(bench), self.sd, self.n_moves, exact=self.exact)
+        return ExpertsKernel(context, model_of(context), self.sd, self.n_moves, exact=self.exact)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Nothing is adapted."""
         return {}
 
 
-def model_of(bench: Bench) -> JointDPM:
+def model_of(context: ChainContext) -> JointDPM:
     """The model that a kernel is bound to."""
-    model = bench.target.population
+    model = context.target.population
     assert isinstance(model, JointDPM)
     return model
 

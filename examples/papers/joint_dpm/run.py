@@ -32,7 +32,7 @@ from common import (  # noqa: E402
 from dpm import Assignments, Experts, JointDPM, Priors, from_prior, predict  # noqa: E402
 
 import stansub  # noqa: E402
-from stansub.run.bench import Bench  # noqa: E402
+from stansub.run.context import ChainContext  # noqa: E402
 from stansub.run.sample import draw  # noqa: E402
 
 N_TRAINING, N_TEST = 10_000, 1_000
@@ -103,12 +103,12 @@ def followed(probabilities: Array, seconds: Array, test: Points) -> Followed:
 
 def balanced(model: JointDPM, training: Points, rng: np.random.Generator, *, exact: bool) -> int:
     """Moves of weights that take as long as `STEP_Z` moves of assignments, at the clusters of the simulation."""
-    bench = Bench(model, TEST, 0)
+    context = ChainContext(model, TEST, 0)
     w = np.zeros((model.n_slots, 3))
-    state = Assignments(STEP_Z).bind(bench).init(model.position(0.0, w, training.cluster))
+    state = Assignments(STEP_Z).bind(context).init(model.position(0.0, w, training.cluster))
 
     def seconds(recipe: Any) -> float:
-        kernel, now = recipe.bind(bench), state
+        kernel, now = recipe.bind(context), state
         kernel.init(now.position)
         now, _ = kernel.step(rng, now, None)  # tables of looks are made once
         began = time.process_time()

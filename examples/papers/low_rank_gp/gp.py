@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 import stansub
 from stansub.kernels.base import Info, State
 from stansub.kernels.direct import MOVED, DirectKernel
-from stansub.kernels.recipes import Bench, Leaves, find
+from stansub.kernels.recipes import Context, Leaves, find
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int32]
@@ -222,9 +222,11 @@ class GriddyGibbs:
     log_weights: Callable[[Array], Array]
     smooth = False
 
-    def bind(self, bench: Bench) -> GriddyGibbsKernel:
+    def bind(self, context: Context) -> GriddyGibbsKernel:
         """The kernel of one chain."""
-        return GriddyGibbsKernel(int(find(bench.names, [self.name])[0]), self.grid, self.log_weights, len(bench.names))
+        return GriddyGibbsKernel(
+            int(find(context.names, [self.name])[0]), self.grid, self.log_weights, len(context.names)
+        )
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Nothing is adapted."""

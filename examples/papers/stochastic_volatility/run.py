@@ -25,7 +25,7 @@ import volatility
 
 import stansub
 from stansub import Austerity, Exact, Geometric, RandomWalk
-from stansub.run.bench import Bench
+from stansub.run.context import ChainContext
 from stansub.tuning.adapt import adapter_of
 
 Array = NDArray[np.float64]
@@ -192,9 +192,9 @@ def costs(n_series: int, n_steps: int, seed: int) -> list[Cost]:
 
 def timed(recipe: Any, start: Array, rule: Any, n_steps: int, seed: int) -> tuple[float, float, float, float]:
     """Seconds of a sweep and of a decision, share of the transitions in a decision, share of proposals accepted."""
-    bench = Bench(volatility.target(len(start[2:]) // N_TIMES, N_TIMES), rule, seed)
-    kernel = recipe.bind(bench)
-    params = adapter_of(recipe.leaves(bench.names), bench.target.dim, bench.adapter).final()
+    context = ChainContext(volatility.target(len(start[2:]) // N_TIMES, N_TIMES), rule, seed)
+    kernel = recipe.bind(context)
+    params = adapter_of(recipe.leaves(context.names), context.target.dim, context.adapter).final()
     state, rng = kernel.init(start), np.random.default_rng(seed)
     seconds: dict[str, list[float]] = {name: [] for name in kernel.parts}
     used = accepted = 0

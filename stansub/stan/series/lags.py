@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewriting import Added, Pass, Refused
+from stansub.stan.rewriting import Edits, Pass, Refusal
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
-from stansub.stan.series.row_variables import Computed, DividedError, filling, written
+from stansub.stan.series.row_variables import DividedError, RowVariables, filling, written
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
 from stansub.stan.sizes import JOINT, changing_names, counting, declarations
 from stansub.stan.syntax import (
@@ -41,11 +41,11 @@ _MOST_PIECES = 5
 
 
 @Pass.named("data of neighbouring observations as rows of data")
-def with_lags(program: Program) -> Added | Refused | None:
+def with_lags(program: Program) -> Edits | Refusal | None:
     """Rewrite a likelihood that reads data of neighbouring observations to rows of data.
 
-    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
-    the likelihood reads other observations' values that are not data.
+    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Returns a
+    `Refusal` if the likelihood reads other observations' values that are not data.
     """
     writer = _Writer(program)
     try:
@@ -57,7 +57,7 @@ def with_lags(program: Program) -> Added | Refused | None:
     return next(_past(_Writer(program)), None)
 
 
-def _past(writer: _Writer) -> Iterator[Refused]:
+def _past(writer: _Writer) -> Iterator[Refusal]:
     """Yield statements that read values computed for other observations, if none reads data of neighbouring ones."""
     program = writer.program
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
@@ -69,21 +69,21 @@ def _past(writer: _Writer) -> Iterator[Refused]:
             for read in writer.rows.reads([one], changing):
                 size = sizes[read.variable]
                 if Index.of(read.indices[0], writer.rows, size).upper not in (None, writer.rows.affine(size)):
-                    yield Refused(PAST.format(program.text(read.node.span)), one.span)
+                    yield Refusal(PAST.format(program.text(read.node.span)), one.span)
 
 
-def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refused]:
-    nest = _nest(rows, loop, Computed(rows, ()))
+def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refusal]:
+    nest = _nest(rows, loop, RowVariables(rows, ()))
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
-            yield Refused(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
+            yield Refusal(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
     if adds(loop) and any(
         direct(index.expression) & nest.places for read in nest.reads() for index in rows.indices(read)
     ):
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
-                yield Refused(f"carries the value of `{place}` from one observation to others", nest.holding(one.span))
+                yield Refusal(f"carries the value of `{place}` from one observation to others", nest.holding(one.span))
 
 
 @dataclass
@@ -107,24 +107,24 @@ class _Writer:
         self.rows = Rows(self.program)
         self.counts = counting(self.program)
 
-    def added(self) -> Added:
+    def added(self) -> Edits:
         """Return the additions to the program."""
         found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
-        return Added(self.rows.lines, found)
+        return Edits(self.rows.lines, found)
 
     def write(self) -> None:
         """Rewrite statements that read data of neighbouring observations."""
         for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
             if (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
-                computed = Computed(self.rows, above)
+                computed = RowVariables(self.rows, above)
                 lines = self._whole(statement, computed)
                 self.copied |= computed.copied
                 self.found.append((statement.span, printed([*computed.lines, *lines])))
 
     def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
         """Return whether a statement reads data of neighbouring observations, directly or through other variables."""
-        computed = Computed(self.rows, before)
+        computed = RowVariables(self.rows, before)
         reached, read = names(statement), [statement]
         for one in reversed(before):
             if written(one) & reached & set(computed.variables):
@@ -132,7 +132,7 @@ class _Writer:
                 reached |= names(one)
         return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
 
-    def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
+    def _reads_beside(self, statement: Statement, computed: RowVariables) -> bool:
         for loop, around in placed([statement]):
             if not isinstance(loop, For) or any(isinstance(one, For) for one in around):
                 continue
@@ -153,7 +153,7 @@ class _Writer:
                 return True
         return False
 
-    def _whole(self, statement: Statement, computed: Computed) -> Sequence[Statement]:
+    def _whole(self, statement: Statement, computed: RowVariables) -> Sequence[Statement]:
         if isinstance(statement, For):
             nest = _nest(self.rows, statement, computed)
             if (inner := _beside(nest)) is not None:
@@ -186,14 +186,14 @@ class _Writer:
         return lines
 
     def _pieces(
-        self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
+        self, statement: Nest | _Vectorised, computed: RowVariables, first: Affine, n: Affine, depth: int = 0
     ) -> Sequence[Statement]:
         """Return a statement over ``n`` rows, divided wherever the variables that it reads are computed differently.
 
         Parameters
         ----------
         statement : Nest or _Vectorised
-        computed : Computed
+        computed : RowVariables
             Variables that it reads.
         first : Affine
             Number of rows that are skipped.
@@ -215,7 +215,7 @@ class _Writer:
                 *self._pieces(statement, computed, *later, depth + 1),
             ]
 
-    def _length(self, statement: Statement, computed: Computed) -> Affine | None:
+    def _length(self, statement: Statement, computed: RowVariables) -> Affine | None:
         """Return the number of observations of a vectorised statement."""
         for read in self.rows.uses([statement]):
             declared = computed.variables.get(read.variable) or self.rows.shapes.get(read.variable)
@@ -251,14 +251,14 @@ class _Vectorised:
 
     Attributes
     ----------
-    computed : Computed
+    computed : RowVariables
         Variables that it may read.
     statement : Statement
     whole : Affine
         Number of observations.
     """
 
-    computed: Computed
+    computed: RowVariables
     statement: Statement
     whole: Affine
 
@@ -282,7 +282,7 @@ def _accumulates(statement: Statement) -> bool:
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
 
 
-def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
+def _nest(rows: Rows, loop: For, computed: RowVariables) -> Nest:
     """Return the nested loops down to the statements for each observation."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):

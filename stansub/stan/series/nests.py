@@ -57,7 +57,7 @@ def adds(statement: Statement) -> bool:
 
 
 class Parts(Protocol):
-    """Interface of computed variables by ranges of elements (`stansub.stan.series.row_variables.Computed`)."""
+    """Interface of computed variables by ranges of elements (`stansub.stan.series.row_variables.RowVariables`)."""
 
     @property
     def variables(self) -> Mapping[str, Declaration]:

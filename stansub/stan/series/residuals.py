@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from stansub.stan.rewriting import Added, Pass, Refused
+from stansub.stan.rewriting import Edits, Pass, Refusal
 from stansub.stan.series.row_variables import filling, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
@@ -40,10 +40,10 @@ _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
 @Pass.named("residuals of earlier observations computed from their rows")
-def with_residuals(program: Program) -> Added | Refused | None:
+def with_residuals(program: Program) -> Edits | Refusal | None:
     """Compute residuals of earlier observations from rows of data.
 
-    Refused if residuals depend on those kept before, as in a moving average.
+    Returns a `Refusal` if residuals depend on those kept before, as in a moving average.
     """
     if _KEPT in names(program):
         return None
@@ -52,7 +52,7 @@ def with_residuals(program: Program) -> Added | Refused | None:
     if len(found) != 1:
         return None
     cause = "computes a residual from data of other observations"
-    return _written(program, found[0]) or Refused(cause, found[0].residual.span)
+    return _written(program, found[0]) or Refusal(cause, found[0].residual.span)
 
 
 class _ResidualLoop(NamedTuple):
@@ -97,7 +97,7 @@ def _kept(loop: Statement, before: tuple[Statement, ...]) -> _ResidualLoop | Non
     return _ResidualLoop(loop, residual, keeping, kept, lags, before) if fits else None
 
 
-def _written(program: Program, found: _ResidualLoop) -> Added | None:
+def _written(program: Program, found: _ResidualLoop) -> Edits | None:
     """Return more transformed data and the replacement of the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     copied, needed = filling(found.before, names(found.residual.expression) - {n})
@@ -134,7 +134,7 @@ def _written(program: Program, found: _ResidualLoop) -> Added | None:
     for ({n} in 1 : {size}) {{
       {rest}
     }}"""
-    return Added(lines, [(found.loop.span, loops)])
+    return Edits(lines, [(found.loop.span, loops)])
 
 
 def _renamed(node: N, new: Mapping[str, Expression]) -> N:

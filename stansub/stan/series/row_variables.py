@@ -1,6 +1,6 @@
 """Variables with a value for each observation, computed for some of the observations only.
 
-`Computed` rewrites statements that fill such a variable (``mu[t] = alpha + beta * y[t - 1];`` in a loop, or
+`RowVariables` rewrites statements that fill such a variable (``mu[t] = alpha + beta * y[t - 1];`` in a loop, or
 ``mu = x * beta;``) for a range of its elements and from rows of data.
 """
 
@@ -54,7 +54,7 @@ class DividedError(Exception):
 
 
 @dataclass
-class Computed:
+class RowVariables:
     """Computed variables, by ranges of their elements.
 
     Attributes

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-from stansub.stan.rewriting import Refused
+from stansub.stan.rewriting import Refusal
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.sizes import data_declarations
@@ -50,7 +50,7 @@ class RefusedError(Exception):
 
     def __init__(self, reason: str, span: Span) -> None:
         super().__init__(reason)
-        self.refused = Refused(reason, span)
+        self.refused = Refusal(reason, span)
 
 
 class Read(NamedTuple):

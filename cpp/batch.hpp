@@ -49,7 +49,7 @@ struct Signals {
 // Runs up to n_steps steps and returns how many were done. A step draws from the chain's generator what
 // its proposal needs, log u and blocks, in that order, as numpy's Generator would; whether it is audited
 // is drawn from a generator of its own, so that audits change nothing.
-inline std::int64_t stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals, bitgen_t* bits,
+inline std::int64_t batch(Decider& decider, std::int64_t n_steps, const Proposals& proposals, bitgen_t* bits,
                             bitgen_t* audit_bits, double audit_probability, const Rows& rows,
                             const Signals& signals) {
   std::vector<double> normals, proposed(decider.dim());

@@ -1,8 +1,8 @@
-"""Warmup in stages, with meetings between them at which the chains pool their draws.
+"""Warmup in stages, after each of which the chains pool their draws.
 
-The posterior's mean may be far from its mode, and its covariance far from the curvature there. At a meeting the draws
-of all chains are pooled. If it saves enough, new control variates are made at the pooled mean. If it may gain,
-proposals about the pooled mean and covariance race with the current one. Nothing is adapted after warmup.
+The posterior's mean may be far from its mode, and its covariance far from the curvature there. At the end of a stage
+the draws of all chains are pooled. If it saves enough, new control variates are made at the pooled mean. If it may
+gain, proposals about the pooled mean and covariance race with the current one. Nothing is adapted after warmup.
 
 The choices depend on the seed and the data alone, not on timing or the number of threads.
 """
@@ -22,9 +22,9 @@ from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import BuiltIn, optimal_walk
 from stansub.progress import Progress
-from stansub.run.chain import WARMUP_STRETCH, Chain
+from stansub.run.chain import WARMUP_BATCH, Chain
 from stansub.run.moments import Moments, n_effective, pool, r_hat
-from stansub.run.state import Met
+from stansub.run.state import AdaptationState
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor, variates_order
 from stansub.target.gradients import differenced, scaled_steps
@@ -34,7 +34,7 @@ from stansub.target.variates_order import Pilot
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.bound_learning import DRAWS, learn
 from stansub.tuning.mode_setup import ModeSetup, needs_bounds
-from stansub.tuning.mode_variates import Request, Variates, fits, free_order
+from stansub.tuning.mode_variates import ModeRequest, Variates, fits, free_order
 from stansub.tuning.proposal_names import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -47,8 +47,8 @@ from stansub.tuning.race import (
 )
 from stansub.types import FloatArray
 
-# Shares of warmup after which the chains meet, and the shortest warmup with meetings.
-_MEETINGS, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
+# Shares of warmup after which the chains pool their draws, and the shortest warmup for which they do.
+_POOLED_AFTER, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
 
 # Nothing is changed while the pooled mean is within this many sds of the current approximation's, the sds are within
 # this factor of its sds, and proposals are accepted nearly as often as in the race.
@@ -64,20 +64,20 @@ _FLAT = 0.25
 
 
 @dataclass(frozen=True)
-class Asked:
+class AdaptationOptions:
     """What the user left open, and what follows from the run.
 
     Attributes
     ----------
     test : StoppingRule
         The test before its looks were fitted.
-    request : Request
+    request : ModeRequest
     iter_warmup, iter_sampling : int
         Steps per chain.
     """
 
     test: StoppingRule
-    request: Request
+    request: ModeRequest
     iter_warmup: int
     iter_sampling: int
 
@@ -93,7 +93,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class _CostComparison:
     """Cost of control variates at the pooled mean compared with the current ones or none.
 
     Attributes
@@ -115,7 +115,7 @@ class _Weighed:
     needed_there: tuple[float, float, float]
 
 
-def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
+def chains_near_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
     """Return the chains that may be about one mode: all, if their means are near, else the most without a valley.
 
     About one mode the log density is concave, and half-way between two chains it is higher than on average at their
@@ -137,13 +137,13 @@ def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[in
     return max(near, key=len)
 
 
-class Meetings:
-    """Meetings of the chains and their results.
+class CrossChainAdaptation:
+    """Adaptation of control variates, test and proposal to the pooled draws of all chains.
 
     Parameters
     ----------
     progress : Progress, optional
-        Notes what a meeting does; its errors, such as that of a stopping run, end the meeting.
+        Shows what is done with the pooled draws; its errors, such as that of a stopping run, end that work.
 
     Attributes
     ----------
@@ -152,36 +152,41 @@ class Meetings:
     test : StoppingRule
         The chains' test.
     at : tuple of int
-        Steps of warmup after which they meet.
+        Steps of warmup after which the chains pool their draws.
     last : int
-        Steps after which they last met.
+        Steps after which they last did so.
     """
 
     def __init__(
-        self, posterior: Posterior, found: ModeSetup, test: StoppingRule, asked: Asked, progress: Progress | None = None
+        self,
+        posterior: Posterior,
+        found: ModeSetup,
+        test: StoppingRule,
+        asked: AdaptationOptions,
+        progress: Progress | None = None,
     ) -> None:
         self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
         self.found, self.test = found, test
         self._about: Mode | Moments = found.mode
         self._moved_at: list[int] = []
         self.last = 0
-        steps = [int(share * asked.iter_warmup) // WARMUP_STRETCH * WARMUP_STRETCH for share in _MEETINGS]
+        steps = [int(share * asked.iter_warmup) // WARMUP_BATCH * WARMUP_BATCH for share in _POOLED_AFTER]
         long_enough = asked.iter_warmup >= _LEAST_WARMUP
         self.at = tuple(sorted({n for n in steps if n})) if long_enough else ()
 
-    def save(self) -> Met:
-        """Return the results of the meetings so far."""
-        return Met(self.found, self.test, self._about, tuple(self._moved_at), self.last)
+    def save(self) -> AdaptationState:
+        """Return the results so far."""
+        return AdaptationState(self.found, self.test, self._about, tuple(self._moved_at), self.last)
 
-    def restore(self, saved: Met) -> None:
+    def restore(self, saved: AdaptationState) -> None:
         """Restore what `save` returned."""
         self.found, self.test, self._about, self.last = saved.found, saved.test, saved.about, saved.last
         self._moved_at = list(saved.moved_at)
 
-    def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
+    def adapt(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Evaluate the draws of the stage that ended after ``n_steps`` and update the chains, in pieces."""
         began = clock.now()
-        rng = streams.generator(self._asked.request.seed, streams.Run.MEETING, number=n_steps)
+        rng = streams.generator(self._asked.request.seed, streams.Run.POOLING, number=n_steps)
         draws = [chain.recent for chain in chains]
         evaluated = 0
         for so_far in self._decide(chains, draws, n_steps, rng):
@@ -197,7 +202,7 @@ class Meetings:
     def _decide(
         self, chains: Sequence[Chain], draws: list[FloatArray], n_steps: int, rng: np.random.Generator
     ) -> Iterator[int]:
-        """Run the steps of a meeting; yields the observations evaluated so far."""
+        """Run the steps of `adapt`; yields the observations evaluated so far."""
         asked, found, posterior = self._asked, self.found, self._posterior
         moments = pool(draws)
         if moments is None:
@@ -214,7 +219,7 @@ class Meetings:
                 self._keep(variates_selection.KeptSinceNear(n_steps, away))
             return
         evaluated = 0
-        apart, group = r_hat(draws), about_one_mode(posterior, draws)
+        apart, group = r_hat(draws), chains_near_one_mode(posterior, draws)
         if len(group) < len(chains):
             draws = [draws[number] for number in group]
             moments = pool(draws)
@@ -308,7 +313,7 @@ class Meetings:
 
         return measure
 
-    def _weigh(self, here: Pilot, there: Pilot, left: int) -> _Weighed:
+    def _weigh(self, here: Pilot, there: Pilot, left: int) -> _CostComparison:
         """Compare the cost of the remaining steps with control variates here, there and without any."""
         population, found, free = self._posterior.population, self.found, self._asked.free_order
         present = min(found.order, 2)  # a cubic costs no more blocks
@@ -319,7 +324,7 @@ class Meetings:
         costs = {order: cost for order, cost in costs.items() if fits_in[order]}
         new = min(costs, key=lambda order: costs[order], default=0)
         now = variates_order.decision_cost(here, dim, left)[present]
-        return _Weighed(
+        return _CostComparison(
             order=new,
             moved=bool(new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf)),
             given_up=bool(found.variates is not None and free and decisions[0] < _SAVED * now),
@@ -432,7 +437,7 @@ class Meetings:
             tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
             variates = found.variates.blockwise if found.variates is not None else None
             trial = chain.trial.renewed(evaluator, table, variates) if chain.trial is not None else None
-            chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)
+            chain.replace_kernel(MetropolisHastings(decider, tables), adapter, trial)
 
     def _take(
         self, variates: Variates | None, point: variates_selection.ExpansionPoint, choice: selection.Chosen

@@ -1,4 +1,4 @@
-"""The bench to which a chain's kernel is bound: target, test and deciders."""
+"""What the kernel of one chain is bound to: target, test and deciders."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from stansub.target.footprints import Footprints, find_footprints
 from stansub.target.split import Split
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import ModeSetup
-from stansub.tuning.proposal_names import Surroundings, make_adapter
+from stansub.tuning.proposal_names import AdapterContext, make_adapter
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import IntArray, Places
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Bench that binds a recipe to the kernel of one chain (see `stansub.kernels.recipes.Bench`).
+class ChainContext:
+    """Target, test and deciders of one chain (see `stansub.kernels.recipes.Context`).
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class Bench:
         Source of the range, for tests that need one.
     found : ModeSetup or None
         The mode, and control variates there.
-    falls : bool
-        Whether the error level falls during the run.
+    level_decreases : bool
+        Whether the error level decreases during the run.
     has_gradients : bool
         Whether factors have gradients.
     order : ndarray of int64 or None
@@ -57,7 +57,7 @@ class Bench:
     seed: int
     spread: Range | None = None
     found: ModeSetup | None = None
-    falls: bool = False
+    level_decreases: bool = False
     has_gradients: bool = False
     order: Places | None = None
 
@@ -99,7 +99,7 @@ class Bench:
     @property
     def tables(self) -> Callable[[float], Table] | None:
         """Return the function from an error level to its looks, if the level changes during the run."""
-        return partial(loop_table, self.rule, len(self.target.blocks)) if self.falls else None
+        return partial(loop_table, self.rule, len(self.target.blocks)) if self.level_decreases else None
 
     @cached_property
     def _footprints(self) -> Footprints:
@@ -146,8 +146,8 @@ class Bench:
     def adapter(self, leaf: Leaf) -> Adapter:
         """Return the adapter of a proposal."""
         if len(leaf.places) < self.target.dim:
-            return make_adapter(leaf.proposal, Surroundings(len(leaf.places)))
-        about = Surroundings(
+            return make_adapter(leaf.proposal, AdapterContext(len(leaf.places)))
+        about = AdapterContext(
             len(leaf.places),
             batches=lambda: MiniBatches(self.evaluator, self.target.blocks.sizes, self._variates),
             cholesky=self.found.mode.cholesky if self.found is not None else None,

@@ -30,7 +30,7 @@ _LARGEST_TREE = 2**10 - 1
 
 
 @dataclass(frozen=True)
-class TreeCost:
+class NutsCost:
     """Basis of the prediction for NUTS.
 
     Attributes
@@ -59,9 +59,9 @@ def leapfrog_steps(cholesky: FloatArray) -> int:
     return int(min(2**depth - 1, _LARGEST_TREE))
 
 
-def tree_cost(
+def nuts_cost(
     posterior: Posterior, centre: FloatArray, cholesky: FloatArray, rng: np.random.Generator
-) -> TreeCost | None:
+) -> NutsCost | None:
     """Time some gradients at draws of a normal approximation; return None if there are no gradients.
 
     For a program, the program's own log density is differentiated, as NUTS does; for functions, the sum of the factors.
@@ -87,4 +87,4 @@ def tree_cost(
             gradient(theta)
             times.append(clock.now() - began)
     seconds = float(np.mean(times))
-    return TreeCost(seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(cholesky))
+    return NutsCost(seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(cholesky))

@@ -1,4 +1,4 @@
-"""Meetings of the chains in warmup: an anchor that is off is left, and the draws stay true to the posterior."""
+"""Cross-chain adaptation in warmup: an anchor that is off is left, and the draws stay true to the posterior."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from stansub.output import inference_data
 from stansub.output.summary import table
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import stages
+from stansub.run import cross_chain
 from stansub.run.executors import Outcome
 from stansub.tuning import mode_setup
 from stansub.tuning.mode import find_modes
@@ -137,12 +137,12 @@ def test_an_expansion_point_that_is_off_is_left(
     point = facts(moved)["choice_values"]["expansion point"]
     assert point["kind"] == "Moved"
     assert point["blocks"] < point["blocks_before"]
-    monkeypatch.setattr(stages, "_MEETINGS", ())
+    monkeypatch.setattr(cross_chain, "_POOLED_AFTER", ())
     kept = stansub.sample(logistic, logistic_data, control_variates=1, **SHORT)
     assert "expansion point" not in facts(kept)["choices"]
     assert share_used(moved) < share_used(kept) / 2
     assert table(moved)["ess_bulk"].min() > 2 * table(kept)["ess_bulk"].min()
-    assert sum(facts(moved)["warmup_n_obs_evaluated"]) > 2 * 2000, "what meetings evaluate is warmup's"
+    assert sum(facts(moved)["warmup_n_obs_evaluated"]) > 2 * 2000, "what adaptation evaluates is warmup's"
 
 
 @pytest.mark.parametrize("parallel_chains", [1, 3])
@@ -170,7 +170,7 @@ def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
     assert point["distance"] < 1
     kept = facts(with_)["choices"]["expansion point"]
     assert kept.startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
-    monkeypatch.setattr(stages, "_MEETINGS", ())
+    monkeypatch.setattr(cross_chain, "_POOLED_AFTER", ())
     without = stansub.sample(logistic, logistic_data, **SHORT)
     np.testing.assert_array_equal(theta(with_), theta(without))
     assert facts(with_)["warmup_n_obs_evaluated"] == facts(without)["warmup_n_obs_evaluated"]
@@ -194,7 +194,7 @@ def test_short_warmups_have_no_meetings(iter_warmup: int, at: tuple[int, ...]) -
     asked: Any = SimpleNamespace(iter_warmup=iter_warmup)
     found: Any = SimpleNamespace(mode=None)
     posterior: Any = None
-    assert stages.Meetings(posterior, found, asked, asked).at == at
+    assert cross_chain.CrossChainAdaptation(posterior, found, asked, asked).at == at
 
 
 def two_modes(position: Array) -> float:
@@ -212,27 +212,27 @@ def test_chains_about_two_modes_are_seen(log_density: Any, group: list[int]) -> 
     posterior: Any = SimpleNamespace(full=SimpleNamespace(log_density=log_density))
     rng = np.random.default_rng(3)
     draws = [rng.normal(mean, 1, (200, 1)) for mean in (-5, 5, 5, -5, 5)]
-    assert stages.r_hat(draws) > 4
-    assert stages.about_one_mode(posterior, draws) == group
+    assert cross_chain.r_hat(draws) > 4
+    assert cross_chain.chains_near_one_mode(posterior, draws) == group
 
 
 def test_draws_are_pooled_and_their_effective_number_is_told() -> None:
     rng = np.random.default_rng(4)
     factor = np.array([[1.0, 0.0], [0.9, 0.1]])
     draws = [3 + rng.standard_normal((4000, 2)) @ factor.T for _ in range(40)]
-    moments = stages.pool(draws)
+    moments = cross_chain.pool(draws)
     assert moments is not None
     np.testing.assert_allclose(moments.position, 3, atol=0.02)
     np.testing.assert_allclose(moments.covariance, factor @ factor.T, rtol=0.03)
     np.testing.assert_allclose(moments.cholesky @ moments.cholesky.T, moments.covariance)
     np.testing.assert_allclose(moments.hessian @ moments.covariance, -np.eye(2), atol=1e-8)
-    assert stages.r_hat(draws) == pytest.approx(1, abs=1e-3)
-    assert stages.n_effective(draws) > 80_000
+    assert cross_chain.r_hat(draws) == pytest.approx(1, abs=1e-3)
+    assert cross_chain.n_effective(draws) > 80_000
     # Every draw 100 times: 40 draws a chain.
     repeated = [np.repeat(one[:40], 100, axis=0) for one in draws]
-    assert 800 < stages.n_effective(repeated) < 3200
-    assert stages.pool([one[:5] for one in draws[:4]]) is None, "too few"
-    assert stages.pool([np.zeros((4000, 2))] * 4) is None
+    assert 800 < cross_chain.n_effective(repeated) < 3200
+    assert cross_chain.pool([one[:5] for one in draws[:4]]) is None, "too few"
+    assert cross_chain.pool([np.zeros((4000, 2))] * 4) is None
 
 
 class FakeChain:
@@ -241,10 +241,10 @@ class FakeChain:
     def __init__(self, *, fails_at: int = -1) -> None:
         self.steps, self.pause, self.fails_at = 0, 0, fails_at
 
-    def wait_after(self, n_steps: int) -> None:
+    def pause_warmup_after(self, n_steps: int) -> None:
         self.pause = n_steps
 
-    def rest_after(self, n_steps: int) -> None:
+    def pause_sampling_after(self, n_steps: int) -> None:
         assert n_steps == 0, "nothing is to end the run early"
 
     def advance(self) -> bool:
@@ -254,23 +254,23 @@ class FakeChain:
         return self.steps != (self.pause or 30)
 
 
-class FakeMeetings:
-    """Remembers who met when; may stop the run or fail."""
+class FakeAdaptation:
+    """Remembers the numbers of chains and steps; may stop the run or fail."""
 
     at = (10, 20)
     last = 0
 
     def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
-        self.met: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
         self._stop, self._stops_at, self._fails, self._stops_within = stop, stops_at, fails, stops_within
         self._progress = Progress(stop=stop)
 
-    def meet(self, chains: Any, n_steps: int) -> Any:
+    def adapt(self, chains: Any, n_steps: int) -> Any:
         assert {chain.steps for chain in chains} == {n_steps}
-        self.met.append((len(chains), n_steps))
+        self.calls.append((len(chains), n_steps))
         yield
         if self._fails:
-            raise ArithmeticError("a meeting failed")
+            raise ArithmeticError("the adaptation failed")
         if n_steps == self._stops_at:
             self._stop[0] = 1
         if self._stops_within:
@@ -279,16 +279,16 @@ class FakeMeetings:
         yield
 
 
-def run(chains: Any, **options: Any) -> tuple[Outcome, FakeMeetings]:
+def run(chains: Any, **options: Any) -> tuple[Outcome, FakeAdaptation]:
     stop = np.zeros(1, np.int32)
-    meetings: Any = FakeMeetings(stop, **options)
-    return chains_module.run(chains, meetings, parallel=2, stop=stop), meetings
+    adaptation: Any = FakeAdaptation(stop, **options)
+    return chains_module.run(chains, adaptation, parallel=2, stop=stop), adaptation
 
 
 def test_chains_meet_and_go_on_without_those_that_failed() -> None:
     chains = [FakeChain(), FakeChain(fails_at=14), FakeChain()]
-    outcome, meetings = run(chains)
-    assert meetings.met == [(3, 10), (2, 20)]
+    outcome, adaptation = run(chains)
+    assert adaptation.calls == [(3, 10), (2, 20)]
     assert list(outcome.failures) == [1]
     assert [chain.steps for chain in chains] == [30, 14, 30]
     assert outcome.stopped == ""
@@ -296,21 +296,21 @@ def test_chains_meet_and_go_on_without_those_that_failed() -> None:
 
 def test_a_stop_ends_a_run_in_a_meeting() -> None:
     chains = [FakeChain(), FakeChain()]
-    _, meetings = run(chains, stops_at=10)
-    assert meetings.met == [(2, 10)]
+    _, adaptation = run(chains, stops_at=10)
+    assert adaptation.calls == [(2, 10)]
     assert [chain.steps for chain in chains] == [10, 10]
 
 
 def test_a_stop_ends_what_a_meeting_is_doing() -> None:
     chains = [FakeChain(), FakeChain()]
-    outcome, meetings = run(chains, stops_at=10, stops_within=True)
-    assert meetings.met == [(2, 10)]
+    outcome, adaptation = run(chains, stops_at=10, stops_within=True)
+    assert adaptation.calls == [(2, 10)]
     assert [chain.steps for chain in chains] == [10, 10]
     assert outcome.failures == {}
 
 
 def test_a_meeting_that_fails_is_no_secret() -> None:
-    with pytest.raises(ArithmeticError, match="a meeting failed"):
+    with pytest.raises(ArithmeticError, match="the adaptation failed"):
         run([FakeChain()], fails=True)
 
 
@@ -328,8 +328,8 @@ class EndlessChain(FakeChain):
 
 def test_the_time_limit_holds_in_a_stage(clock: Clock) -> None:
     stop = np.zeros(1, np.int32)
-    meetings: Any = FakeMeetings(stop)
+    adaptation: Any = FakeAdaptation(stop)
     chains: Any = [EndlessChain(stop, clock)]
-    outcome = chains_module.run(chains, meetings, parallel=1, stop=stop, max_time=0.2)
+    outcome = chains_module.run(chains, adaptation, parallel=1, stop=stop, max_time=0.2)
     assert outcome.stopped == "max_time"
-    assert meetings.met == []
+    assert adaptation.calls == []

@@ -17,7 +17,7 @@ _N_LEVELS = 25
 
 
 @dataclass(frozen=True)
-class Falling:
+class DecreasingLevel:
     """Error level that decreases geometrically from one level to another over ``n_steps`` steps.
 
     Attributes

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError, Pocock, decision_findings
-from stansub.acceptance.schedule import Falling
+from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 
@@ -37,7 +37,7 @@ def falling(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> Any:
 
 
 def test_levels_fall_in_equal_ratios_and_each_holds_for_its_steps() -> None:
-    levels = Falling(0.1, 0.001, 1000)
+    levels = DecreasingLevel(0.1, 0.001, 1000)
     values = [levels.level(step) for step in range(1000)]
     assert values[0] == pytest.approx(0.1)
     assert values[-1] == pytest.approx(0.001)
@@ -51,10 +51,10 @@ def test_levels_fall_in_equal_ratios_and_each_holds_for_its_steps() -> None:
         assert end == 1000 or values[end] < values[step]
         step = end
     for n_steps in (1, 3, 26):
-        short = Falling(0.1, 0.01, n_steps)
+        short = DecreasingLevel(0.1, 0.01, n_steps)
         assert all(short.same_until(one) > one for one in range(n_steps))
     with pytest.raises(InputError, match="at most the first level"):
-        Falling(0.01, 0.1, 10)
+        DecreasingLevel(0.01, 0.1, 10)
 
 
 def test_decisions_draw_more_as_the_level_falls_and_keep_it(falling: Any) -> None:

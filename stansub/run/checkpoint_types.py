@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stansub import decision_selection, selection, variates_selection
 from stansub._loop import DeciderState
-from stansub.acceptance import bounds, looks, noise, schedule, stopping, student
+from stansub.acceptance import bounds, decreasing_level, looks, noise, stopping, student
 from stansub.acceptance.normality import Trial
 from stansub.codec import Codec, Special
 from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipes, sgld, stiefel, surrogate
@@ -34,12 +34,12 @@ from stansub.tuning import adapt, mode, mode_setup
 _RUN = (
     state.Options,
     state.Facts,
-    state.Met,
+    state.AdaptationState,
     state.ChainState,
-    state.Counted,
+    state.PhaseCounts,
     state.Plan,
     State,
-    schedule.Falling,
+    decreasing_level.DecreasingLevel,
     Trial,
 )
 _PROPOSALS = (
@@ -112,6 +112,13 @@ _CHOICES = tuple(
     if isinstance(one, type) and one.__module__ == module.__name__ and (is_dataclass(one) or issubclass(one, Enum))
 )
 
+# Types that have been renamed since format 2. Files with the earlier names stay readable.
+_FORMER_NAMES = {
+    "acceptance.schedule:Falling": decreasing_level.DecreasingLevel,
+    "run.state:Counted": state.PhaseCounts,
+    "run.state:Met": state.AdaptationState,
+}
+
 _Places = NDArray[np.int32]
 _Numbers = NDArray[np.float64]
 _Counters = tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float]
@@ -133,4 +140,5 @@ CODEC = Codec(
         ),
         state.Totals: Special(dict[str, float], dict, state.Totals),
     },
+    _FORMER_NAMES,
 )
