@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
     from stansub.run.config import SampleConfig
-    from stansub.run.sample import read_checkpoint, sample
+    from stansub.run.reading import read_checkpoint
+    from stansub.run.sample import sample
     from stansub.stan.compilation import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
     from stansub.stan.sources import DataPartitions, DataSources
@@ -130,7 +131,7 @@ _HOMES = {
     "StiefelWalk": "kernels.stiefel",
     "SampleConfig": "run.config",
     "sample": "run.sample",
-    "read_checkpoint": "run.sample",
+    "read_checkpoint": "run.reading",
     "reference": "nuts.reference",
     **dict.fromkeys(("Calibration", "calibrate"), "diagnostics.calibration"),
     "compare": "diagnostics.compare",

@@ -65,7 +65,7 @@ def test_its_runs_end_where_those_of_the_package_do(study: ModuleType) -> None:
                 pass
             if until.reached:
                 break
-        assert study.EarlyStopping(asked, 3000)(draws) == n
+        assert study.Until(asked, 3000)(draws) == n
         ends.append(n)
     assert min(ends) < 3000
 

@@ -65,7 +65,7 @@ def compare(
     from stansub.output.record import missed_modes
     from stansub.report import brief, render
     from stansub.run.progress import stage_progress, wanted
-    from stansub.run.sample import read_draws
+    from stansub.run.reading import read_draws
 
     if json is not None and output_dir is not None:
         raise InputError("--json prints the figures and writes no report: leave out --json or --output-dir")

@@ -21,7 +21,7 @@ def summary(
     """Print the posterior table, convergence, exactness and cost in one line, and the warnings."""
     from stansub.output import summary as summary_module
     from stansub.output.inference_data import LARGE
-    from stansub.run.sample import read_draws
+    from stansub.run.reading import read_draws
 
     summary_module.render(
         read_draws(draws, most=LARGE), FlagConsole(), verbose=verbose, max_rows=None if everything else 50
@@ -40,7 +40,7 @@ def plot(
     """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""
     from stansub.output import files, plots
     from stansub.output.inference_data import LARGE
-    from stansub.run.sample import read_draws
+    from stansub.run.reading import read_draws
 
     result = read_draws(draws, most=LARGE)
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}

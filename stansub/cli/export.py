@@ -34,7 +34,7 @@ def export(
 ) -> None:
     """Export draws for other software: DRAWS_1.csv, DRAWS_2.csv, ..., DRAWS.csv or DRAWS.parquet."""
     from stansub.output import export as working
-    from stansub.run.sample import read_draws
+    from stansub.run.reading import read_draws
 
     result = read_draws(draws)
     for path in working.write(result, output_dir or draws.parent, draws.stem, to.value, overwrite=force):

@@ -41,7 +41,7 @@ def report(
     """
     from stansub.output import files, inference_data
     from stansub.report import run_page
-    from stansub.run.sample import read_draws
+    from stansub.run.reading import read_draws
 
     target = output or draws.with_name(f"{draws.stem}_report.html")
     files.check_target(target, overwrite=force)

@@ -19,7 +19,7 @@ from stansub.nuts.reference import reference as make_reference
 from stansub.output import files, inference_data
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import data_of
-from stansub.run.sample import read_draws
+from stansub.run.reading import read_draws
 from stansub.stan.sources import DataLike
 
 if TYPE_CHECKING:

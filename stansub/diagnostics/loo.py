@@ -25,7 +25,7 @@ from stansub.output.statistics import scalars
 from stansub.progress import Progress
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
-from stansub.run.sample import read_draws
+from stansub.run.reading import read_draws
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, relative_error
 from stansub.stan.sources import DataLike

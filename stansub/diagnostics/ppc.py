@@ -17,7 +17,7 @@ from stansub.run.constrain import SavedQuantities, constrain
 from stansub.run.limits import Count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
-from stansub.run.sample import read_draws
+from stansub.run.reading import read_draws
 from stansub.stan.data import Data
 from stansub.stan.library import Model
 from stansub.stan.posterior import Posterior

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import clock, memory
-from stansub.errors import DrawsWarning, InputError, NotMixingError
+from stansub.errors import DrawsWarning, NotMixingError
 from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.appending import DrawsFile
-from stansub.output.inference_data import arviz_module, container, keeps_trees, load
+from stansub.output.inference_data import arviz_module, container, keeps_trees
 from stansub.output.summary import Summary, summarise
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import checkpoint, cross_chain, remote, resume, store
+from stansub.run import checkpoint, cross_chain, remote, resume
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint
@@ -34,14 +34,12 @@ from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_h
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import PARAMETERS, constrain
 from stansub.run.early_stopping import EarlyStopping
-from stansub.run.executors import Outcome
 from stansub.run.option import taking
 from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.selection import TransitionsLeft, TransitionsTaken, updated
-from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
 
@@ -131,20 +129,6 @@ def draw(
         A file to which large draws are written in pieces, already checked. The returned tree is then thinned, and its
         attribute ``every`` gives the thinning interval. If the draws are few, no file is written.
     """
-    with contextlib.ExitStack() as partitions:
-        return _draw(model, data, config, overwrite, wrapped, only_if_mixing, target, partitions)
-
-
-def _draw(
-    model: Model,
-    data: Data,
-    config: SampleConfig,
-    overwrite: bool,
-    wrapped: bool,
-    only_if_mixing: bool,
-    target: Path | None,
-    partitions: contextlib.ExitStack,
-) -> xarray.DataTree:
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
     stop = np.zeros(1, dtype=np.int32)
@@ -156,14 +140,25 @@ def _draw(
     # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     pooling = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
-    with stage_progress(console, show=show, max_time=config.max_time) as progress:
-        data = partitions.enter_context(opened(model, data, config, progress))
-        ready = _make_ready(model, data, config, found, stop, pooling, progress, target)
-    if trouble := _mixing_trouble(ready.prepared.setup):
-        if only_if_mixing:
-            raise NotMixingError(trouble)
-        remedy = "use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`"
-        console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
+    with contextlib.ExitStack() as partitions:
+        with stage_progress(console, show=show, max_time=config.max_time) as progress:
+            data = partitions.enter_context(opened(model, data, config, progress))
+            ready = _make_ready(model, data, config, found, stop, pooling, progress, target)
+        _warn_of_mixing(ready.prepared.setup, console, fail=only_if_mixing)
+        return _draw(ready, stop, pooling, progress, console=console, show=show, target=target)
+
+
+def _draw(
+    ready: ReadyRun,
+    stop: NDArray[np.int32],
+    pooling: Progress,
+    progress: Progress,
+    *,
+    console: Console,
+    show: bool,
+    target: Path | None,
+) -> xarray.DataTree:
+    """Run the chains and collect their draws; if a step fails, save the draws so far."""
     prepared, writer = ready.prepared, _writer(ready, stop, console)
 
     def keep() -> Path | None:
@@ -186,80 +181,18 @@ def _draw(
         return tree
 
 
-def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:
-    """Return the draws of a running or killed run, up to its last checkpoint.
-
-    Parameters
-    ----------
-    path : path
-        The checkpoint, which is only read. If the cache lacks the compiled Stan program, it is compiled.
-    show_progress : bool, optional
-
-    Returns
-    -------
-    InferenceData
-        As `sample` returns it. The data file must be unchanged.
-
-    Raises
-    ------
-    InputError
-        If the file is no checkpoint or holds no draws after warmup yet.
-    """
-    found, console = checkpoint.read(Path(path)), default_console()
-    if not any(one.sampling for one in found.chains.values()):
-        raise InputError(f"{path} contains no draws after warmup yet")
-    config = replace(found.config(), resume=path, console=console)
-    program, given = found.program(config)
-    show, stop = wanted(show_progress, console), np.ones(1, np.int32)
-    with contextlib.ExitStack() as partitions:
-        with stage_progress(console, show=show) as progress:
-            data = partitions.enter_context(opened(program, given, config, progress))
-            compiled = compile_model(program, progress=progress)
-            ready = _resume(compiled, data, config, found, stop, Progress(), progress)
-        setup = ready.prepared.setup
-        if ready.adaptation is not None:
-            setup = replace(setup, found=ready.adaptation.found, rule=ready.adaptation.test)
-        outcome = Outcome("" if found.finished else "this is its last checkpoint")
-        finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
-        with ready.prepared.posterior.values.unchanged():
-            idata = collect(ready.prepared, finished, progress, console=console, show=show)
-    check(idata)
-    return container(idata)
-
-
-def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
-    """Return draws read from a draws file or from the checkpoint of a run.
-
-    Parameters
-    ----------
-    path : path
-    most : int, optional
-        Approximate limit of the bytes of draws to read from a file (see `load`); all by default.
-
-    Raises
-    ------
-    InputError
-        As `load` and `read_checkpoint` do, and for a checkpoint whose name is that of a NetCDF file: opening a NetCDF
-        file must not compile and run the program of a checkpoint.
-    """
-    place = files.expanded(path)
-    if not (store.is_store(place) or store.is_database(place)):
-        return load(path, most=most)
-    if place.suffix == ".nc":
-        raise InputError(
-            f"{path} is a checkpoint or a database, not a NetCDF file; to open a checkpoint, give it a name that ends "
-            "in .checkpoint"
-        )
-    return read_checkpoint(path, show_progress=False)
-
-
-def _mixing_trouble(setup: Setup) -> str:
-    """Return why the chains will hardly move, as far as is known before they start; empty if nothing suggests so."""
+def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
+    """Warn if the chains will hardly move, as far as is known before they start; raise `NotMixingError` if ``fail``."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
-    return "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
+    trouble = "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
+    if trouble and fail:
+        raise NotMixingError(trouble)
+    if trouble:
+        remedy = "use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`"
+        console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
 
 
-class _ReadyRun(NamedTuple):
+class ReadyRun(NamedTuple):
     """Chains ready to start or resume."""
 
     prepared: Prepared
@@ -289,19 +222,19 @@ def _make_ready(
     pooling: Progress,
     progress: Progress,
     target: Path | None,
-) -> _ReadyRun:
+) -> ReadyRun:
     """Return chains at their starting values or, if a run is resumed, at their saved states."""
     if found is not None:
-        return _resume(model, data, config, found, stop, pooling, progress)
+        return resumed(model, data, config, found, stop, pooling, progress)
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
     prepared = prepare(model, data, config, progress, folder)
     with prepared.posterior.values.unchanged():
         chains = make_chains(prepared, stop, progress)
-    return _ReadyRun(prepared, chains, _adaptation(prepared, pooling), None)
+    return ReadyRun(prepared, chains, _adaptation(prepared, pooling), None)
 
 
-def _resume(
+def resumed(
     model: Model,
     data: Data,
     config: SampleConfig,
@@ -309,17 +242,17 @@ def _resume(
     stop: NDArray[np.int32],
     pooling: Progress,
     progress: Progress,
-) -> _ReadyRun:
+) -> ReadyRun:
     """Return chains at the states saved in a checkpoint."""
     prepared = resume.prepare(model, data, config, found, progress)
     adaptation = _adaptation(prepared, pooling)
     with prepared.posterior.values.unchanged():
         chains = resume.chains_of(prepared, found, adaptation, stop, progress)
-    return _ReadyRun(prepared, chains, adaptation, found)
+    return ReadyRun(prepared, chains, adaptation, found)
 
 
 def run_chains(
-    ready: _ReadyRun,
+    ready: ReadyRun,
     writer: checkpoint.CheckpointWriter | None,
     stop: NDArray[np.int32],
     pooling: Progress,
@@ -371,7 +304,7 @@ def run_chains(
     return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0, check)
 
 
-def _writer(ready: _ReadyRun, stop: NDArray[np.int32], console: Console) -> checkpoint.CheckpointWriter | None:
+def _writer(ready: ReadyRun, stop: NDArray[np.int32], console: Console) -> checkpoint.CheckpointWriter | None:
     """Return the writer of this run's checkpoints. If the draws need a checkpoint and writing fails, the run stops."""
     prepared, chains, adaptation, found = ready
     config = prepared.setup.config
@@ -443,7 +376,7 @@ def check(idata: InferenceData) -> Summary | None:
 
 def _import_ahead(arviz: bool) -> None:
     """Import what every run needs by its end (one second; three more with ArviZ)."""
-    with contextlib.suppress(Exception):  # # the same error is raised where the module is used
+    with contextlib.suppress(Exception):  # the same error is raised where the module is used
         for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf"):
             import_module(name)
         if arviz:

@@ -37,7 +37,7 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     if axes != list(range(len(axes))):
         base = np.moveaxis(base, axes, range(len(axes)))
     for k in moving:
-        base = _picked(base, _row_places(indices[k], base, n), n)
+        base = _picked(base, _row_places(indices[k]))
     return base
 
 
@@ -45,7 +45,7 @@ def _moves(index: Index) -> bool:
     return isinstance(index, Expression)
 
 
-def _row_places(index: Expression, base: Value, n: int) -> NDArray[np.int64]:
+def _row_places(index: Expression) -> NDArray[np.int64]:
     places = known(index)
     if places is None:
         raise NotFollowedError("an index depends on parameters")
@@ -59,7 +59,7 @@ def _places(index: Index, size: int) -> Any:
     return places.astype(np.int64) - 1
 
 
-def _picked(base: Value, places: NDArray[np.int64], n: int) -> Value:
+def _picked(base: Value, places: NDArray[np.int64]) -> Value:
     """Return the entries along the first dimension that observations select."""
     size = len(base)
     inside = np.clip(places, 0, size - 1)  # where a branch is not taken, indices may be anything

@@ -22,7 +22,7 @@ from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
-from stansub.stan.scales import without_scales
+from stansub.stan.scales import SUMS, summands, without_scales
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -51,7 +51,7 @@ _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 # How arguments are read, by their bounds, and functions whose values have these bounds.
 _LINKS = {(): "{}", (_LOWER,): "log({})", (_LOWER, _UPPER): "logit({})"}
 _RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
-_SUMS, _PRODUCTS = ("+", "-"), ("*", ".*", "/", "./")
+_PRODUCTS = ("*", ".*", "/", "./")
 
 
 class NotSeparableError(InputError):
@@ -206,7 +206,7 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
     argument that a density uses unchanged. ``changing`` variables depend on parameters: a product of two of them, such
     as discrimination and ability, is not affine with or without a link.
     """
-    sums = [_terms(one) for one in find(Infix, [statement]) if one.operator in _SUMS]
+    sums = [summands(one) for one in find(Infix, [statement]) if one.operator in SUMS]
     if isinstance(statement, Assign) and statement.operator in ("+=", "-="):
         sums.append([statement.place, statement.expression])
     found = set[str]()
@@ -224,14 +224,6 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
             as_it_is = (one for link, one in zip(SPECS[name].links, arguments, strict=False) if link.words == "{}")
             found = found.union(*(_factors(one, changing) for one in as_it_is))
     return found
-
-
-def _terms(expression: Expression) -> list[Expression]:
-    """Return the terms that a sum adds or subtracts."""
-    expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in _SUMS:
-        return [*_terms(expression.left), *_terms(expression.right)]
-    return [expression]
 
 
 def _factors(expression: Expression, changing: set[str]) -> set[str]:

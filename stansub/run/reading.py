@@ -1,0 +1,93 @@
+"""Draws of files and of checkpoints: `stansub.read_checkpoint`, and what the commands read."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stansub import clock
+from stansub.errors import InputError
+from stansub.output import files
+from stansub.output.inference_data import container, load
+from stansub.progress import Progress
+from stansub.run import checkpoint, store
+from stansub.run.collect import Finished, collect
+from stansub.run.executors import Outcome
+from stansub.run.partitions import opened
+from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.sample import check, resumed
+from stansub.stan.compilation import compile_model
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+
+def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:
+    """Return the draws of a running or killed run, up to its last checkpoint.
+
+    Parameters
+    ----------
+    path : path
+        The checkpoint, which is only read. If the cache lacks the compiled Stan program, it is compiled.
+    show_progress : bool, optional
+
+    Returns
+    -------
+    InferenceData
+        As `sample` returns it. The data file must be unchanged.
+
+    Raises
+    ------
+    InputError
+        If the file is no checkpoint or holds no draws after warmup yet.
+    """
+    found, console = checkpoint.read(Path(path)), default_console()
+    if not any(one.sampling for one in found.chains.values()):
+        raise InputError(f"{path} contains no draws after warmup yet")
+    config = replace(found.config(), resume=path, console=console)
+    program, given = found.program(config)
+    show, stop = wanted(show_progress, console), np.ones(1, np.int32)
+    with contextlib.ExitStack() as partitions:
+        with stage_progress(console, show=show) as progress:
+            data = partitions.enter_context(opened(program, given, config, progress))
+            compiled = compile_model(program, progress=progress)
+            ready = resumed(compiled, data, config, found, stop, Progress(), progress)
+        setup = ready.prepared.setup
+        if ready.adaptation is not None:
+            setup = replace(setup, found=ready.adaptation.found, rule=ready.adaptation.test)
+        outcome = Outcome("" if found.finished else "this is its last checkpoint")
+        finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
+        with ready.prepared.posterior.values.unchanged():
+            idata = collect(ready.prepared, finished, progress, console=console, show=show)
+    check(idata)
+    return container(idata)
+
+
+def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
+    """Return draws read from a draws file or from the checkpoint of a run.
+
+    Parameters
+    ----------
+    path : path
+    most : int, optional
+        Approximate limit of the bytes of draws to read from a file (see `load`); all by default.
+
+    Raises
+    ------
+    InputError
+        As `load` and `read_checkpoint` do, and for a checkpoint whose name is that of a NetCDF file: opening a NetCDF
+        file must not compile and run the program of a checkpoint.
+    """
+    place = files.expanded(path)
+    if not (store.is_store(place) or store.is_database(place)):
+        return load(path, most=most)
+    if place.suffix == ".nc":
+        raise InputError(
+            f"{path} is a checkpoint or a database, not a NetCDF file; to open a checkpoint, give it a name that ends "
+            "in .checkpoint"
+        )
+    return read_checkpoint(path, show_progress=False)
