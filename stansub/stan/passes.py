@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from stansub.stan.addends import term_by_term
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserved
@@ -20,7 +21,7 @@ from stansub.stan.series.residuals import with_residuals
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
-PASSES = (with_lags, observation_by_observation, by_rows, with_residuals, with_summaries)
+PASSES = (with_lags, observation_by_observation, by_rows, with_residuals, with_summaries, term_by_term)
 # No program needs as many; passes that undo each other would never end.
 _MOST = 12
 

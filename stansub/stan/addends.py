@@ -1,0 +1,63 @@
+"""Terms of the observations and other terms, added in one statement, as statements of their own.
+
+With transformed data, a program is taken apart by statements (`stansub.stan.parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stansub.stan.dependence import Steps
+from stansub.stan.rewriting import Edits, Pass
+from stansub.stan.sizes import data_declarations, outcome_sizes
+from stansub.stan.syntax import Expression, Group, Infix, Prefix, Program, Target, names
+from stansub.stan.typing import REAL, Types
+
+
+@Pass.named("terms of the observations in statements of their own")
+def term_by_term(program: Program) -> Edits | None:
+    """Write ``target += a + b;`` as two statements if the terms depend on data of different sizes."""
+    if not program.transformed_data.statements:
+        return None
+    sums = [one for one in program.model.statements if isinstance(one, Target) and len(_terms(one.expression)) > 1]
+    if not sums:
+        return None
+    groups = {
+        size: [size, *(one.name for one in data_declarations(program) if size in names(*one.all_dims))]
+        for size in outcome_sizes(program)
+    }
+    reading: dict[str, frozenset[str]] = {}
+    for key, sizes in Steps.of(program).depending(groups).items():
+        name = key.partition("@")[0]
+        reading[name] = reading.get(name, frozenset()) | sizes
+    # A number may be added to a vector, whose elements then all have it; not to another number.
+    numbers = {one.span for one, found in Types(program).walk() if found.type == REAL}
+    replacements = [
+        (one.span, "\n".join(f"target += {term};" for term in _terms(one.expression)))
+        for one in sums
+        if one.expression.span in numbers and len({_reads(term, reading) for term in _terms(one.expression)}) > 1
+    ]
+    return Edits([], replacements) if replacements else None
+
+
+def _reads(term: Expression, reading: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Return the sizes of the data on which a term depends."""
+    return frozenset().union(*(reading.get(name, frozenset()) for name in names(term)))
+
+
+def _terms(expression: Expression) -> list[Expression]:
+    return list(_added(expression, negative=False))
+
+
+def _added(expression: Expression, *, negative: bool) -> Iterator[Expression]:
+    """Yield terms whose sum is an expression, or minus it."""
+    match expression:
+        case Infix("+" | "-" as operator, left, right):
+            yield from _added(left, negative=negative)
+            yield from _added(right, negative=negative != (operator == "-"))
+        case Prefix("-", operand):
+            yield from _added(operand, negative=not negative)
+        case Group("(", (inside,)):
+            yield from _added(inside, negative=negative)
+        case _:
+            yield Prefix("-", expression) if negative else expression
