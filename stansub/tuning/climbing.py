@@ -25,6 +25,9 @@ _FAR = 15.0
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 60
+# Points tried by all line searches of a walk. Where the log density is smooth, a step tries one or two; with jumps or
+# kinks, every step would try all its halvings.
+_MAX_TRIED = 4 * _MAX_NEWTON
 
 # A smaller curvature, relative to those of the single parameters, is lost in the differences of gradients.
 SINGULAR = 1e-10
@@ -154,16 +157,17 @@ def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
     assert walk.hessian is not None
     position, hessian, fresh = walk.position, walk.hessian, False
     value, gradient = objective(position)
-    arrived = False
+    arrived, tried = False, 0
     for _ in range(_MAX_NEWTON):
-        if not np.isfinite(hessian).all():
+        if tried >= _MAX_TRIED or not np.isfinite(hessian).all():
             break
         direction, distance, definite = _ascent(hessian, gradient)
         walk.distance = distance
         arrived = distance < tolerance and (definite or fresh)
         if arrived:
             break
-        step = _line_search(objective, position, value, gradient, direction)
+        step, n_tried = _line_search(objective, position, value, gradient, direction)
+        tried += n_tried
         if step is None and fresh:
             # Rounding of the log density may hide the remaining gain.
             arrived = distance < 1e-3
@@ -247,16 +251,16 @@ def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, floa
 
 def _line_search(
     objective: Objective, position: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
-) -> tuple[FloatArray, float, FloatArray] | None:
-    """Halve the step until the log density rises enough (Armijo); return None if it never does."""
+) -> tuple[tuple[FloatArray, float, FloatArray] | None, int]:
+    """Halve the step until the log density rises enough (Armijo); return it, if any, and the number of points tried."""
     slope, length = float(gradient @ direction), 1.0
-    for _ in range(_MAX_HALVINGS):
+    for tried in range(1, _MAX_HALVINGS + 1):
         there = position + length * direction
         reached, its_gradient = objective(there)
         if np.isfinite(reached) and reached >= value + 1e-4 * length * slope - _rounding(value):
-            return there, reached, its_gradient
+            return (there, reached, its_gradient), tried
         length /= 2
-    return None
+    return None, _MAX_HALVINGS
 
 
 def _steps_left(now: float, before: float, tolerance: float) -> float:
