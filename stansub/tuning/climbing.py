@@ -25,8 +25,8 @@ _FAR = 15.0
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 60
-# Points tried by all line searches of a walk. Where the log density is smooth, a step tries one or two; with jumps or
-# kinks, every step would try all its halvings.
+# Points with a finite log density that all line searches of a climb try. If it is smooth, a step tries one or two; at
+# jumps or kinks, every step tries all its halvings. Points beyond an edge do not count: the climb must reach it.
 _MAX_TRIED = 4 * _MAX_NEWTON
 
 # A smaller curvature, relative to those of the single parameters, is lost in the differences of gradients.
@@ -252,15 +252,24 @@ def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, floa
 def _line_search(
     objective: Objective, position: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
 ) -> tuple[tuple[FloatArray, float, FloatArray] | None, int]:
-    """Halve the step until the log density rises enough (Armijo); return it, if any, and the number of points tried."""
-    slope, length = float(gradient @ direction), 1.0
-    for tried in range(1, _MAX_HALVINGS + 1):
+    """Halve the step until the log density rises enough (Armijo).
+
+    Returns
+    -------
+    tuple of (ndarray, float, ndarray) or None
+        The point, its log density and gradient; None if the log density never rises enough.
+    int
+        The number of points tried at which the log density is finite.
+    """
+    slope, length, tried = float(gradient @ direction), 1.0, 0
+    for _ in range(_MAX_HALVINGS):
         there = position + length * direction
         reached, its_gradient = objective(there)
+        tried += bool(np.isfinite(reached))
         if np.isfinite(reached) and reached >= value + 1e-4 * length * slope - _rounding(value):
             return (there, reached, its_gradient), tried
         length /= 2
-    return None, _MAX_HALVINGS
+    return None, tried
 
 
 def _steps_left(now: float, before: float, tolerance: float) -> float:
