@@ -71,8 +71,11 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
         return error
     try:
         stanc.canonical_code(code, str(path), folder=path.absolute().parent)
-    except InputError:
-        return error
+    except InputError as other:
+        return InputError(
+            f"{other} (correct this first; `stansub check` and `write=FILE` can then convert the arrays, whose syntax "
+            "is that of before 2021)"
+        )
     return OldSyntaxError(
         f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); convert the program with `stansub check` "
         "and `write=FILE`",

@@ -25,6 +25,9 @@ _FAR = 15.0
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 60
+# Points with a finite log density that all line searches of a climb try. If it is smooth, a step tries one or two; at
+# jumps or kinks, every step tries all its halvings. Points beyond an edge do not count: the climb must reach it.
+_MAX_TRIED = 4 * _MAX_NEWTON
 
 # A smaller curvature, relative to those of the single parameters, is lost in the differences of gradients.
 SINGULAR = 1e-10
@@ -154,16 +157,17 @@ def newton(objective: Objective, ascent: Ascent, tolerance: float) -> bool:
     assert ascent.hessian is not None
     position, hessian, fresh = ascent.position, ascent.hessian, False
     value, gradient = objective(position)
-    arrived = False
+    arrived, tried = False, 0
     for _ in range(_MAX_NEWTON):
-        if not np.isfinite(hessian).all():
+        if tried >= _MAX_TRIED or not np.isfinite(hessian).all():
             break
         direction, distance, definite = _ascent(hessian, gradient)
         ascent.distance = distance
         arrived = distance < tolerance and (definite or fresh)
         if arrived:
             break
-        step = _line_search(objective, position, value, gradient, direction)
+        step, n_tried = _line_search(objective, position, value, gradient, direction)
+        tried += n_tried
         if step is None and fresh:
             # Rounding of the log density may hide the remaining gain.
             arrived = distance < 1e-3
@@ -247,16 +251,25 @@ def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, floa
 
 def _line_search(
     objective: Objective, position: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
-) -> tuple[FloatArray, float, FloatArray] | None:
-    """Halve the step until the log density rises enough (Armijo); return None if it never does."""
-    slope, length = float(gradient @ direction), 1.0
+) -> tuple[tuple[FloatArray, float, FloatArray] | None, int]:
+    """Halve the step until the log density rises enough (Armijo).
+
+    Returns
+    -------
+    tuple of (ndarray, float, ndarray) or None
+        The point, its log density and gradient; None if the log density never rises enough.
+    int
+        The number of points tried at which the log density is finite.
+    """
+    slope, length, tried = float(gradient @ direction), 1.0, 0
     for _ in range(_MAX_HALVINGS):
         there = position + length * direction
         reached, its_gradient = objective(there)
+        tried += bool(np.isfinite(reached))
         if np.isfinite(reached) and reached >= value + 1e-4 * length * slope - _rounding(value):
-            return there, reached, its_gradient
+            return (there, reached, its_gradient), tried
         length /= 2
-    return None
+    return None, tried
 
 
 def _steps_left(now: float, before: float, tolerance: float) -> float:

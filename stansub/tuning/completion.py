@@ -70,9 +70,10 @@ class Completion:
             return
         text, names = self._heaviest(vectors[:, values <= max(SINGULAR, values[0])])
         if values[0] < -_SADDLE:
+            changes = "changes" if len(names) == 1 else "change"
             raise NoModeError(
-                f"no mode: the highest point found is not a maximum, because the log density rises as {text} changes; "
-                "give other inits, or sample with `control_variates=0`",
+                f"no mode: the highest point found is not a maximum, because the log density rises as {text} {changes}"
+                "; give other inits, or sample with `control_variates=0`",
                 "saddle",
                 names,
             )
@@ -109,10 +110,11 @@ class Completion:
                 because = "the log density stops falling"
                 raise runs_off(self.names[far], float(moved[far]), "boundary", because)
             text, names = self._heaviest((axis / scales)[:, np.newaxis])
+            changes = "changes" if len(names) == 1 else "change"
             raise NoModeError(
-                f"no mode: the density is not nearly normal at the highest point: as {text} changes by an sd it falls "
-                f"by {fall.mean():.2g} instead of 0.5 (a kink, an edge, or a peak on a plateau); use smooth priors "
-                "and likelihoods, or sample with `control_variates=0`",
+                f"no mode: the density is not nearly normal at the highest point: as {text} {changes} by an sd it "
+                f"falls by {fall.mean():.2g} instead of 0.5 (a kink, an edge, or a peak on a plateau); use smooth "
+                "priors and likelihoods, or sample with `control_variates=0`",
                 "rough",
                 names,
             )

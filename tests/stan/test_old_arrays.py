@@ -90,10 +90,20 @@ def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.Capt
     assert source.read(new).program.data.declarations[2].sizes == ("N",)
 
 
-@pytest.mark.parametrize("code", ["parameters { real a[2]; } model { b ~ normal(0, 1); }", "parameters { real a[2; }"])
-def test_other_errors_stay_as_they_are(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "parameters { real a[2]; } model { b ~ normal(0, 1); }",
+            r"'b'.* \(correct this first; .* then convert the arrays",
+        ),
+        ("parameters { real a[2; }", "syntax error"),
+    ],
+)
+def test_other_errors_come_first(code: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.stan"
     path.write_text(code)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=message) as error:
         source.read(path)
     assert not isinstance(error.value, source.OldSyntaxError)
+    assert "\n" not in str(error.value)

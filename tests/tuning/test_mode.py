@@ -13,6 +13,7 @@ from stansub.errors import RunError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
+from stansub.tuning.climbing import TOLERANCE, Walk, climb
 from stansub.tuning.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
@@ -273,6 +274,25 @@ def test_where_there_is_no_mode_it_is_said_why(name: str) -> None:
     assert sorted(raised.value.parameters) == parameters
     assert str(raised.value).startswith("no mode: ")
     assert "\n" not in str(raised.value)
+
+
+def test_jumps_do_not_make_a_climb_long() -> None:
+    """At a jump, line searches try all their halvings: more than 3,000 points without a limit of all of them."""
+    random = rng()
+    x = random.uniform(0, 10, 100)
+    y = np.where(x < 4.2, 1.0, 1.3) + random.standard_normal(100)
+
+    def each(theta: Array) -> tuple[Array, Array]:
+        below, sd = x < theta[0], np.exp(theta[3])
+        z = (y - np.where(below, theta[1], theta[2])) / sd
+        return -0.5 * z**2 - theta[3], np.column_stack([np.zeros(100), z / sd * below, z / sd * ~below, z**2 - 1])
+
+    names = ["at", "a", "b", "log_sd"]
+    with Team(Target(names, 100, each, normal_prior(5.0), block_size=20).population) as team:
+        for start in [5.0, 1.0, 1.0, 0.0] + rng(5).standard_normal((3, 4)) * [2.0, 0.5, 0.5, 0.2]:
+            before = team.passes
+            climb(Objective(team), Walk(start, start), TOLERANCE, [], names)
+            assert team.passes - before < 1000
 
 
 def test_a_weak_prior_makes_the_same_a_mode() -> None:
