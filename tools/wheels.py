@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -112,7 +113,10 @@ def build(out: Path, tools: Path, interpreters: Sequence[str], scratch: Path) ->
 
 def try_out(interpreter: str, wheel: Path, scratch: Path) -> None:
     """Install a wheel in a new environment; run it without a compiler, then without the headers of Python."""
+    began = time.monotonic()
     programs = environment(scratch / "environment", interpreter, wheel)
+    size = sum(file.stat().st_size for file in (scratch / "environment").rglob("*") if file.is_file())
+    print(f"installed in {time.monotonic() - began:.0f} s, {size / 1e6:.0f} MB")
     stansub, python = programs / "stansub", programs / "python"
     bare = {"PATH": str(programs), "HOME": str(scratch), "STANSUB_CACHE": str(scratch / "cache")}
     print(run(stansub, "--version", cwd=scratch, env=bare))
