@@ -170,6 +170,7 @@ def _draw(
         return keep_unconstrained(ready.chains, keeper.path if keeper is not None and not keeper.failure else None)
 
     values = prepared.posterior.values
+    values.report_to(meeting)
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
         finished = run_chains(ready, keeper, stop, meeting, max_time=progress.left(), console=console, show=show)
     with (
