@@ -89,7 +89,7 @@ struct DeciderState {
 
 class Decider {
  public:
-  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
+  Decider(const Evaluator* evaluator, std::vector<std::int64_t> block_sizes, Table table,
           std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
           std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr,
           std::shared_ptr<const RemainderSource> source = nullptr, std::optional<GlobalQuadratic> quadratic = {},
@@ -415,18 +415,19 @@ class Decider {
 
     bool too_many(double n) const override { return bounds().too_many(n); }
 
-    bool draw(bitgen_t* bits, Candidate& candidate, Decision&) override {
+    bool draw(bitgen_t* bits, Candidate& candidate, Decision&, Counters&) override {
       const bool known = bits->next_double(bits->state) * rates_.total < rates_.by_constants;
       const auto n_blocks = static_cast<std::uint32_t>(decider_.n_blocks_);
-      candidate.i =
+      const std::int32_t b =
           known ? rates_.constants->draw(bits) : static_cast<std::int32_t>(uniform_below(bits, n_blocks));
-      candidate.bound = rates_.bound(candidate.i);
+      candidate.i = b;
+      candidate.bound = rates_.bound(b);
       candidate.height = bits->next_double(bits->state) * candidate.bound;
       return true;
     }
 
     Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) override {
-      const std::int32_t b = candidate.i;
+      const auto b = static_cast<std::int32_t>(candidate.i);
       decider_.surrogate_->prefetch(b);
       decision.n_obs_used += decider_.block_sizes_[b];
       decider_.learn(decider_.proposed_, &b, 1, counters.evaluated);
@@ -555,7 +556,7 @@ class Decider {
 
   const Evaluator* evaluator_;
   std::int32_t n_blocks_;
-  std::vector<std::int32_t> block_sizes_;
+  std::vector<std::int64_t> block_sizes_;
   Table table_;
   std::shared_ptr<const Range> range_;
   std::optional<Surrogate> surrogate_;

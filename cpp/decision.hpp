@@ -36,6 +36,8 @@ struct Counters {
   double tightness = 0;         // largest remainder of these, as a share of its bound
   std::int64_t audited_acceptances = 0;
   double acceptance_error = 0;  // sum over these of what exceeded bounds do to the acceptance probability
+  std::int64_t waits = 0;       // for batches of candidates
+  double wait_seconds = 0;
 };
 
 // An infinite log ratio is final, and NaN means rejection: blocks that were not evaluated cannot

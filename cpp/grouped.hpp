@@ -379,21 +379,22 @@ class GroupedRemainders final : public Remainders {
 
   bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
 
-  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters&) override {
     ++decision.n_obs_used;
     if (next_ == drawn_.size()) {
       all_.draw(bits, move_, drawn_);
       next_ = 0;
     }
-    candidate.i = drawn_[next_++];
-    candidate.height = bits->next_double(bits->state) * all_.first_bound(candidate.i, move_);
-    candidate.bound = all_.second_bound(candidate.i, move_, changes_);
+    const std::int32_t i = drawn_[next_++];
+    candidate.i = i;
+    candidate.height = bits->next_double(bits->state) * all_.first_bound(i, move_);
+    candidate.bound = all_.second_bound(i, move_, changes_);
     return candidate.height < candidate.bound;
   }
 
   Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
     counters.evaluated += 2;
-    return all_.remainder(candidate.i, changes_);
+    return all_.remainder(static_cast<std::int32_t>(candidate.i), changes_);
   }
 
   RemainderSums evaluate_all(Decision& decision, Counters& counters) override {

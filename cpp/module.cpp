@@ -334,7 +334,7 @@ nb::tuple to_tuple(const DeciderState& s) {
                         nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
                                        c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
                                        c.audit_seconds, c.candidates, c.tightness, c.audited_acceptances,
-                                       c.acceptance_error));
+                                       c.acceptance_error, c.waits, c.wait_seconds));
 }
 
 DeciderState to_decider_state(const nb::tuple& t) {
@@ -345,7 +345,7 @@ DeciderState to_decider_state(const nb::tuple& t) {
   return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6), numbers(7),
           {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
            nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12]),
-           count(13), nb::cast<double>(counters[14])}};
+           count(13), nb::cast<double>(counters[14]), count(15), nb::cast<double>(counters[16])}};
 }
 
 // Tables, ranges, noise rules and subsets: the parts of a decider.
@@ -433,11 +433,11 @@ Observations to_observations(const DensityOrProgram& density, const std::vector<
 
 // A Python function from observations to their records and a design for each argument, of which shared ones are not read.
 Observations::Stream::Source to_rows(nb::callable function) {
-  return [shared = to_shared(std::move(function))](const std::vector<std::int32_t>& which, std::vector<double>& records,
+  return [shared = to_shared(std::move(function))](const std::vector<std::int64_t>& which, std::vector<double>& records,
                                                    std::vector<std::vector<double>>& designs) {
     nb::gil_scoped_acquire lock;
     const auto numbers = [](const Matrix& rows) { return std::vector<double>(rows.data(), rows.data() + rows.size()); };
-    const auto found = nb::cast<std::pair<Matrix, std::vector<Matrix>>>((*shared)(to_numpy<std::int32_t>(which, {which.size()})));
+    const auto found = nb::cast<std::pair<Matrix, std::vector<Matrix>>>((*shared)(to_numpy<std::int64_t>(which, {which.size()})));
     require_length(found.second.size(), designs.size(), "the designs of some rows");
     records = numbers(found.first);
     for (std::size_t k = 0; k < designs.size(); ++k) designs[k] = numbers(found.second[k]);
@@ -734,7 +734,7 @@ NB_MODULE(_loop, m) {
   nb::class_<Decider>(m, "Decider", nb::type_slots(decider_slots))
       .def(
           "__init__",
-          [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
+          [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int64_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
              const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds,
              std::shared_ptr<RemainderSource> observations, const GlobalQuadratic* quadratic,
@@ -776,6 +776,8 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("audit_seconds", [](const Decider& d) { return d.counters().audit_seconds; })
       .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
+      .def_prop_ro("n_waits", [](const Decider& d) { return d.counters().waits; })
+      .def_prop_ro("wait_seconds", [](const Decider& d) { return d.counters().wait_seconds; })
       .def_prop_ro("n_candidates", [](const Decider& d) { return d.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const Decider& d) { return d.counters().tightness; })
       .def_prop_ro("n_audited_acceptances", [](const Decider& d) { return d.counters().audited_acceptances; })

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -52,7 +53,7 @@ class Observations final : public RemainderSource {
   // places among these. Records and rows of some observations, in their order, are asked for, a batch at a time, when they are
   // candidates; records[0] and shared rows are left out of account.
   struct Stream {
-    using Source = std::function<void(const std::vector<std::int32_t>& which, std::vector<double>& records,
+    using Source = std::function<void(const std::vector<std::int64_t>& which, std::vector<double>& records,
                                       std::vector<std::vector<double>>& designs)>;
 
     std::vector<double> constants;
@@ -193,7 +194,7 @@ class Observations final : public RemainderSource {
 
   // Records and rows of some observations of a stream.
   struct Batch {
-    std::vector<std::int32_t> which;
+    std::vector<std::int64_t> which;
     std::vector<double> records;
     std::vector<std::vector<double>> designs;
     Store store;
@@ -211,7 +212,7 @@ class Observations final : public RemainderSource {
   void fetch_members(const std::vector<std::int64_t>& members, Batch& batch) const {
     batch.which.clear();
     for (const std::int64_t place : members)
-      batch.which.push_back(stream_->members ? stream_->members[place] : static_cast<std::int32_t>(place));
+      batch.which.push_back(stream_->members ? stream_->members[place] : place);
     fetch(batch);
     for (std::size_t i = 0; i < members.size(); ++i) {
       const auto next = std::upper_bound(stream_->starts.begin(), stream_->starts.end(), members[i]);
@@ -220,7 +221,7 @@ class Observations final : public RemainderSource {
   }
 
   // Observations are anywhere in memory: prefetches the data of one.
-  void prefetch(std::int32_t i) const {
+  void prefetch(std::size_t i) const {
     if (sketch_) {
       sketch_->prefetch(i);
       return;
@@ -236,7 +237,7 @@ class Observations final : public RemainderSource {
   }
 
   // Whether the bound from its arguments' changes is certainly below this share of it.
-  bool is_below(double share, std::int32_t i, const Pair& pair) const {
+  bool is_below(double share, std::size_t i, const Pair& pair) const {
     if (!sketch_) return false;
     const auto t = [&](const Point& point) { return std::max(point.t_shared, sketch_->at_most(i, point.sketch)); };
     return share * pair.lengths > (1 + 1e-9) * (power(t(pair.from)) + power(t(pair.to)));
@@ -394,11 +395,12 @@ class TableRemainders final : public ObservationRemainders {
  public:
   using ObservationRemainders::ObservationRemainders;
 
-  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters&) override {
     ++decision.n_obs_used;
     candidate.i = next(bits);
     const double share = bits->next_double(bits->state);
-    return !all_.is_below(share, candidate.i, pair_) && stays(all_.store(), static_cast<std::size_t>(candidate.i), share, candidate);
+    return !all_.is_below(share, static_cast<std::size_t>(candidate.i), pair_) &&
+           stays(all_.store(), static_cast<std::size_t>(candidate.i), share, candidate);
   }
 
   Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
@@ -437,7 +439,7 @@ class TableRemainders final : public ObservationRemainders {
     place = constants.place(bits);
     constants.prefetch(place);
     next_ = (next_ + 1) % kRing;
-    all_.prefetch(constants.at(ahead_[(next_ + kAhead - 1) % kRing]));
+    all_.prefetch(static_cast<std::size_t>(constants.at(ahead_[(next_ + kAhead - 1) % kRing])));
     return candidate;
   }
 
@@ -453,7 +455,7 @@ class StreamRemainders final : public ObservationRemainders {
  public:
   using ObservationRemainders::ObservationRemainders;
 
-  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters& counters) override {
     ++decision.n_obs_used;
     if (next_ == members_.size()) {
       members_.resize(all_.batch());
@@ -461,7 +463,7 @@ class StreamRemainders final : public ObservationRemainders {
       next_ = 0;
       fetched_ = false;
     }
-    if (!fetched_) all_.fetch_members(members_, batch_);
+    if (!fetched_) waiting(counters, [&] { all_.fetch_members(members_, batch_); });
     fetched_ = true;
     at_ = next_++;
     candidate.i = batch_.which[at_];
@@ -478,8 +480,8 @@ class StreamRemainders final : public ObservationRemainders {
     Observations::Batch part;
     for (std::size_t first = 0; first < all_.n_known(); first += kPart) {
       part.which.resize(std::min(kPart, all_.n_known() - first));
-      std::iota(part.which.begin(), part.which.end(), static_cast<std::int32_t>(first));
-      all_.fetch(part);
+      std::iota(part.which.begin(), part.which.end(), static_cast<std::int64_t>(first));
+      waiting(counters, [&] { all_.fetch(part); });
       add_all(part.store, part.which.size(), sums);
     }
     return counted(sums, decision, counters);
@@ -501,6 +503,14 @@ class StreamRemainders final : public ObservationRemainders {
 
  private:
   static constexpr std::size_t kPart = 16384;
+
+  template <class Fetch>
+  static void waiting(Counters& counters, const Fetch& fetch) {
+    const auto began = std::chrono::steady_clock::now();
+    fetch();
+    ++counters.waits;
+    counters.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
 
   std::vector<std::int64_t> members_;
   std::size_t next_ = 0, at_ = 0;

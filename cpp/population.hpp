@@ -40,13 +40,13 @@ struct Population {
   Urn urn;
 
   // All blocks.
-  Population(const std::vector<std::int32_t>& block_sizes, const Surrogate* surrogate)
+  Population(const std::vector<std::int64_t>& block_sizes, const Surrogate* surrogate)
       : Population(first(block_sizes.size()), block_sizes) {
     if (surrogate) sums = surrogate->sums();
   }
 
   // A subset of the blocks.
-  Population(std::vector<std::int32_t> blocks, const std::vector<std::int32_t>& block_sizes, const Surrogate* surrogate)
+  Population(std::vector<std::int32_t> blocks, const std::vector<std::int64_t>& block_sizes, const Surrogate* surrogate)
       : Population(std::move(blocks), block_sizes) {
     if (surrogate) sums = surrogate->sums(which);
   }
@@ -54,7 +54,7 @@ struct Population {
   std::int32_t size() const { return static_cast<std::int32_t>(which.size()); }
 
  private:
-  Population(std::vector<std::int32_t> blocks, const std::vector<std::int32_t>& block_sizes)
+  Population(std::vector<std::int32_t> blocks, const std::vector<std::int64_t>& block_sizes)
       : which(std::move(blocks)), urn(which) {
     std::vector<bool> seen(block_sizes.size());
     for (const std::int32_t b : which) {

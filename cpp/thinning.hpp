@@ -24,7 +24,7 @@ namespace stansub {
 
 // A selected factor.
 struct Candidate {
-  std::int32_t i = 0;
+  std::int64_t i = 0;
   double bound = 0;   // b_i
   double height = 0;  // uniform between 0 and b_i
 };
@@ -68,7 +68,7 @@ class Remainders {
 
   // Selects a factor in proportion to these bounds. False if a tighter bound rejects it, which needs no likelihood;
   // those that remain are selected in proportion to b_i.
-  virtual bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) = 0;
+  virtual bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters& counters) = 0;
 
   // The remainder of the latest candidate.
   virtual Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) = 0;
@@ -97,16 +97,16 @@ class RemainderSource {
 
 // A remainder exceeds a bound that is declared as proved.
 struct BoundExceeded : std::runtime_error {
-  BoundExceeded(const char* unit, std::int32_t number, double remainder, double bound)
+  BoundExceeded(const char* unit, std::int64_t number, double remainder, double bound)
       : std::runtime_error(worded(unit, number, remainder, bound)) {}
 
  private:
-  static std::string worded(const char* unit, std::int32_t number, double remainder, double bound) {
+  static std::string worded(const char* unit, std::int64_t number, double remainder, double bound) {
     char text[256];
     std::snprintf(text, sizeof text,
-                  "the remainder of %s %d is %.6g, and was proved to be at most %.6g: correct the function that gives "
+                  "the remainder of %s %lld is %.6g, and was proved to be at most %.6g: correct the function that gives "
                   "the bound, where the program has one, or choose another test",
-                  unit, number + 1, remainder, bound);
+                  unit, static_cast<long long>(number + 1), remainder, bound);
     return text;
   }
 };
@@ -122,7 +122,7 @@ inline void count_all(Decision& decision, std::int64_t n_observations) {
 inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bits, Candidate& candidate,
                                             Decision& decision, Counters& counters) {
   ++counters.candidates;
-  if (!remainders.draw(bits, candidate, decision)) return std::nullopt;
+  if (!remainders.draw(bits, candidate, decision, counters)) return std::nullopt;
   const Remainder r = remainders.evaluate(candidate, decision, counters);
   ++decision.n_looks;
   if (!std::isfinite(r.value)) return r.value;

@@ -768,7 +768,7 @@ class Observations(RemainderSource):
         constants: NDArray[np.float64],
         starts: NDArray[np.int64],
         members: NDArray[np.int32] | None = None,
-        source: Callable[[NDArray[np.int32]], tuple[NDArray[np.float64], list[NDArray[np.float64]]]],
+        source: Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], list[NDArray[np.float64]]]],
         batch: int,
         n: int,
         width: int,
@@ -827,7 +827,7 @@ class Decider:
     ----------
     evaluator : Evaluator
         Used by this chain alone.
-    block_sizes : ndarray of int32, shape (M,)
+    block_sizes : ndarray of int64, shape (M,)
         Observations in each block.
     table : Table
         Its last look is at M blocks.
@@ -858,7 +858,7 @@ class Decider:
     def __init__(
         self,
         evaluator: Evaluator,
-        block_sizes: NDArray[np.int32],
+        block_sizes: NDArray[np.int64],
         table: Table,
         *,
         range: Range | None = None,
@@ -1013,6 +1013,14 @@ class Decider:
     @property
     def n_bound_violated(self) -> int:
         """Decisions that saw differences further apart than the promised range."""
+
+    @property
+    def n_waits(self) -> int:
+        """Batches of candidates that decisions waited for."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds that they waited."""
 
     @property
     def n_candidates(self) -> int:

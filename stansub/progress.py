@@ -43,6 +43,8 @@ class Stage:
         Times when the stage and its current count began (see `stansub.clock.now`).
     done, total : int
         Its count; 0 of 0 if unknown.
+    waits : str
+        What it waits for; empty if nothing.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Stage:
     counted_from: float
     done: int = 0
     total: int = 0
+    waits: str = ""
 
     @property
     def seconds(self) -> float:
@@ -66,11 +69,11 @@ class Stage:
 
     @property
     def how_far(self) -> str:
-        """Return the count and the estimate; empty without a count or at its end."""
-        if self.done >= self.total:
-            return ""
-        left = self.seconds_left
-        return f"{self.done:,} of {self.total:,}{'' if left is None else f', about {duration(left)} left'}"
+        """Return the count, the estimate and what is waited for; empty without a count or at its end."""
+        counted, left = "", self.seconds_left
+        if self.done < self.total:
+            counted = f"{self.done:,} of {self.total:,}{'' if left is None else f', about {duration(left)} left'}"
+        return ", ".join(filter(None, [counted, self.waits]))
 
     @property
     def line(self) -> str:
@@ -103,6 +106,8 @@ class Progress:
         The current stage.
     seconds : dict of str to float
         Seconds of finished stages, in order.
+    waits : str
+        What the work waits for, in or outside of a stage; empty if nothing.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Progress:
         self.began = clock.now()
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
+        self.waits = ""
         self._log, self._max_time, self._stop, self._on_end = log, max_time, stop, on_end
         self._lock = threading.Lock()  # programs are compiled in parallel
 
@@ -147,6 +153,13 @@ class Progress:
                 again = done < stage.done or total != stage.total
                 since = clock.now() if again and stage.total else stage.counted_from
                 self.stage = replace(stage, done=done, total=total, counted_from=since)
+
+    def wait_for(self, what: str) -> None:
+        """Record what the work waits for; empty if nothing."""
+        with self._lock:
+            self.waits = what
+            if self.stage is not None:
+                self.stage = replace(self.stage, waits=what)
 
     def check(self) -> None:
         """Raise TimeLimitError or StoppedError if it is time."""

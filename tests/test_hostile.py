@@ -390,7 +390,7 @@ def stansub_tree(dataset: Any) -> Any:
         b'{"y":' * 50_000,
         b"\xff\xfe{",
         b"\x89HDF\r\n\x1a\n" + bytes(100),
-        b"stansub checkpoint 2\n" + bytes(100),
+        b"stansub checkpoint 3\n" + bytes(100),
         pickle.dumps({"N": 2}),
     ],
 )

@@ -17,7 +17,7 @@ __all__ = ["Decider", "Decision", "Surrogate", "make_decider"]
 
 def make_decider(
     evaluator: Evaluator,
-    block_sizes: NDArray[np.int32],
+    block_sizes: NDArray[np.int64],
     test: StoppingRule,
     *,
     spread: Range | None = None,
@@ -32,7 +32,7 @@ def make_decider(
     ----------
     evaluator : Evaluator
         Must belong to this chain alone.
-    block_sizes : ndarray of int32, shape (n_blocks,)
+    block_sizes : ndarray of int64, shape (n_blocks,)
         Observations in each block.
     test : StoppingRule
         The stopping rule; any value that `stansub.acceptance.stopping.as_rule` accepts.

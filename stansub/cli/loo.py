@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Json, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
+from stansub.cli.options import (
+    Columns,
+    Debug,
+    Json,
+    Moved,
+    PartitionExecutor,
+    Quiet,
+    SubsetSeed,
+    SubsetSize,
+    sources_of,
+)
 
 
 class ScaleName(StrEnum):
@@ -33,6 +43,7 @@ def loo(
     ] = ScaleName.log,
     data: Moved = None,
     columns: Columns = None,
+    executor: PartitionExecutor = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -56,6 +67,7 @@ def loo(
             observations=observations,
             seed=seed,
             scale=scale.value,
+            executor=executor,
             show_progress=not quiet,
             console=console,
         )

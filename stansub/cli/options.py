@@ -34,6 +34,7 @@ __all__ = [
     "Json",
     "Model",
     "Moved",
+    "PartitionExecutor",
     "Quiet",
     "SubsetSeed",
     "SubsetSize",
@@ -93,6 +94,15 @@ SubsetSize = Annotated[
     typer.Option("--observations", metavar="M", help="Size of the random subset; all observations if there are fewer."),
 ]
 SubsetSeed = Annotated[int, typer.Option("--seed", help="Seed of the subset.")]
+PartitionExecutor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Who opens data in partitions: threads, or the workers of dask or dask:ADDRESS.",
+        rich_help_panel=DATA,
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
     bool,

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, SubsetSeed, SubsetSize, forcing, into, sources_of
+from stansub.cli.options import (
+    Columns,
+    Debug,
+    Draws,
+    Moved,
+    PartitionExecutor,
+    Quiet,
+    SubsetSeed,
+    SubsetSize,
+    forcing,
+    into,
+    sources_of,
+)
 
 
 def ppc(
@@ -20,6 +32,7 @@ def ppc(
     force: Annotated[bool, forcing("Overwrite the files.")] = False,
     data: Moved = None,
     columns: Columns = None,
+    executor: PartitionExecutor = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -40,6 +53,7 @@ def ppc(
         observations=observations,
         n_draws=n_draws,
         seed=seed,
+        executor=executor,
         show_progress=not quiet,
         console=FlagConsole(stderr=True),
     )

@@ -47,23 +47,52 @@ class Estimate(NamedTuple):
         return Estimate(factor * self.value, abs(factor) * self.se, abs(factor) * self.subsampling_se)
 
 
-def estimate_sum(values: FloatArray, chosen: FloatArray, surrogate: FloatArray) -> Estimate:
+class Sums(NamedTuple):
+    """Surrogates of observations in partitions, of which only sums are known.
+
+    Attributes
+    ----------
+    n : int
+        Observations.
+    total, squares : float
+        Sums over all of them.
+    chosen : ndarray, shape (m,)
+        Surrogates of the observations in the subset.
+    """
+
+    n: int
+    total: float
+    squares: float
+    chosen: FloatArray
+
+    @classmethod
+    def of(cls, surrogate: FloatArray, rows: NDArray[np.int64]) -> Sums:
+        """Return the sums of surrogates that are known."""
+        return cls(len(surrogate), float(surrogate.sum()), float(surrogate @ surrogate), surrogate[rows])
+
+    def minus(self, other: Sums) -> Sums:
+        """Return the sums of differences, the sum of whose squares is estimated from the subset."""
+        chosen = self.chosen - other.chosen
+        return Sums(self.n, self.total - other.total, self.n * float((chosen**2).mean()), chosen)
+
+
+def estimate_sum(values: FloatArray, sums: Sums) -> Estimate:
     """Estimate the sum over all observations of values that are known for a random subset.
 
     Parameters
     ----------
-    values, chosen : ndarray, shape (m,)
-        Values and surrogates of the observations in the subset.
-    surrogate : ndarray, shape (N,)
-        Surrogates of all observations.
+    values : ndarray, shape (m,)
+        Values of the observations in the subset.
+    sums : Sums
+        Of the surrogates.
     """
-    m, n = len(values), len(surrogate)
-    total, difference = float(surrogate.sum()), values - chosen
+    m, (n, total, squares, chosen) = len(values), sums
+    difference = values - chosen
     correction = n * float(difference.mean())
     spread = float(difference.var(ddof=1)) if m > 1 else (0.0 if m == n else np.nan)
     variance = n**2 * (1 - m / n) * spread / m
     # Unbiased for the sum of the squares, and for the square of the sum.
-    squares = float(surrogate @ surrogate) + n * float((values**2 - chosen**2).mean())
+    squares += n * float((values**2 - chosen**2).mean())
     square = (total + correction) ** 2 - variance
     return Estimate(total + correction, float(np.sqrt(max(squares - square / n, 0.0))), float(np.sqrt(variance)))
 
@@ -86,8 +115,9 @@ class Loo:
         Observations in the subset, in the order of the data, counted from 0.
     elpd_i, p_i, pareto_k : ndarray, shape (m,)
         Their log predictive densities given all others, effective numbers of parameters and Pareto k, on the log scale.
-    surrogate : ndarray, shape (N,)
-        Log likelihoods of all observations at the posterior mean of the unconstrained parameters.
+    surrogate : ndarray, shape (N,), or Sums
+        Log likelihoods of all observations at the posterior mean of the unconstrained parameters; their sums for data
+        in partitions.
     columns : frozenset of str
         Digests of the data variables with a value per observation, which identify the data; empty for posteriors of
         functions.
@@ -101,21 +131,26 @@ class Loo:
     elpd_i: FloatArray
     p_i: FloatArray
     pareto_k: FloatArray
-    surrogate: FloatArray
+    surrogate: FloatArray | Sums
     columns: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
 
+    @property
+    def sums(self) -> Sums:
+        """Return the sums of the surrogates."""
+        return self.surrogate if isinstance(self.surrogate, Sums) else Sums.of(self.surrogate, self.rows)
+
     @cached_property
     def log_elpd(self) -> Estimate:
         """Return the expected log predictive density on the log scale."""
-        return estimate_sum(self.elpd_i, self.surrogate[self.rows], self.surrogate)
+        return estimate_sum(self.elpd_i, self.sums)
 
     @cached_property
     def parameters(self) -> Estimate:
         """Return the effective number of parameters."""
-        return estimate_sum(self.p_i, np.zeros(len(self.rows)), np.zeros(self.n_data_points))
+        return estimate_sum(self.p_i, Sums(self.n_data_points, 0.0, 0.0, np.zeros(len(self.rows))))
 
     @property
     def _scaled(self) -> Estimate:
@@ -149,7 +184,7 @@ class Loo:
     @property
     def n_data_points(self) -> int:
         """Return the number of observations."""
-        return len(self.surrogate)
+        return self.surrogate.n if isinstance(self.surrogate, Sums) else len(self.surrogate)
 
     @property
     def subsample_size(self) -> int:
@@ -232,6 +267,11 @@ def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
                 f"{first_name} has {first.n_data_points:,} observations and {name} {other.n_data_points:,}: models are "
                 "compared on the same data"
             )
+        if isinstance(first.surrogate, Sums) != isinstance(other.surrogate, Sums):
+            raise InputError(
+                f"{first_name} and {name}: the data of only one are in partitions, so nothing shows that both have the "
+                "same; sample both in the same way"
+            )
         if first.columns and other.columns and not first.columns & other.columns:
             raise InputError(
                 f"{first_name} and {name} share no data variable with the same values: models are compared on the same "
@@ -263,8 +303,10 @@ def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
 
 def _difference(first: Loo, second: Loo) -> Estimate:
     """Return how much larger the expected log predictive density of the first is."""
-    surrogate = first.surrogate - second.surrogate
-    return estimate_sum(first.elpd_i - second.elpd_i, surrogate[first.rows], surrogate)
+    values = first.elpd_i - second.elpd_i
+    if isinstance(first.surrogate, Sums) or isinstance(second.surrogate, Sums):
+        return estimate_sum(values, first.sums.minus(second.sums))
+    return estimate_sum(values, Sums.of(first.surrogate - second.surrogate, first.rows))
 
 
 def check_scale(scale: str) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
-from stansub.diagnostics.elpd import Loo, check_scale
+from stansub.diagnostics.elpd import Loo, Sums, check_scale
 from stansub.diagnostics.subsets import (
     Places,
     check_subset,
     log_likelihoods,
-    places_of,
     random_rows,
     unconstrained_draws,
 )
@@ -26,18 +24,22 @@ from stansub.progress import Progress
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import read_draws
+from stansub.stan.data import digest_of
+from stansub.stan.partition_requests import ColumnDigests, SingleSums, column_digests
+from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import TOLERANCE, relative_error
+from stansub.stan.proof import TOLERANCE, error_of_sums
 from stansub.stan.sources import DataLike
 from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import THREADS
+from stansub.target.requests import ask_all
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# Observations evaluated at once, and log likelihoods held at once: 32 MB.
-_PART, _HELD = 1 << 13, 1 << 22
+# Log likelihoods held at once: 32 MB.
+_HELD = 1 << 22
 
 
 def loo(
@@ -48,6 +50,7 @@ def loo(
     observations: int = 1000,
     seed: int = 0,
     scale: str = "log",
+    executor: str | None = None,
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> Loo:
@@ -71,6 +74,9 @@ def loo(
         Seed of the subset. The same seed gives the same subset, as comparisons need.
     scale : {"log", "negative_log", "deviance"}
         Scale of the result, as in `arviz.loo`.
+    executor : str, optional
+        Where to open the data if the run had them in partitions: ``"threads"`` of this process (the default),
+        ``"dask"`` or ``"dask:ADDRESS"``.
     show_progress : bool, optional
         Whether to show progress; by default on a terminal or in a notebook.
     console : rich.console.Console, optional
@@ -92,58 +98,67 @@ def loo(
     check_scale(scale)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
-    with stage_progress(console, show=wanted(show_progress, console)) as log:
-        posterior = posterior_of_draws(inference_data.attrs(own), model=model, data=data, log=log)
+    with ExitStack() as stack, stage_progress(console, show=wanted(show_progress, console)) as log:
+        facts = inference_data.attrs(own)
+        posterior = stack.enter_context(posterior_of_draws(facts, model=model, data=data, executor=executor, log=log))
         theta = unconstrained_draws(own, posterior)
         n = posterior.blocks.n_observations
-        log("Evaluating all observations at the posterior mean")
-        surrogate = _at_point(posterior, theta.mean(axis=(0, 1)), log)
         rows = random_rows(n, observations, seed)
+        log("Evaluating all observations at the posterior mean")
+        surrogate = _at_point(posterior, theta.mean(axis=(0, 1)), rows, log)
         log(f"PSIS-LOO of {len(rows):,} observations")
         _, quantities = scalars(own)
         found = _leave_out(posterior, theta, rows, psis.relative_efficiency(quantities), log)
+        columns = _columns(posterior)
     n_samples = theta.shape[0] * theta.shape[1]
     good_k = psis.good_k(n_samples)
-    return Loo(posterior.name, n_samples, scale, good_k, rows, *found, surrogate, _columns(posterior))
+    return Loo(posterior.name, n_samples, scale, good_k, rows, *found, surrogate, columns)
 
 
 def _columns(posterior: Posterior) -> frozenset[str]:
     """Return digests of the data variables with a value per observation."""
-    values, counts = posterior.values, set(posterior.counts)
-    tall = [one.name for one in values.declarations if set(one.sizes) & counts and one.base != "tuple"]
-    arrays = (np.ascontiguousarray(values.values[name], np.float64) for name in tall)
-    return frozenset(hashlib.sha256(one.data).hexdigest() for one in arrays)
+    values = posterior.values
+    if not isinstance(values, PartitionedData):
+        return frozenset(column_digests(posterior).values())
+    parts = ask_all(values.holders, ColumnDigests())
+    return frozenset(digest_of({}, [part[name] for part in parts]) for name in parts[0])
 
 
-def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatArray:
-    """Return log likelihoods of all observations in the order of the data, proved to add up to the log density's."""
-    places = places_of(posterior)
-    parts = np.array_split(places, -(-len(places) // _PART))
-    values: list[FloatArray] = []
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        for part in pool.map(lambda part: posterior.each(theta, part), parts):
-            values.append(part)
-            log.advance(len(values), len(parts))
-    surrogate = np.concatenate(values)
+def _at_point(posterior: Posterior, theta: FloatArray, rows: Places, log: Progress) -> FloatArray | Sums:
+    """Return log likelihoods of all observations in the order of the data, proved to add up to the log density's.
+
+    Of data in partitions, return their sums, and the log likelihoods of ``rows``.
+    """
+    values, n = posterior.values, posterior.blocks.n_observations
+    found: FloatArray | Sums
+    if isinstance(values, PartitionedData):
+        total, squares, absolute = np.sum(ask_all(values.holders, SingleSums(theta)), axis=0)
+        found = Sums(n, float(total), float(squares), values.each(theta[np.newaxis], rows)[0])
+    else:
+        parts: list[FloatArray] = []
+        for part in posterior.in_parts(theta, threads=THREADS):
+            parts.append(part)
+            log.advance(sum(map(len, parts)), n)
+        found = np.concatenate(parts)
+        total, absolute = found.sum(), np.abs(found).sum()
     whole, shared = posterior.full.log_density(theta), posterior.population.evaluator().global_log_density(theta)
-    error = relative_error(whole, shared, surrogate)
+    error = error_of_sums(whole, shared, n, float(total), float(absolute))
     if not error <= TOLERANCE:
         raise InputError(
             f"{posterior.name}: at the posterior mean the log density differs from prior plus log likelihoods of "
             f"single observations by {error:.1e} (relative), so single observations cannot be left out"
         )
-    return surrogate
+    return found
 
 
 def _leave_out(
     posterior: Posterior, theta: FloatArray, rows: Places, efficiency: float, log: Progress
 ) -> psis.Pointwise:
     """Return PSIS-LOO of some rows of the data, from draws of shape (chain, draw, dim)."""
-    places = places_of(posterior)[rows]
     n_parts = -(-len(rows) * theta.shape[0] * theta.shape[1] // _HELD)
     found = []
     for part in np.array_split(np.arange(len(rows)), n_parts):
-        log_lik = log_likelihoods(posterior, theta, places[part])
+        log_lik = log_likelihoods(posterior, theta, rows[part])
         if not (finite := np.isfinite(log_lik).all(axis=(0, 1))).all():
             row = int(rows[part[np.argmin(finite)]])
             raise RunError(

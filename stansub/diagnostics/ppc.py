@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from stansub.diagnostics.subsets import Places, check_subset, places_of, random_rows, unconstrained_draws
+from stansub.diagnostics.subsets import Places, check_subset, log_likelihoods, random_rows, unconstrained_draws
 from stansub.errors import InputError, RunError
 from stansub.output import inference_data
 from stansub.output.inference_data import attrs
@@ -19,9 +20,10 @@ from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import read_draws
 from stansub.stan.data import Data
-from stansub.stan.library import Model
+from stansub.stan.library import Library, Model
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import TOLERANCE, relative_error
+from stansub.stan.proof import TOLERANCE, Whole, relative_error
+from stansub.stan.shares import SumOfParts
 from stansub.stan.sources import DataLike
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
@@ -41,6 +43,7 @@ def ppc(
     observations: int = 1000,
     n_draws: int = 200,
     seed: int = 0,
+    executor: str | None = None,
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> InferenceData:
@@ -61,6 +64,8 @@ def ppc(
         Number of replicated data sets.
     seed : int
         Seed of the subset and of the replicated data.
+    executor : str, optional
+        Where to open the data if the run had them in partitions, as in `stansub.loo`.
     show_progress : bool, optional
         Whether to show progress; by default on a terminal or in a notebook.
     console : rich.console.Console, optional
@@ -83,8 +88,9 @@ def ppc(
     Count().check("draws", n_draws)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
-    with stage_progress(console, show=wanted(show_progress, console)) as log:
-        posterior = posterior_of_draws(attrs(own), model=None, data=data, log=log)
+    with ExitStack() as stack, stage_progress(console, show=wanted(show_progress, console)) as log:
+        opened = posterior_of_draws(attrs(own), model=None, data=data, executor=executor, log=log)
+        posterior = stack.enter_context(opened)
         names = _replicated(posterior)
         rows = random_rows(posterior.blocks.n_observations, observations, seed)
         theta = unconstrained_draws(own, posterior)
@@ -131,16 +137,23 @@ def _subset(posterior: Posterior, rows: Places, theta: FloatArray) -> tuple[Data
     """Return some rows of the data and the program with only them, proved to have the same log likelihoods."""
     try:
         values = posterior.values.rows(posterior.values.axes(posterior.sizes), posterior.sizes, rows)
-        assert isinstance(posterior.full, Model)
-        model = values.model(posterior.full.library, seed=posterior.seed)
+        model = values.model(_library(posterior.full), seed=posterior.seed)
         whole = model.log_density(theta) if model.dim == posterior.dim else np.nan
     except InputError as error:
         raise InputError(f"{posterior.name}: single observations cannot be predicted: {error}") from error
     shared = posterior.population.evaluator().global_log_density(theta)
-    terms = posterior.each(theta, places_of(posterior)[rows])
-    if not relative_error(whole, shared, terms) <= TOLERANCE:
+    terms = log_likelihoods(posterior, theta[np.newaxis, np.newaxis], rows)
+    if not relative_error(whole, shared, terms.ravel()) <= TOLERANCE:
         raise InputError(
             f"{posterior.name}: single observations cannot be predicted: given a subset of the data, the program "
             "gives these observations another likelihood"
         )
     return values, model
+
+
+def _library(whole: Whole) -> Library:
+    """Return the compiled program of a log density, which may be a sum over parts of the data."""
+    while isinstance(whole, SumOfParts):
+        whole = whole.model
+    assert isinstance(whole, Model)
+    return whole.library

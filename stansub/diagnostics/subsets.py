@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from stansub import streams
 from stansub.errors import InputError
 from stansub.output import inference_data
 from stansub.run.limits import MOST, Count
+from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 Places = NDArray[np.int64]
-
-# Tasks per thread between two checks for an interrupt.
-_TASKS = 4
 
 
 def check_subset(observations: int, seed: int) -> None:
@@ -60,32 +57,17 @@ def unconstrained_draws(draws: InferenceData, posterior: Posterior) -> FloatArra
     return theta
 
 
-def places_of(posterior: Posterior) -> Places:
-    """Return the place of each row of the user's data among the observations of a posterior."""
-    n = posterior.blocks.n_observations
-    if posterior.order is None:
-        return np.arange(n)
-    places = np.empty(n, np.int64)
-    places[posterior.order] = np.arange(n)
-    return places
-
-
-def log_likelihoods(posterior: Posterior, theta: FloatArray, places: Places) -> FloatArray:
-    """Return log likelihoods of some observations at draws, shape (chain, draw, len(places)).
+def log_likelihoods(posterior: Posterior, theta: FloatArray, rows: Places) -> FloatArray:
+    """Return log likelihoods of some rows of the data at draws, shape (chain, draw, len(rows)).
 
     Parameters
     ----------
     theta : ndarray, shape (chain, draw, dim)
-    places : ndarray of int64
+    rows : ndarray of int64
     """
-    flat = np.ascontiguousarray(theta.reshape(-1, theta.shape[2]))
-    values = np.empty((len(flat), len(places)))
-
-    def fill(part: Places) -> None:
-        evaluator = posterior.population.single(places)
-        for draw in part:
-            values[draw] = evaluator.block_log_lik(flat[draw])
-
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        list(pool.map(fill, np.array_split(np.arange(len(flat)), THREADS * _TASKS)))
-    return values.reshape(*theta.shape[:2], len(places))
+    flat, values = np.ascontiguousarray(theta.reshape(-1, theta.shape[2])), posterior.values
+    if isinstance(values, PartitionedData):
+        found = values.each(flat, rows)
+    else:
+        found = posterior.each(flat, rows, threads=THREADS)
+    return found.reshape(*theta.shape[:2], len(rows))

@@ -59,6 +59,8 @@ COUNTS = (
         "acceptance_error", float, "Sum of the amounts by which learned bounds raise them.", "acceptance_error", False
     ),
     Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
+    Stat("n_waits", int, "Batches of candidates that decisions waited for.", "n_waits", False),
+    Stat("wait_time", float, "Seconds that decisions waited for candidates.", "wait_time", False),
 )
 
 DECISIONS = Stat("n_decisions", np.int32, "Decisions of the step, one for each kernel that moved.", "n_decisions")
@@ -202,6 +204,8 @@ def counts_of(decider: Decider) -> dict[str, float]:
         "n_audited_acceptances": decider.n_audited_acceptances,
         "acceptance_error": decider.acceptance_error,
         "audit_time": decider.audit_seconds,
+        "n_waits": decider.n_waits,
+        "wait_time": decider.wait_seconds,
     }
 
 

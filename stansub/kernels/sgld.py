@@ -45,7 +45,7 @@ class MiniBatches:
     ----------
     evaluator : Evaluator
         Must belong to this chain alone.
-    block_sizes : ndarray of int32, shape (M,)
+    block_sizes : ndarray of int64, shape (M,)
         Observations in each block.
     variates : ControlVariates, optional
     size : int, optional
@@ -60,7 +60,7 @@ class MiniBatches:
     def __init__(
         self,
         evaluator: Differentiable,
-        block_sizes: NDArray[np.int32],
+        block_sizes: NDArray[np.int64],
         variates: ControlVariates | None = None,
         *,
         size: int | None = None,

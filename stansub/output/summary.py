@@ -269,9 +269,19 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
             "Bounds",
             f"a decision drew {picked:.2g} candidates on average; the largest remainder was {tightness} of its bound",
         )
+        yield from _waits(facts)
         yield from _learned(record, facts)
     elif estimates is None and n_decisions(facts):
         yield "Audit", "none"
+
+
+def _waits(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Return how long the chains waited for partitions of the data to send candidates."""
+    if facts.get("settings", {}).get("evaluator") == "partitions" and "wait_time" in facts:
+        waits, seconds = (
+            (total(facts, name) or 0) + (total(facts, f"warmup_{name}") or 0) for name in ("n_waits", "wait_time")
+        )
+        yield "Waits", f"the chains waited {_seconds(seconds)} for {waits:,.0f} batches of candidates"
 
 
 def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:

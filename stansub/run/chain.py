@@ -7,7 +7,7 @@ run, or a worker in another process, continues from it draw for draw.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from stansub.acceptance.normality import Trial
 from stansub.codec import Encoded, MalformedError
 from stansub.kernels.base import BatchControl, Kernel, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Adapter, Proposal
+from stansub.progress import StoppedError
 from stansub.run.checkpoint_types import CODEC
 from stansub.run.rows import Read, Rows
 from stansub.run.state import ChainState, PhaseCounts, Plan, Totals
@@ -140,6 +141,8 @@ class Chain:
         Size of the data, to compute the share used.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains after the current step.
+    elsewhere : bool
+        Whether other processes may hold the observations, so that a step may wait for them and be stopped there.
     trial : WarmupTrial, optional
         Run at the end of warmup; its evaluations and seconds count as warmup. It does not change the draws.
     """
@@ -155,10 +158,11 @@ class Chain:
         audit_rng: np.random.Generator,
         n_observations: int,
         stop: NDArray[np.int32],
+        elsewhere: bool = False,
         trial: WarmupTrial | None = None,
     ) -> None:
         self.kernel, self.plan, self.trial = kernel, plan, trial
-        self._n_observations, self._stop = n_observations, stop
+        self._n_observations, self._stop, self._elsewhere = n_observations, stop, elsewhere
         self._length = SAMPLING_BATCH
         self._every = min(WARMUP_BATCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
         self.warmup = Phase(plan.iter_warmup // plan.thin if plan.save_warmup else 0, kernel.dim, kernel.stats)
@@ -209,10 +213,16 @@ class Chain:
             now.proposal = now.adapter.proposal()
 
     def _run_batch(self, phase: Phase, n_steps: int, audit: float) -> Records:
-        """Run up to `n_steps` steps and return their records."""
+        """Run up to `n_steps` steps and return their records; none if they were stopped while one waited."""
         now, began, before = self._now, clock.now(), self._counts()
+        go_back = self._place() if self._elsewhere else None
         control = BatchControl(now.audit_rng, audit, self._stop, now.counters)
-        now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, control)
+        try:
+            now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, control)
+        except StoppedError:
+            assert go_back is not None
+            go_back()
+            n = 0
         records = self._buffer.rows(slice(0, n))
         phase.take(records, self.plan.thin)
         counts = self._counts()
@@ -221,6 +231,22 @@ class Chain:
         seconds = clock.now() - began - counted.get("audit_time", 0.0)
         phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
+
+    def _place(self) -> Callable[[], None]:
+        """Return a function that brings the chain back to where it is now."""
+        now, saved = self._now, self.kernel.save()
+        state, counters, proposal = now.state, now.counters.copy(), copy.deepcopy(now.proposal)
+        generators = [(one.bit_generator, one.bit_generator.state) for one in (now.rng, now.audit_rng)]
+
+        def go_back() -> None:
+            now.state, now.proposal = state, proposal
+            now.counters[:] = counters
+            for generator, there in generators:
+                generator.state = there
+            self.kernel.init(state.position)
+            self.kernel.restore(state, saved)
+
+        return go_back
 
     def _adapt_batch_length(self, seconds: float) -> None:
         """Set the length of the next batch of sampling from the seconds of the last."""

@@ -112,5 +112,6 @@ def make_chain(
         audit_rng=audit_rng,
         n_observations=posterior.blocks.n_observations,
         stop=stop,
+        elsewhere=posterior.pilot is not None,
         trial=context.trial(trial_rng) if trial else None,
     )

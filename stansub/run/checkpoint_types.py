@@ -121,7 +121,7 @@ _FORMER_NAMES = {
 
 _Places = NDArray[np.int32]
 _Numbers = NDArray[np.float64]
-_Counters = tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float]
+_Counters = tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float, int, float]
 
 
 def _decider_state(parts: tuple[Any, ...]) -> DeciderState:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")
+_IN_WARMUP = ("n_steps", "n_obs_used", "n_obs_evaluated", "n_waits", "wait_time")
 
 # Counts of a chain besides the totals of its kernel's statistics.
 _OF_CHAINS = {
@@ -46,6 +47,8 @@ _OF_CHAINS = {
     "warmup_n_steps": "Steps of warmup.",
     "warmup_n_obs_used": "Sum of n_obs_used over all warmup steps.",
     "warmup_n_obs_evaluated": "Observations evaluated in warmup.",
+    "warmup_n_waits": "Batches of candidates that decisions waited for in warmup.",
+    "warmup_wait_time": "Seconds of these waits.",
 }
 
 
@@ -166,6 +169,7 @@ def collect(
     """
     drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
     with stage_progress(console, show=show, max_time=progress.left()) as log:
+        prepared.posterior.values.report_to(log)
         checked = _check_modes(prepared, drawn, stopped, log=log)
     attrs = facts_of_run(prepared, finished.setup, drawn) | {
         "mode_check": checked.record(),
@@ -339,7 +343,7 @@ def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
         "sampling_time": _each(sampling, "seconds"),
         "audit_time": _each(sampling, "audit_time"),
         "warmup_time": _each(warmup, "seconds"),
-        **{f"warmup_{name}": _each(warmup, name) for name in ("n_steps", "n_obs_used", "n_obs_evaluated")},
+        **{f"warmup_{name}": _each(warmup, name) for name in _IN_WARMUP},
     }
 
 

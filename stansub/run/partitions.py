@@ -7,23 +7,27 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_threads
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from stansub import memory
+from stansub import clock, memory
 from stansub.errors import InputError, RunError, one_line
 from stansub.progress import Progress
 from stansub.run import executors
 from stansub.run.config import SampleConfig
+from stansub.run.constrain import SavedQuantities
 from stansub.run.posteriors import Data, Model
 from stansub.stan import source
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.data import Data as Values
 from stansub.stan.formats import opened as opened_table
-from stansub.stan.partitions import Describe, PartitionRecipe, digest_of_rows, pooled, stamp_of
+from stansub.stan.partition_requests import Describe, digest_of_rows
+from stansub.stan.partitions import PartitionedData, PartitionRecipe, pooled, stamp_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
@@ -35,8 +39,8 @@ from stansub.tuning.proposal_names import named
 
 # Rows from which files of a pattern stay in partitions, and the share of free memory for partitions that stay open.
 _LEAST, _SHARE = 1_000_000, 4
-# Seconds after which workers that are still asked are counted.
-_PATIENCE = 30.0
+# Seconds between two checks while answers are waited for, and two counts of the workers that may give them.
+_POLL, _PATIENCE = 0.2, 30.0
 
 A = TypeVar("A")
 # A file, or a function that returns a table.
@@ -103,10 +107,13 @@ class Partitions:
     recipes : tuple of PartitionRecipe
     digests : tuple of str
         Expected digests of the rows; empty until known.
+    progress : Progress
+        Shows how many partitions have not answered; if its checks raise, waiting ends.
     """
 
     recipes: tuple[PartitionRecipe, ...]
     digests: tuple[str, ...] = ()
+    progress: Progress = field(default_factory=Progress)
 
     def __len__(self) -> int:
         return len(self.recipes)
@@ -115,7 +122,28 @@ class Partitions:
         """Return answers to requests, given by the number of the partition."""
         threads = max(1, THREADS // max(1, len(requests)))
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
-            return list(pool.map(lambda one: answer(*self._of(one[0]), one[1], threads), requests.items()))
+            work = [partial(answer, *self._of(number), one, threads) for number, one in requests.items()]
+            found = [pool.submit(one) for one in work]
+            try:
+                self._wait(found)
+                return [one.result() for one in found]
+            finally:
+                for one in found:
+                    one.cancel()
+
+    def _wait(self, found: Sequence[Any]) -> None:
+        """Wait until all have answered or one failed, as long as the checks of `progress` allow."""
+        try:
+            while n_left := self._n_left(found):
+                self.progress.wait_for(f"waiting for {n_left:,} of {len(found):,} partitions")
+                self.progress.check()
+        finally:
+            self.progress.wait_for("")
+
+    def _n_left(self, found: Sequence[Any]) -> int:
+        """Wait a little; return how many answers are still waited for."""
+        done, left = wait_for_threads(found, timeout=_POLL, return_when=FIRST_EXCEPTION)
+        return 0 if any(one.exception() for one in done) else len(left)
 
     def _of(self, number: int) -> tuple[PartitionRecipe, str]:
         return self.recipes[number], self.digests[number] if self.digests else ""
@@ -135,6 +163,7 @@ class DaskPartitions(Partitions):
 
     client: Any = None
     _homes: dict[int, str] = field(default_factory=dict)
+    _counted: float = field(default_factory=lambda: clock.now())
 
     def answers(self, requests: Mapping[int, Request[Posterior, A]]) -> list[A]:
         """Return answers to requests, given by the number of the partition."""
@@ -153,15 +182,16 @@ class DaskPartitions(Partitions):
         try:
             self._wait(found)
             return list(self.client.gather(found))
-        except (InputError, RunError):
+        except (InputError, RunError):  # also those that end the waiting
             raise
         except Exception as error:
             raise RunError(f"the dask workers did not answer: {one_line(error)}") from error
         finally:
-            self.client.cancel(found)
+            for one in found:
+                one.release()  # unlike cancelling, this waits for nobody
 
-    def _wait(self, found: Sequence[Any]) -> None:
-        """Wait for answers as long as there are workers that may give them.
+    def _n_left(self, found: Sequence[Any]) -> int:
+        """Wait a little; return how many answers are still waited for.
 
         Raises
         ------
@@ -169,13 +199,14 @@ class DaskPartitions(Partitions):
             If all workers are gone.
         """
         distributed: Any = importlib.import_module("distributed")
-        while True:
-            try:
-                distributed.wait(found, timeout=_PATIENCE)
-                return
-            except TimeoutError:
-                if not self.client.nthreads():
-                    raise RunError("all dask workers are gone: start workers, and run again") from None
+        with suppress(TimeoutError):
+            distributed.wait(found, timeout=_POLL)
+            return 0
+        if clock.now() - self._counted > _PATIENCE:
+            self._counted = clock.now()
+            if not self.client.nthreads():
+                raise RunError("all dask workers are gone: start workers, and run again")
+        return sum(not one.done() for one in found)
 
     def _settle(self, numbers: Mapping[int, Any]) -> None:
         """Give every partition a home among the living workers, the one with the fewest partitions."""
@@ -193,8 +224,10 @@ class DaskPartitions(Partitions):
 
     def close(self) -> None:
         """Forget what is open, here and on the workers."""
+        distributed: Any = importlib.import_module("distributed")
         with suppress(Exception):  # workers that are gone have nothing open
-            self.client.run(_forget, self.recipes, on_error="ignore")
+            for worker in self.client.nthreads():  # which may be at work: nobody waits for them
+                distributed.fire_and_forget(self.client.submit(_forget, self.recipes, pure=False, workers=[worker]))
 
 
 def _forget(recipes: Sequence[PartitionRecipe]) -> None:
@@ -218,26 +251,82 @@ def opened(model: Model | Source, data: Data, config: SampleConfig, log: Progres
         yield data
         return
     sources, program, parts = found
-    with ExitStack() as stack:
-        holders: Partitions = Partitions(_recipes(sources, program, parts, config))
-        if isinstance(config.executor, str) and config.executor.partition(":")[0] == "dask":
-            address = config.executor.partition(":")[2]
-            client = stack.enter_context(executors.dask_client(address, config.parallel_chains or THREADS))
-            holders = DaskPartitions(holders.recipes, client=client)
-        stack.callback(holders.close)
-        log(f"Opening {len(holders):,} partitions: {sources.name}")
+    recipes = _recipes(sources, program, parts, seed=config.seed or 0, observations=config.observations)
+    saved = None if config.observation_level else SavedQuantities.of(config).saved
+    with holding(recipes, config.executor, config.parallel_chains or THREADS, log) as holders:
         try:
-            first = holders.answers({0: Describe()})
+            yield described(holders, sources, program, Describe(saved), log)
         except NoPredictorsError as error:
             log(f"Data in one process: {error}")
             yield data
-            return
-        rest = holders.answers(dict.fromkeys(range(1, len(holders)), Describe()))
-        described = (*first, *rest)
-        holders.digests = tuple(one.digest for one in described)
-        names = [recipe.name for recipe in holders.recipes]
-        found_data = pooled(program.program.data.declarations, sources.name, described, names, holders)
-        yield replace(found_data, recorded=sources.recorded)
+
+
+@contextmanager
+def reopened(
+    program: Source,
+    sources: DataSources,
+    *,
+    seed: int,
+    observations: str | None,
+    executor: str | None,
+    log: Progress,
+) -> Iterator[PartitionedData]:
+    """Yield the data of an earlier run that had them in partitions.
+
+    Raises
+    ------
+    InputError
+        If the sources are not partitions any more, or do not fit the program.
+    """
+    if (parts := _parts(sources)) is None:
+        raise InputError(f"{sources.name}: the run had these data in partitions; give them as partitions again")
+    recipes = _recipes(sources, program, parts, seed=seed, observations=observations)
+    with holding(recipes, executor, THREADS, log) as holders:
+        yield described(holders, sources, program, Describe(), log)
+
+
+@contextmanager
+def holding(
+    recipes: tuple[PartitionRecipe, ...], executor: object, parallel: int, log: Progress
+) -> Iterator[Partitions]:
+    """Yield partitions that dask workers hold, if the executor is dask, or threads of this process."""
+    with ExitStack() as stack:
+        holders = Partitions(recipes, progress=log)
+        if isinstance(executor, str) and executor.partition(":")[0] == "dask":
+            client = stack.enter_context(executors.dask_client(executor.partition(":")[2], parallel))
+            holders = DaskPartitions(recipes, progress=log, client=client)
+        stack.callback(holders.close)
+        yield holders
+
+
+def described(
+    holders: Partitions, sources: DataSources, program: Source, request: Describe, log: Progress
+) -> PartitionedData:
+    """Return data in partitions after opening all of these, the first one alone.
+
+    Raises
+    ------
+    InputError
+        If partitions do not fit together or the program.
+    NoPredictorsError
+        If they cannot stay partitions.
+    """
+    log(f"Opening {len(holders):,} partitions: {sources.name}")
+    first = holders.answers({0: request})
+    found = (*first, *holders.answers(dict.fromkeys(range(1, len(holders)), request)))
+    holders.digests = tuple(one.digest for one in found)
+    names = [recipe.name for recipe in holders.recipes]
+    return replace(
+        pooled(program.program.data.declarations, sources.name, found, names, holders), recorded=sources.recorded
+    )
+
+
+def _parts(sources: DataSources) -> list[Part] | None:
+    """Return the partitions of a table, if it has several."""
+    partitions = sources.partitions
+    if partitions is None or len(partitions.parts) < 2:
+        return None
+    return [Path(os.path.abspath(one)) if isinstance(one, str | Path) else one for one in partitions.parts]
 
 
 def _of(model: Model | Source, data: Data, config: SampleConfig) -> tuple[DataSources, Source, Sequence[Part]] | None:
@@ -245,10 +334,9 @@ def _of(model: Model | Source, data: Data, config: SampleConfig) -> tuple[DataSo
     if data is None or isinstance(data, Values) or not isinstance(model, str | Path | Source | CompiledModel):
         return None
     sources = DataSources.of(data)
-    partitions = sources.partitions
-    if partitions is None or len(partitions.parts) < 2 or not _has_single(config):
+    parts = _parts(sources)
+    if parts is None or not _has_single(config):
         return None
-    parts = [Path(os.path.abspath(one)) if isinstance(one, str | Path) else one for one in partitions.parts]
     tables = [opened_table(one, str(one)) for one in parts if isinstance(one, Path)]
     if tables and sum(table.n_rows for table in tables if isinstance(table, Table)) < _LEAST:
         return None
@@ -269,11 +357,11 @@ def _has_single(config: SampleConfig) -> bool:
 
 
 def _recipes(
-    sources: DataSources, program: Source, parts: Sequence[Part], config: SampleConfig
+    sources: DataSources, program: Source, parts: Sequence[Part], *, seed: int, observations: str | None
 ) -> tuple[PartitionRecipe, ...]:
     run, code = uuid.uuid4().hex, program.program.code
     others = tuple(dict(one) for one in sources.parts if isinstance(one, Mapping))
-    given = others, sources.columns, config.seed or 0, config.observations
+    given = others, sources.columns, seed, observations
     return tuple(
         PartitionRecipe(f"{run}-{number}", program.name, code, part, *given, stamp_of(part))
         for number, part in enumerate(parts)

@@ -74,6 +74,8 @@ class ProgressView(bars.Progress):
         stage = self._pooling.stage
         if stage is not None and stage.seconds > _SHORT:
             yield Text(stage.line)
+        elif self._pooling.waits:
+            yield Text(f"The chains are {self._pooling.waits}")
         elif self._r_hat is not None:
             yield Text(f"R-hat {self._r_hat:.3f}")
 
@@ -94,12 +96,15 @@ class ProgressView(bars.Progress):
 class _SamplingLines:
     """Counter of steps for lines that are printed at intervals."""
 
-    def __init__(self) -> None:
-        self._progress = Progress()
+    def __init__(self, meeting: Progress) -> None:
+        self._pooling, self._progress = meeting, Progress()
         self._progress("Sampling")
 
     @property
     def stage(self) -> Stage | None:
+        if self._pooling.stage is not None:
+            return self._pooling.stage
+        self._progress.wait_for(self._pooling.waits)
         return self._progress.stage
 
     def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
@@ -116,8 +121,8 @@ def chain_progress(chains: int, pooling: Progress, *, show: bool, console: Conso
             yield view
             view.refresh()  # notebooks would keep what was drawn before the end
     else:
-        lines = _SamplingLines()
-        with _written(lambda: pooling.stage or lines.stage, console):
+        lines = _SamplingLines(pooling)
+        with _written(lambda: lines.stage, console):
             yield lines
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from stansub.errors import InputError
 from stansub.progress import Progress
-from stansub.run.posteriors import make_posterior
+from stansub.run import executors, partitions
+from stansub.run.posteriors import Data, make_posterior
 from stansub.stan import data as data_module
 from stansub.stan import syntax
 from stansub.stan.posterior import Posterior
@@ -33,25 +35,37 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
     InputError
         If the data are missing or have changed.
     """
-    if data is None:
-        recorded = DataSources.restored(str(facts.get("data_file") or ""))
-        if recorded is None:
-            raise InputError("the draws do not record a data file: give `data`")
-        if missing := recorded.missing():
-            raise InputError(f"{missing}: the file from which the draws were made no longer exists; give `data`")
-        data = recorded
-    read = data_module.read(data, declarations)
-    if read.digest() != facts.get("data_hash"):
-        raise InputError(
-            f"{DataSources.of(data).name}: these are not the data of the draws; give the original data as `data`"
-        )
+    data = data if data is not None else _recorded(facts)
+    _check_digest(data_module.read(data, declarations), facts)
     return data
 
 
+def _recorded(facts: Mapping[str, Any]) -> DataSources:
+    recorded = DataSources.restored(str(facts.get("data_file") or ""))
+    if recorded is None:
+        raise InputError("the draws do not record a data file: give `data`")
+    if missing := recorded.missing():
+        raise InputError(f"{missing}: the file from which the draws were made no longer exists; give `data`")
+    return recorded
+
+
+def _check_digest(values: data_module.Data, facts: Mapping[str, Any]) -> None:
+    if values.digest() != facts.get("data_hash"):
+        raise InputError(f"{values.source}: these are not the data of the draws; give the original data as `data`")
+
+
+@contextmanager
 def posterior_of_draws(
-    facts: Mapping[str, Any], *, model: Posterior | FunctionFactors | None, data: DataLike | None, log: Progress
-) -> Posterior:
-    """Return the posterior of draws, cut into blocks; compiled programs are reused.
+    facts: Mapping[str, Any],
+    *,
+    model: Posterior | FunctionFactors | None,
+    data: DataLike | None,
+    executor: str | None = None,
+    log: Progress,
+) -> Iterator[Posterior]:
+    """Yield the posterior of draws, cut into blocks; compiled programs are reused.
+
+    If the run had its data in partitions, they are opened as partitions again.
 
     Parameters
     ----------
@@ -61,6 +75,8 @@ def posterior_of_draws(
         The posterior sampled, if available; needed for a posterior of functions, which no file records.
     data : path, mapping, table or DataSources, optional
         The data, if the files that the draws record have been moved.
+    executor : str, optional
+        Who opens data in partitions.
 
     Raises
     ------
@@ -73,18 +89,30 @@ def posterior_of_draws(
     if model is None and not code:
         raise InputError("the draws do not record their program: give the sampled model as `model` from Python")
     given = model or Source(str(facts.get("model", "model")), code, syntax.parse(code))
-    if isinstance(given, Source):
-        log("Reading the data")
-        data = data_of(facts, data, given.program.data.declarations)
-    posterior, _ = make_posterior(
-        given,
-        data,
-        block_size=lambda analysis, n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
-        seed=int(settings.get("seed") or 0),
-        observations=asked.get("observations"),
-        evaluator=str(asked.get("evaluator", "auto")),
-        log=log,
-    )
-    if posterior.model_hash != facts.get("model_hash") or posterior.values.digest() != facts.get("data_hash"):
-        raise InputError(f"{posterior.name}: these are not the program and data of the draws")
-    return posterior
+    seed, observations = int(settings.get("seed") or 0), asked.get("observations")
+    in_partitions = isinstance(given, Source) and settings.get("evaluator") == "partitions"
+    executors.check(executor)
+    if executor is not None and not in_partitions:
+        raise InputError("these draws are not of data in partitions: leave out `executor`")
+    with ExitStack() as stack:
+        values: Data = data
+        if isinstance(given, Source) and in_partitions:
+            sources = DataSources.of(data) if data is not None else _recorded(facts)
+            options: dict[str, Any] = {"seed": seed, "observations": observations, "executor": executor, "log": log}
+            values = stack.enter_context(partitions.reopened(given, sources, **options))
+            _check_digest(values, facts)
+        elif isinstance(given, Source):
+            log("Reading the data")
+            values = data_of(facts, data, given.program.data.declarations)
+        posterior, _ = make_posterior(
+            given,
+            values,
+            block_size=lambda analysis, n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
+            seed=seed,
+            observations=observations,
+            evaluator=str(asked.get("evaluator", "auto")),
+            log=log,
+        )
+        if posterior.model_hash != facts.get("model_hash") or posterior.values.digest() != facts.get("data_hash"):
+            raise InputError(f"{posterior.name}: these are not the program and data of the draws")
+        yield posterior

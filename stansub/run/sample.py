@@ -165,6 +165,7 @@ def _draw(
         return keep_unconstrained(ready.chains, writer.path if writer is not None and not writer.failure else None)
 
     values = prepared.posterior.values
+    values.report_to(pooling)
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
         finished = run_chains(ready, writer, stop, pooling, max_time=progress.left(), console=console, show=show)
     with (

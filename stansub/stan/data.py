@@ -19,6 +19,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
+from stansub.progress import Progress
 from stansub.stan.arrays import Arrays
 from stansub.stan.columns import Origins, inferred, read_columns, remedy
 from stansub.stan.file_watch import WatchedFile, unchanged
@@ -117,6 +118,9 @@ class Data:
     def unchanged(self) -> AbstractContextManager[None]:
         """Return a context in which values may be read from files, which are checked at its end (see `file_watch`)."""
         return unchanged(self.files)
+
+    def report_to(self, progress: Progress) -> None:
+        """Let waits for the rows show in ``progress``, whose checks end them; rows in this process need no waiting."""
 
     def digest(self) -> str:
         """Return a hash of the values, independent of the file's formatting."""

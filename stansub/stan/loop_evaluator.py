@@ -34,7 +34,7 @@ class LoopEvaluator:
 
     def evaluator(self) -> _loop.LibraryEvaluator:
         """Return an evaluator for one chain, with its own scratch space; model and data are shared."""
-        return self._evaluator(self.blocks.starts, self.blocks.stops)
+        return self._evaluator(self.blocks.starts.astype(np.int32), self.blocks.stops.astype(np.int32))
 
     def single(self, places: NDArray[np.int64]) -> _loop.LibraryEvaluator:
         """Return an evaluator whose blocks are the observations at these places, one each."""

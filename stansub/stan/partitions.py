@@ -9,11 +9,11 @@ the pilot. It gives names and values of parameters, the global part, and starts 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +22,27 @@ from stansub import streams
 from stansub._loop import FunctionEvaluator
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress
-from stansub.stan.columns import Origins
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.data import Data, digest_of, load
+from stansub.stan.data import Data, Rows, digest_of, load
+from stansub.stan.partition_requests import BlockSum, Description, LogDensities, Sample, Single, shape_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof, Whole
-from stansub.stan.shares import SumOfParts, writes_rows
+from stansub.stan.shares import SumOfParts
 from stansub.stan.source import Source
 from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
 from stansub.stan.whole_data import OneBlock
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size
-from stansub.target.gradients import ParallelEvaluator, Team
-from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
-from stansub.target.requests import Holders, ask_all
+from stansub.target.partitioned import PartitionedPredictors
+from stansub.target.remainders import LinearPredictors
+from stansub.target.requests import Holders, Request, ask_all
 from stansub.types import FloatArray
 
-# Rows of the pilot, and rows of all partitions that Stan's and the decision loop's integers can count.
-_PILOT, _MOST = 1 << 17, 2**31 - 1
+# Rows of the pilot.
+_PILOT = 1 << 17
 _NONE = np.empty(0, np.int32)
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -124,114 +125,6 @@ def _compiled(model: str, code: str) -> CompiledModel:
     return compile_model(Source(model, code, parse(code)), rewritten=False)
 
 
-class Description(NamedTuple):
-    """What a run must know of a partition.
-
-    Attributes
-    ----------
-    n_observations : int
-    digest : str
-        Digest of its rows.
-    fixed : dict
-        Values that are not read from its columns, except the number of observations.
-    origins : Origins
-    shape : str
-        What the predictors of all partitions must share.
-    error : float
-        Of the proof.
-    sizes : tuple of str
-        Integers that count the observations.
-    """
-
-    n_observations: int
-    digest: str
-    fixed: dict[str, Any]
-    origins: Origins
-    shape: str
-    error: float
-    sizes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Describe:
-    """Request for the description of a partition."""
-
-    def answer(self, holder: Posterior, *, threads: int = 1) -> Description:
-        """Return the description.
-
-        Raises
-        ------
-        NoPredictorsError
-            If the likelihood has no linear predictors of a family that decisions know.
-        """
-        values, predictors = holder.values, holder.predictors()
-        if predictors.family.density is None:
-            raise NoPredictorsError("decisions cannot use its observations one by one")
-        if holder.form.kind != "sum" or not holder.sizes or writes_rows(holder.program, values, holder.sizes[0]):
-            raise NoPredictorsError("what it writes depends on all rows")
-        rows = values.axes(holder.sizes)
-        fixed = {key: value for key, value in values.values.items() if key not in rows and key not in holder.sizes}
-        return Description(
-            holder.blocks.n_observations,
-            digest_of_rows(holder),
-            fixed,
-            values.origins,
-            _shape(predictors),
-            holder.proof.error,
-            holder.sizes,
-        )
-
-
-def digest_of_rows(posterior: Posterior) -> str:
-    """Return a digest of the variables along the rows."""
-    values = posterior.values
-    rows = values.axes(posterior.sizes)
-    return digest_of({name: value for name, value in values.values.items() if name in rows})
-
-
-def _shape(predictors: Predictors) -> str:
-    family = predictors.family
-    shared = [z[:].tolist() if len(z) == 1 else z.shape[1] for z in predictors.design]
-    return f"{type(family).__name__} {family.density} {family.bounded} {family.highest} {shared}"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Request for some rows of a partition, by variable."""
-
-    rows: NDArray[np.int64]
-
-    def answer(self, holder: Posterior, *, threads: int = 1) -> dict[str, NDArray[Any]]:
-        """Return the variables along the rows."""
-        values = holder.values
-        axes = values.axes(holder.sizes)
-        taken = values.take(axes, self.rows).values
-        return {name: taken[name] for name in axes}
-
-
-@dataclass(frozen=True)
-class LogDensities:
-    """Request for log densities of a partition's posterior at some points, with messages for errors."""
-
-    points: tuple[FloatArray, ...]
-
-    def answer(self, holder: Posterior, *, threads: int = 1) -> list[tuple[float, str]]:
-        """Return the log densities."""
-        return holder.full.log_densities(self.points)
-
-
-@dataclass(frozen=True)
-class BlockSum:
-    """Request for the sum of the log likelihoods of a partition's blocks, by the program."""
-
-    theta: FloatArray
-
-    def answer(self, holder: Posterior, *, threads: int = 1) -> float:
-        """Return the sum."""
-        with Team(holder.population.in_passing(), threads=threads) as team:
-            return float(ParallelEvaluator(team).block_log_lik(self.theta).sum())
-
-
 @dataclass(frozen=True)
 class PartitionedData(Data):
     """Data in partitions; ``values`` has those that are not along the rows.
@@ -249,9 +142,45 @@ class PartitionedData(Data):
     described: tuple[Description, ...] = field(kw_only=True, repr=False)
     recorded: str = field(kw_only=True, default="")
 
+    def report_to(self, progress: Progress) -> None:
+        """Let waits for partitions show in ``progress``, whose checks end them."""
+        self.holders.progress = progress
+
     def digest(self) -> str:
         """Return the digest that all rows in one table have if they are read by the same pattern."""
         return digest_of(self.values, [one.digest for one in self.described])
+
+    def each(self, points: FloatArray, rows: NDArray[np.int64]) -> FloatArray:
+        """Return log likelihoods of single rows at some points, shape (points, rows)."""
+        values = np.empty((len(points), len(rows)))
+        found = self._of_rows(rows, lambda own: Single(points, own))
+        for chosen, answer in found:
+            values[:, chosen] = answer
+        return values
+
+    def rows(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> Data:
+        """Return the given rows alone, fetched from the partitions."""
+        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.asarray(rows, np.int64)
+        order, parts = zip(*self._of_rows(places, Sample), strict=True)
+        back = np.argsort(np.concatenate(order), kind="stable")
+        taken = {
+            name: np.take(np.concatenate([part[name] for part in parts], axis=axis), back, axis=axis)
+            for name, axis in axes.items()
+        }
+        values = {**self.values, **taken, **dict.fromkeys(sizes, len(places))}
+        given = {one.name: values[one.name] for one in self.declarations if one.name in values}
+        return Data(given, self.declarations, self.source, self.origins)
+
+    def _of_rows(
+        self, rows: NDArray[np.int64], request: Callable[[NDArray[np.int64]], Request[Posterior, A]]
+    ) -> list[tuple[NDArray[np.int64], A]]:
+        """Return places among ``rows``, and the answer of the partition that has these, for each that has some."""
+        ends = np.cumsum([one.n_observations for one in self.described])
+        number = np.searchsorted(ends, rows, side="right")
+        starts = ends - [one.n_observations for one in self.described]
+        places = {int(one): np.flatnonzero(number == one) for one in np.unique(number)}
+        asked = {one: request(rows[chosen] - starts[one]) for one, chosen in places.items()}
+        return list(zip(places.values(), self.holders.answers(asked), strict=True))
 
     def posterior(self, compiled: CompiledModel, *, seed: int, observations: str | None, log: Progress) -> Posterior:
         """Return the posterior of all rows.
@@ -264,7 +193,7 @@ class PartitionedData(Data):
         pilot = self._pilot(compiled, seed, observations, log)
         counts = tuple(one.n_observations for one in self.described)
         found = pilot.predictors(log)
-        if not isinstance(found, LinearPredictors) or _shape(found) != self.described[0].shape:
+        if not isinstance(found, LinearPredictors) or shape_of(found) != self.described[0].shape:
             raise InputError(f"{self.source}: the likelihood of a sample of the rows reads differently from theirs")
         full = PartitionedDensity(pilot, self.holders)
         return replace(
@@ -281,23 +210,12 @@ class PartitionedData(Data):
 
     def _pilot(self, compiled: CompiledModel, seed: int, observations: str | None, log: Progress) -> Posterior:
         """Return the posterior of a random sample of the rows, each partition's in proportion to its rows."""
-        counts = np.array([one.n_observations for one in self.described])
+        n, sizes = sum(one.n_observations for one in self.described), self.described[0].sizes
         rng = streams.generator(seed, streams.Run.PARTITIONS)
-        chosen = np.sort(rng.choice(counts.sum(), min(_PILOT, int(counts.sum())), replace=False, shuffle=False))
-        ends = np.cumsum(counts)
-        parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
-        requests = {
-            number: Sample(part - (ends[number] - counts[number])) for number, part in enumerate(parts) if len(part)
-        }
-        log(f"Taking a sample of {len(chosen):,} of {counts.sum():,} rows")
-        samples = self.holders.answers(requests)
-        sizes = self.described[0].sizes
-        axes = self.axes(sizes)
-        rows = {name: np.concatenate([one[name] for one in samples], axis=axis) for name, axis in axes.items()}
-        values = {**self.values, **rows, **dict.fromkeys(sizes, len(chosen))}
-        data = Data({one.name: values[one.name] for one in self.declarations}, self.declarations, self.source)
+        chosen = np.sort(rng.choice(n, min(_PILOT, n), replace=False, shuffle=False))
+        log(f"Taking a sample of {len(chosen):,} of {n:,} rows")
         return compiled.with_data(
-            replace(data, origins=self.origins),
+            self.rows(self.axes(sizes), sizes, chosen),
             block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
             seed=seed,
             observations=observations,
@@ -331,10 +249,7 @@ def pooled(
             raise InputError(f"{name}: a column of text has other levels than in {names[0]}; give numbers")
         if other.shape != one.shape:
             raise InputError(f"{name}: the likelihood of these rows reads differently from that in {names[0]}")
-    n = sum(part.n_observations for part in described)
-    if n > _MOST:
-        raise InputError(f"{n:,} observations are more than 2^31 - 1, the most that stansub can number")
-    values = {**one.fixed, **dict.fromkeys(one.sizes, n)}
+    values = {**one.fixed, **dict.fromkeys(one.sizes, sum(part.n_observations for part in described))}
     return PartitionedData(
         {part.name: values[part.name] for part in declarations if part.name in values},
         declarations,

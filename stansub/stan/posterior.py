@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -29,6 +30,9 @@ from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray, Places
 
 T = TypeVar("T")
+
+# Tasks per thread between two checks for an interrupt, and observations evaluated at once.
+_TASKS, _PART = 4, 1 << 13
 
 
 @dataclass(frozen=True)
@@ -300,6 +304,35 @@ class Posterior:
             norms = self.constants(function, progress=progress) * np.linalg.norm(cholesky, 2) ** (order + 1)
         return RemainderBounds.of_derivatives(anchor, cholesky, order, norms)
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Return log likelihoods of the observations at the given places, shape (len(places),)."""
-        return self.population.single(places).block_log_lik(theta)
+    def places_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of rows of the user's data among the observations."""
+        order = self.order
+        if order is None:
+            return rows
+
+        def inverse() -> Places:
+            places = np.empty_like(order)
+            places[order] = np.arange(len(places))
+            return places
+
+        return self._once("places", inverse)[rows].astype(np.int64)
+
+    def each(self, points: FloatArray, rows: NDArray[np.int64], *, threads: int = 1) -> FloatArray:
+        """Return log likelihoods of single rows of the user's data at some points, shape (points, rows)."""
+        places, values = self.places_of(rows), np.empty((len(points), len(rows)))
+
+        def fill(part: NDArray[np.int64]) -> None:
+            evaluator = self.population.single(places)
+            for k in part:
+                values[k] = evaluator.block_log_lik(points[k])
+
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            list(pool.map(fill, np.array_split(np.arange(len(points)), min(len(points), threads * _TASKS))))
+        return values
+
+    def in_parts(self, theta: FloatArray, *, threads: int = 1) -> Iterator[FloatArray]:
+        """Yield log likelihoods of all rows of the user's data at a point, in parts."""
+        n = self.blocks.n_observations
+        parts = np.array_split(np.arange(n), -(-n // _PART))
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            yield from pool.map(lambda rows: self.each(theta[np.newaxis], rows)[0], parts)

@@ -166,11 +166,16 @@ def prove(
 
 def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
     """Return the difference of a log density from the sum of its parts, relative to the terms' absolute sum."""
-    if not np.isfinite(shared) or not np.isfinite(terms).all():
+    return error_of_sums(whole, shared, len(terms), float(terms.sum()), float(np.abs(terms).sum()))
+
+
+def error_of_sums(whole: float, shared: float, n: int, total: float, absolute: float) -> float:
+    """Return `relative_error` of ``n`` terms from their sum and absolute sum."""
+    if not np.isfinite([shared, absolute]).all():
         return math.inf
     # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-    scale = abs(whole) + abs(shared) * math.sqrt(len(terms)) + float(np.abs(terms).sum())
-    return abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0)
+    scale = abs(whole) + abs(shared) * math.sqrt(n) + absolute
+    return abs(whole - (shared + total)) / max(scale, 1.0)
 
 
 def arrange(

@@ -15,7 +15,7 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Slicer
 from stansub.stan.library import Library, Model
 from stansub.stan.proof import Whole
-from stansub.stan.syntax import Program, names
+from stansub.stan.syntax import Block, Program, names
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
 
@@ -23,10 +23,9 @@ from stansub.types import FloatArray
 _LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 4 * 10**6, 16
 
 
-def writes_rows(program: Program, data: Data, size: str) -> bool:
-    """Return whether parameters and what is written for a draw may depend on the observations, as the text shows."""
+def writes_rows(written: Sequence[Block], program: Program, data: Data, size: str) -> bool:
+    """Return whether some blocks of a program may depend on the observations, as the text shows."""
     of_rows = {size, *data.axes([size]), *(one.name for one in program.transformed_data.declarations)}
-    written = (program.parameters, program.transformed_parameters, program.generated_quantities)
     return any(names(*block.statements) & of_rows for block in written)
 
 
@@ -88,7 +87,8 @@ class Shares(SumOfParts):
         if size not in data.values or not library.takes_arrays or data.nbytes < _LEAST:
             return None
         try:
-            if writes_rows(program, data, size):
+            written = (program.parameters, program.transformed_parameters, program.generated_quantities)
+            if writes_rows(written, program, data, size):
                 return None
             found = cls._of(Slicer(library, data, (size,), seed=seed))
         except InputError:

@@ -68,29 +68,29 @@ class Blocks:
         return cls(sum(sums), size, tuple(sums) if len(sums) > 1 else ())
 
     @property
-    def _edges(self) -> NDArray[np.int32]:
+    def _edges(self) -> NDArray[np.int64]:
         sums = self.sums or (self.n_observations,)
         numbers = [self._number(n) for n in sums]
         parts = [
             first + np.arange(number, dtype=np.int64) * n // max(1, number)
             for first, n, number in zip(accumulate(sums, initial=0), sums, numbers, strict=False)
         ]
-        return np.concatenate([*parts, [self.n_observations]]).astype(np.int32)
+        return np.concatenate([*parts, [self.n_observations]]).astype(np.int64)
 
     @property
-    def starts(self) -> NDArray[np.int32]:
+    def starts(self) -> NDArray[np.int64]:
         """Return the first observation of each block, counted from 0."""
         return self._edges[:-1]
 
     @property
-    def stops(self) -> NDArray[np.int32]:
+    def stops(self) -> NDArray[np.int64]:
         """Return one past the last observation of each block."""
         return self._edges[1:]
 
     @property
-    def sizes(self) -> NDArray[np.int32]:
+    def sizes(self) -> NDArray[np.int64]:
         """Return the number of observations in each block."""
-        sizes: NDArray[np.int32] = np.diff(self._edges)
+        sizes: NDArray[np.int64] = np.diff(self._edges)
         return sizes
 
     def __len__(self) -> int:

@@ -134,7 +134,10 @@ class Pooled(NamedTuple):
         starts, ends = self.starts, np.cumsum(self.counts, axis=0)
         classes = np.searchsorted(starts, places, side="right") - 1
         within = places - starts[classes]
-        partitions = (ends[:, classes] <= within).sum(axis=0)
+        partitions = np.empty(len(places), np.int64)
+        for one in np.unique(classes):  # there are fewer classes than places, and there may be many partitions
+            here = classes == one
+            partitions[here] = np.searchsorted(ends[:, one], within[here], side="right")
         own_starts = np.cumsum(self.counts, axis=1) - self.counts
         before = ends[partitions, classes] - self.counts[partitions, classes]
         return partitions, own_starts[partitions, classes] + within - before

@@ -230,7 +230,7 @@ class _PartitionedSource:
     expand: Expand
     classes: Pooled
 
-    def __call__(self, places: NDArray[np.int32]) -> tuple[FloatArray, list[FloatArray]]:
+    def __call__(self, places: NDArray[np.int64]) -> tuple[FloatArray, list[FloatArray]]:
         """Return records and rows of the members at some places, with one request to each partition that has some."""
         partitions, own = self.classes.located(places)
         records = np.empty((len(places), width(self.predictors, self.expand.order)))
@@ -244,7 +244,7 @@ class _PartitionedSource:
         return records, designs
 
 
-_Source = Callable[[NDArray[np.int32]], tuple[FloatArray, list[FloatArray]]]
+_Source = Callable[[NDArray[np.int64]], tuple[FloatArray, list[FloatArray]]]
 # Common to table and stream: the sum of all expansions, and the radii of bounds.
 _Common = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from stansub.progress import Progress
+
 Holder = TypeVar("Holder", contravariant=True)
 Answer = TypeVar("Answer", covariant=True)
 
@@ -26,7 +28,15 @@ class Request(Protocol[Holder, Answer]):
 
 
 class Holders(Protocol[H]):
-    """Holders of all observations, in a fixed order."""
+    """Holders of all observations, in a fixed order.
+
+    Attributes
+    ----------
+    progress : Progress
+        Shows what is waited for; if its checks raise, waiting ends.
+    """
+
+    progress: Progress
 
     def __len__(self) -> int: ...
 

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from stansub.target.classes import Classes, keys
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 
 class Start(NamedTuple):
@@ -88,9 +88,7 @@ class Site:
             hessian = predictors.hessian_at(self.anchor, threads=threads)
         return Sums(np.sum(gradients, axis=0), hessian, np.sum(thirds, axis=0), np.max(ratios, axis=0))
 
-    def records(
-        self, predictors: LinearPredictors, order: int, which: NDArray[np.int32]
-    ) -> tuple[FloatArray, list[FloatArray]]:
+    def records(self, predictors: LinearPredictors, order: int, which: Places) -> tuple[FloatArray, list[FloatArray]]:
         """Return records of some observations, without constants, and their rows."""
         part = predictors.part(which)
         start, records = self.start(part, ()), np.empty((len(which), width(predictors, order)))

@@ -11,32 +11,44 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub import InputError, Loo, loo_compare
-from stansub.diagnostics.elpd import Estimate, estimate_sum
+from stansub.diagnostics.elpd import Estimate, Sums, estimate_sum
 
 Array = NDArray[np.float64]
 Estimator = Callable[[Array, Array, Array], Estimate]
 
 
+def estimate(values: Array, chosen: Array, surrogate: Array) -> Estimate:
+    """The difference estimator, from the surrogates of all observations."""
+    return estimate_sum(values, Sums(len(surrogate), surrogate.sum(), surrogate @ surrogate, chosen))
+
+
+def of_differences(values: Array, chosen: Array, surrogate: Array) -> Estimate:
+    """The same if only sums are known of two surrogates, whose difference this one is."""
+    n, twice = len(surrogate), 2 * surrogate @ surrogate  # of one surrogate; that of the other does not matter
+    first, second = Sums(n, 3 * surrogate.sum(), twice, 3 * chosen), Sums(n, 2 * surrogate.sum(), twice, 2 * chosen)
+    return estimate_sum(values, first.minus(second))
+
+
 def without_correction(values: Array, chosen: Array, surrogate: Array) -> Estimate:
     """The difference estimator without the finite population correction."""
-    found, m, n = estimate_sum(values, chosen, surrogate), len(values), len(surrogate)
+    found, m, n = estimate(values, chosen, surrogate), len(values), len(surrogate)
     return found._replace(subsampling_se=found.subsampling_se / np.sqrt(1 - m / n))
 
 
 def without_surrogates(values: Array, chosen: Array, surrogate: Array) -> Estimate:
     """The sum of the subset, scaled up, with the standard error of the difference estimator."""
-    return estimate_sum(values, chosen, surrogate)._replace(value=len(surrogate) * values.mean())
+    return estimate(values, chosen, surrogate)._replace(value=len(surrogate) * values.mean())
 
 
 def without_total(values: Array, chosen: Array, surrogate: Array) -> Estimate:
     """The differences, scaled up, alone."""
-    found = estimate_sum(values, chosen, surrogate)
+    found = estimate(values, chosen, surrogate)
     return found._replace(value=found.value - surrogate.sum())
 
 
 def with_biased_se(values: Array, chosen: Array, surrogate: Array) -> Estimate:
     """The square of the estimate in place of an unbiased estimate of the square."""
-    found, n = estimate_sum(values, chosen, surrogate), len(surrogate)
+    found, n = estimate(values, chosen, surrogate), len(surrogate)
     return found._replace(se=np.sqrt(found.se**2 - found.subsampling_se**2 / n))
 
 
@@ -55,7 +67,19 @@ def is_unbiased(estimator: Estimator) -> bool:
 
 
 def test_the_estimator_is_unbiased_over_all_subsets() -> None:
-    assert is_unbiased(estimate_sum)
+    assert is_unbiased(estimate)
+
+
+def test_differences_of_sums_are_estimated_alike() -> None:
+    """Only the sum of their squares is estimated from the subset."""
+    rng, n, m = np.random.default_rng(7), 1000, 400
+    surrogate = rng.normal(-0.01, 0.4, n)
+    chosen = surrogate[:m]
+    values = chosen + rng.normal(-0.1, 0.15, m)
+    found, expected = of_differences(values, chosen, surrogate), estimate(values, chosen, surrogate)
+    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    assert found.subsampling_se == pytest.approx(expected.subsampling_se, rel=1e-12)
+    assert found.se == pytest.approx(np.sqrt(n * values.var()), rel=0.01)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -81,7 +105,7 @@ def is_nominal(share: float) -> bool:
 
 @pytest.mark.parametrize("m", [100, 500])
 def test_intervals_cover(m: int) -> None:
-    assert is_nominal(coverage(estimate_sum, m=m))
+    assert is_nominal(coverage(estimate, m=m))
 
 
 @pytest.mark.parametrize("wrong", WRONG[:3])
@@ -91,12 +115,12 @@ def test_intervals_of_wrong_estimators_do_not(wrong: Estimator) -> None:
 
 def test_all_observations_give_the_sum() -> None:
     values = np.random.default_rng(5).normal(-1.0, 0.4, 50)
-    found = estimate_sum(values, np.zeros(50), np.zeros(50))
+    found = estimate(values, np.zeros(50), np.zeros(50))
     np.testing.assert_allclose(found, [values.sum(), np.sqrt(50 * values.var()), 0.0], rtol=1e-12)
 
 
 def test_one_observation_of_several_says_nothing_about_its_error() -> None:
-    assert np.isnan(estimate_sum(np.array([-1.0]), np.array([-1.1]), np.full(3, -1.1)).subsampling_se)
+    assert np.isnan(estimate(np.array([-1.0]), np.array([-1.1]), np.full(3, -1.1)).subsampling_se)
 
 
 def made(name: str, *, better: float = 0.0, rows: int = 40, n: int = 400, scale: str = "log", seed: int = 6) -> Loo:
@@ -131,7 +155,7 @@ def test_models_are_compared_by_single_observations() -> None:
     assert list(table.index) == ["second", "first"]
     assert table.elpd_diff["second"] == table.dse["second"] == 0
     surrogate = second.surrogate - first.surrogate
-    expected = estimate_sum(second.elpd_i - first.elpd_i, surrogate[first.rows], surrogate)
+    expected = estimate(second.elpd_i - first.elpd_i, surrogate[first.rows], surrogate)
     row = table.loc["first"]
     np.testing.assert_allclose(row[["elpd_diff", "dse", "subsampling_dse"]].astype(float), expected, rtol=1e-12)
     assert row.elpd_diff == pytest.approx(second.elpd - first.elpd)

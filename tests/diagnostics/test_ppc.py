@@ -97,7 +97,7 @@ def test_a_program_without_replicated_data_is_refused(compiled: Compiled, tmp_pa
 
 
 def test_other_observations_than_those_chosen_are_noticed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places_of = module.places_of
-    monkeypatch.setattr(module, "places_of", lambda posterior: np.roll(places_of(posterior), 1))
+    likelihoods = module.log_likelihoods
+    monkeypatch.setattr(module, "log_likelihoods", lambda of, theta, rows: likelihoods(of, theta, (rows + 1) % 70))
     with pytest.raises(InputError, match="single observations cannot be predicted"):
         stansub.ppc(place / "draws.nc", observations=30)

@@ -176,7 +176,7 @@ def test_thinning_keeps_every_kth_step_of_each_phase(thin: int, save_warmup: boo
         some.warmup.kept.read().theta,
         everything.warmup.kept.read().theta[thin - 1 :: thin] if save_warmup else np.empty((0, 2)),
     )
-    times = {"seconds", "audit_time"}
+    times = {"seconds", "audit_time", "wait_time"}
     assert {name: value for name, value in some.sampling.totals.items() if name not in times} == {
         name: value for name, value in everything.sampling.totals.items() if name not in times
     }

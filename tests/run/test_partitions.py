@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from clocks import HANGS
+from clocks import HANGS, set_clock, wait_until
 from conftest import EXAMPLES
 from numpy.typing import NDArray
 from pyarrow import parquet
 
 import stansub
 from stansub import CompiledModel, DataPartitions, InputError, RunError
+from stansub.diagnostics import ppc
 from stansub.output import inference_data
+from stansub.output.record import record_of
+from stansub.output.summary import details
+from stansub.progress import Progress, TimeLimitError
 from stansub.run import partitions
 from stansub.run.executors import dask_client
 from stansub.run.partitions import DaskPartitions, Partitions
-from stansub.stan.partitions import Describe, LogDensities, PartitionRecipe, stamp_of
+from stansub.stan import partitions as stan_partitions
+from stansub.stan import syntax
+from stansub.stan.data import Data
+from stansub.stan.partition_requests import BlockSum, Describe, Description, LogDensities, Sample
+from stansub.stan.partitions import PartitionRecipe, stamp_of
+from stansub.stan.source import Source
+from stansub.target import observations
+from stansub.target.partitioned import Hessian
+from stansub.target.predictor_derivatives import Gradient, LogLikelihood
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.sites import Candidates, Expanded, Sums, Surveyed
 
 N, PARTS = 4000, 4
 PROGRAM = EXAMPLES / "logistic.stan"
@@ -100,6 +116,13 @@ def test_draws_do_not_depend_on_where_the_partitions_are(
         "exact by proved bounds",
     )
     assert facts["data_hash"] == inference_data.attrs(there)["data_hash"]
+    for found in map(inference_data.attrs, (here, there)):
+        for chain in range(OPTIONS["chains"]):
+            assert found["n_waits"][chain] + found["warmup_n_waits"][chain] >= 1
+            waited = found["wait_time"][chain] + found["warmup_wait_time"][chain]
+            assert 0 < waited < found["sampling_time"][chain] + found["warmup_time"][chain]
+        lines = dict(line for part in details(record_of(there), found) for line in part)
+        assert "batches of candidates" in lines["Waits"]
 
 
 def test_draws_are_those_of_all_rows_in_memory(
@@ -122,6 +145,93 @@ def test_draws_are_those_of_all_rows_in_memory(
 
     assert z(apart) < 5
     assert z(without) > 10, "a partition less is another posterior"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A request whose answer a test holds back: until a file exists."""
+
+    until: Path
+
+    def answer(self, holder: Any, *, threads: int = 1) -> str:
+        wait_until(self.until.exists)
+        return "answered"
+
+
+class Impatient(Progress):
+    """Ends the first wait, once it has noted what for."""
+
+    def __init__(self, until: Path, *, here: bool) -> None:
+        super().__init__()
+        self.seen, self._until, self._here = "", until, here
+
+    def check(self) -> None:
+        self.seen = self.waits
+        if self._here:  # threads of this process end with their requests
+            self._until.touch()
+        raise TimeLimitError("the time is up")
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["threads", "dask"])
+def test_waiting_ends_when_the_run_does(
+    logistic: CompiledModel, folder: Path, client: Any, tmp_path: Path, here: bool
+) -> None:
+    until = tmp_path / "file"
+    made, progress = recipes(logistic, files(folder)), Impatient(until, here=here)
+    holders = Partitions(made, progress=progress) if here else DaskPartitions(made, progress=progress, client=client)
+    try:
+        with pytest.raises(TimeLimitError, match="the time is up"):
+            holders.answers({0: Held(until), 1: Held(until)})
+        assert progress.seen == "waiting for 2 of 2 partitions"
+        assert not progress.waits
+    finally:
+        until.touch()
+    holders.progress = Progress()
+    assert holders.answers({1: Held(until)}) == ["answered"]
+
+
+def test_the_time_limit_says_what_was_waited_for() -> None:
+    with set_clock() as clock:
+        progress = Progress(max_time=5)
+        progress("Opening 4 partitions: part-*.parquet")
+        progress.wait_for("waiting for 3 of 4 partitions")
+        clock.advance(6)
+        with pytest.raises(TimeLimitError, match=r"'Opening 4 partitions: .*, waiting for 3 of 4 partitions'"):
+            progress.check()
+
+
+def test_an_interrupt_ends_a_wait_for_candidates(
+    logistic: CompiledModel, folder: Path, many: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draws before are kept, and the run resumes as if it had not been interrupted."""
+    monkeypatch.setattr(observations, "_BATCH", 4)
+    kept, options = tmp_path / "run.checkpoint", OPTIONS | {"chains": 1}
+    answers, n_waits, last = Partitions.answers, 0, -1
+
+    def held(self: Partitions, requests: Any) -> Any:
+        nonlocal n_waits
+        asked = getattr(next(iter(requests.values())), "request", None)
+        if isinstance(asked, Candidates) and threading.current_thread() is not threading.main_thread():
+            n_waits += 1
+            if n_waits == last:
+                os.kill(os.getpid(), signal.SIGINT)
+                wait_until(lambda: self.progress.check())
+        return answers(self, requests)
+
+    monkeypatch.setattr(Partitions, "answers", held)
+    whole = stansub.sample(logistic, sources(folder), **options)
+    last, n_waits = 2 * n_waits // 3, 0  # warmup is a tenth of the steps
+    found = stansub.sample(logistic, sources(folder), checkpoint=kept, **options)
+    monkeypatch.setattr(Partitions, "answers", answers)
+    assert "interrupted" in inference_data.attrs(found)["stopped"]
+    n_draws = theta(found).shape[1]
+    assert 0 < n_draws < OPTIONS["iter_sampling"]
+    np.testing.assert_array_equal(theta(found), theta(whole)[:, :n_draws])
+    resumed = stansub.sample(logistic, sources(folder), resume=kept, **options)
+    np.testing.assert_array_equal(theta(resumed), theta(whole))
+    for name in ("n_obs_used", "n_candidates", "n_obs_evaluated"):
+        assert (np.array(inference_data.attrs(resumed)[name]) > 0).all()
+        assert inference_data.attrs(resumed)[name] == inference_data.attrs(whole)[name]
 
 
 def test_without_workers_nobody_waits(
@@ -212,6 +322,152 @@ def test_a_run_resumes_from_its_partitions(logistic: CompiledModel, folder: Path
     stansub.sample(PROGRAM, sources(folder), checkpoint=kept, **options)
     again = stansub.read_checkpoint(kept)
     np.testing.assert_array_equal(theta(again), theta(whole))
+
+
+# Times that each row stands in for, so that there are more than 2^31.
+TIMES = 1 << 20
+
+
+def answer_for_many(recipe: PartitionRecipe, digest: str, request: Any, threads: int = 1) -> Any:
+    """As if each row of a partition occurred many times in a row."""
+    asked = getattr(request, "request", request)
+    if isinstance(request, Sample):
+        request = Sample(request.rows // TIMES)
+    elif isinstance(asked, Candidates):
+        request = replace(request, request=replace(asked, places=asked.places // TIMES))
+    found = own_answer(recipe, digest, request, threads)
+    if isinstance(found, Description):
+        return found._replace(n_observations=TIMES * found.n_observations)
+    if isinstance(found, Expanded):
+        sums = Sums(*(TIMES * part for part in found.sums[:3]), found.sums.ratios)
+        return Expanded(sums, found.keys, TIMES * found.counts)
+    if isinstance(found, Surveyed):
+        return Surveyed({order: TIMES * bound for order, bound in found.bounds.items()}, {})
+    if isinstance(request, LogDensities):
+        evaluator = partitions._open.get(recipe, digest).population.evaluator()
+        shared = [evaluator.global_log_density(theta) for theta in request.points]
+        return [(TIMES * (value - own) + own, text) for (value, text), own in zip(found, shared, strict=True)]
+    if isinstance(asked, Gradient):
+        return tuple(TIMES * one for one in found)
+    return TIMES * found if isinstance(asked, LogLikelihood | Hessian | BlockSum) else found
+
+
+own_answer = partitions.answer
+
+
+def test_more_rows_than_32_bits_can_number(
+    logistic: CompiledModel, folder: Path, many: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.concat_tables(table(part) for part in range(PARTS))
+    predictors = logistic.with_data(stansub.DataSources([rows], COLUMNS)).predictors()
+    mode = np.zeros(4)
+    for _ in range(20):
+        mode = mode - np.linalg.solve(predictors.hessian_at(mode), predictors.ask(Gradient(mode))[0][1])
+    sds = np.sqrt(np.diag(np.linalg.inv(-TIMES * predictors.hessian_at(mode))))
+    monkeypatch.setattr(partitions, "answer", answer_for_many)
+    monkeypatch.setattr(stan_partitions, "_PILOT", N)
+    draws = stansub.sample(logistic, sources(folder), **OPTIONS)
+    facts = inference_data.attrs(draws)
+    assert (facts["n_observations"], facts["guarantee"]) == (N * TIMES, "exact by proved bounds")
+    assert N * TIMES > 2**31
+    found = theta(draws).reshape(-1, 4)
+    # the posterior is normal about the likelihood's mode, to a few millionths of an sd
+    assert np.abs((found.mean(0) - mode) / sds).max() < 5 / np.sqrt(len(found) / 8)
+    np.testing.assert_allclose(found.std(0), sds, rtol=0.15)
+    assert "R-hat" not in str(draws.attrs["warnings"])
+
+
+def test_loo_of_partitions_is_that_of_memory(
+    logistic: CompiledModel, folder: Path, many: None, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = stansub.sample(logistic, sources(folder), **OPTIONS | {"iter_sampling": 500})
+    apart = stansub.loo(draws, observations=60)
+    there = stansub.loo(draws, observations=60, executor=f"dask:{client.scheduler_info()['address']}")
+    attrs = inference_data.attrs
+
+    def as_in_memory(idata: Any) -> dict[str, Any]:
+        facts = attrs(idata)
+        return facts | {"settings": facts["settings"] | {"evaluator": "instances"}}
+
+    monkeypatch.setattr(inference_data, "attrs", as_in_memory)
+    together = stansub.loo(draws, observations=60)
+    np.testing.assert_array_equal(apart.rows, together.rows)
+    for one in (apart, there):
+        for name in ("elpd", "se", "subsampling_se", "p", "elpd_i", "p_i"):
+            np.testing.assert_allclose(getattr(one, name), getattr(together, name), rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(one.sums.chosen, together.sums.chosen, rtol=1e-9)
+        assert one.n_data_points == N
+    assert apart.columns == there.columns
+    compared = stansub.loo_compare({"apart": apart, "there": there})
+    assert compared.elpd_diff.abs().max() == 0
+    with pytest.raises(InputError, match="the data of only one are in partitions"):
+        stansub.loo_compare({"apart": apart, "together": together})
+    with pytest.raises(InputError, match="these draws are not of data in partitions: leave out `executor`"):
+        stansub.loo(draws, executor="dask")
+
+
+def test_rows_for_predictions_are_those_of_memory(logistic: CompiledModel, folder: Path) -> None:
+    source, declarations = sources(folder), logistic.program.data.declarations
+    program = Source("logistic", logistic.program.code, logistic.program)
+    at, chosen = np.array([0.1, 0.2, -0.1, 0.3]), np.array([3, 999, 1000, 2500, 3999])
+    whole = logistic.with_data(source, evaluator="instances")
+    with partitions.reopened(program, source, seed=1, observations=None, executor=None, log=Progress()) as values:
+        apart = values.posterior(logistic, seed=1, observations=None, log=Progress())
+        found, model = ppc._subset(apart, chosen, at)
+        expected, in_memory = ppc._subset(whole, chosen, at)
+    for name, value in expected.values.items():
+        np.testing.assert_array_equal(found.values[name], value)
+    assert model.log_density(at) == in_memory.log_density(at)
+    assert {one.name for one in declarations} == set(found.values)
+
+
+@pytest.mark.slow
+def test_predictions_of_partitions_are_those_of_memory(folder: Path, many: None, tmp_path: Path) -> None:
+    quantities = "generated quantities { array[N] int y_rep = bernoulli_logit_rng(alpha + x * beta); }"
+    program = tmp_path / "logistic_rep.stan"
+    program.write_text(f"{PROGRAM.read_text()}\n{quantities}")
+    draws = stansub.sample(program, sources(folder), **OPTIONS | {"iter_sampling": 300})
+    assert inference_data.attrs(draws)["settings"]["evaluator"] == "partitions"
+    assert "y_rep" not in inference_data.group(draws, "posterior")
+    found = stansub.ppc(draws, observations=200, n_draws=100)
+    rows = pa.concat_tables(table(part) for part in range(PARTS)).to_pandas()
+    observed, replicated = (
+        inference_data.group(found, name)["y"] for name in ("observed_data", "posterior_predictive")
+    )
+    chosen = observed["observation"].values
+    np.testing.assert_array_equal(observed.values, rows["y"].to_numpy()[chosen])
+    mean = inference_data.group(draws, "posterior")
+    eta = mean["alpha"].values.mean() + rows[COLUMNS["x"]].to_numpy()[chosen] @ mean["beta"].values.mean((0, 1))
+    share = replicated.values.mean((0, 1))
+    expected = 1 / (1 + np.exp(-eta))
+    z = (share - expected) / np.sqrt(expected * (1 - expected) / 100)
+    assert np.abs(z).max() < 5
+    assert np.abs((share - expected[::-1]) / np.sqrt(expected * (1 - expected) / 100)).max() > 10, "other rows"
+
+
+QUANTITIES = """data {{ int N; vector[N] y; }}
+parameters {{ real mu; }}
+model {{ y ~ normal(mu, 1); }}
+generated quantities {{
+  array[N] real y_rep = normal_rng(rep_vector(mu, N), 1);
+  {further}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("further", "saved", "is_written"),
+    [
+        ("", frozenset(), False),
+        ("", frozenset({"y_rep"}), True),
+        ("", None, True),
+        ("real highest = max(y_rep);", frozenset(), True),
+    ],
+)
+def test_quantities_of_rows_are_not_written(further: str, saved: frozenset[str] | None, is_written: bool) -> None:
+    program = syntax.parse(QUANTITIES.format(further=further))
+    values = Data({"N": 2, "y": np.zeros(2)}, program.data.declarations, "data")
+    holder: Any = SimpleNamespace(program=program, counts=("N",), sizes=("N",), values=values)
+    assert Describe(saved)._writes_rows(holder) == is_written
 
 
 def test_what_is_no_partition() -> None:

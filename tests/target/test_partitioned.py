@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Factorised
+from stansub.progress import Progress
 from stansub.target.classes import Classes, Pooled, keys
 from stansub.target.families import Binomial
 from stansub.target.functions import FunctionFactors
 from stansub.target.observations import ObservationVariates
-from stansub.target.partitioned import Hessian, PartitionedPredictors, Predictors
+from stansub.target.partitioned import Hessian, OfPredictors, PartitionedPredictors, Predictors
 from stansub.target.predictor_derivatives import Gradient, LogLikelihood
 from stansub.target.remainders import LinearPredictors
 from stansub.target.requests import Request
 from stansub.target.rows import ColumnRows
-from stansub.target.sites import Candidates, Expand, Site, Survey
+from stansub.target.sites import Candidates, Expand, Expanded, Site, Sums, Survey, Surveyed
 
 Array = NDArray[np.float64]
 N, DIM = 900, 2
@@ -57,6 +58,7 @@ class InPickles:
     held: list[Holder]
     forgetful: bool = False
     asked: list[int] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
 
     def __len__(self) -> int:
         return len(self.held)
@@ -159,6 +161,77 @@ def test_decisions_do_not_depend_on_who_holds_the_observations() -> None:
     # one holder of all observations; its batches are smaller, so it draws other candidates of the same distribution
     whole = np.mean(decisions(predictors())[0])
     assert np.mean(one) == pytest.approx(whole, abs=4 * np.sqrt(0.25 / 4000))
+
+
+# Times that each observation stands in for, so that there are more than 2^31.
+TIMES = 1 << 23
+
+
+@dataclass
+class Repeated(InPickles):
+    """Holders as if each observation occurred many times in a row."""
+
+    largest: int = 0
+
+    def answers(self, requests: Mapping[int, Request[Any, Any]]) -> list[Any]:
+        own = {number: one.request for number, one in requests.items()}
+        for number, one in own.items():
+            if isinstance(one, Candidates):
+                self.largest = max(self.largest, int(one.places.max()))
+                own[number] = replace(one, places=one.places // TIMES)
+        found = super().answers({number: OfPredictors(one) for number, one in own.items()})
+        return [self._repeated(one) for one in found]
+
+    @staticmethod
+    def _repeated(found: Any) -> Any:
+        if isinstance(found, Expanded):
+            sums = Sums(*(TIMES * part for part in found.sums[:3]), found.sums.ratios)
+            return Expanded(sums, found.keys, TIMES * found.counts)
+        if isinstance(found, Surveyed):
+            return Surveyed({order: TIMES * bound for order, bound in found.bounds.items()}, {})
+        return found  # records of candidates
+
+
+def test_places_of_more_observations_than_32_bits_can_number() -> None:
+    constants = np.exp(np.random.default_rng(1).normal(-9, 3, N))
+    parts = [Classes.of([keys(constants[slice(*one)])]) for one in zip((0, *ENDS), ENDS, strict=False)]
+    once = Pooled.of([(part.keys, np.diff(part.starts)) for part in parts])
+    often = once._replace(counts=TIMES * once.counts)
+    assert often.starts[-1] == N * TIMES > 2**31
+    places = np.arange(N) * TIMES + np.random.default_rng(2).integers(0, TIMES, N)
+    partitions, own = often.located(places)
+    for one, other in zip((partitions, own // TIMES), once.located(np.arange(N)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_decisions_about_more_observations_than_32_bits_can_number() -> None:
+    """Their probabilities are those of Metropolis and Hastings, from candidates among all observations."""
+    whole, mode = predictors(), THETA
+    for _ in range(20):
+        mode = mode - np.linalg.solve(whole.hessian_at(mode), whole.ask(Gradient(mode))[0][1])
+    cholesky = np.linalg.cholesky(np.linalg.inv(-whole.hessian_at(mode) * TIMES))
+    anchor = mode + cholesky @ np.array([15.0, 0.0])  # off, so that there are candidates at all
+    held = partitioned().holders.held  # type: ignore[attr-defined]
+    holders = Repeated(held)
+    counts = tuple(TIMES * one.own.n_observations for one in held)
+    known = PartitionedPredictors(holders, counts, held[0].own.part(slice(0, 0)))
+    variates = ObservationVariates.at(known, anchor, cholesky)
+
+    def value(theta: Array) -> float:
+        return TIMES * float(whole.log_lik(theta).sum() - whole.log_lik(mode).sum())
+
+    n = sum(counts)
+    evaluator = _loop.FunctionEvaluator(DIM, 1, lambda theta: 0.0, lambda theta, which: np.zeros(len(which)))
+    decider = make_decider(evaluator, np.array([n]), Factorised(), **variates.parts(None))  # type: ignore[arg-type]
+    rng, differences = np.random.default_rng(5), []
+    decider.reset(mode)
+    for _ in range(4000):
+        here, there = decider.theta.copy(), mode + cholesky @ rng.standard_normal(DIM)
+        found = decider.decide(there, np.log1p(-rng.random()), 0.0, rng.bit_generator.capsule)
+        differences.append(found.accepted - min(1.0, np.exp(value(there) - value(here))))
+    assert decider.n_candidates > 50
+    assert holders.largest > 2**31
+    assert abs(np.mean(differences)) < 4 * np.std(differences) / np.sqrt(len(differences))
 
 
 def test_far_from_the_anchor_all_observations_are_evaluated() -> None:
