@@ -41,7 +41,7 @@ from stansub.target.sparse import SparsePredictors
 _FORMS = {
     "log_lik_i": "the likelihood is a loop over log_lik_i",
     "reduce_sum": "the likelihood is a reduce_sum call",
-    "sum": "the likelihood must be a sum over observations",
+    "sum": "the likelihood consists of statements over observations",
 }
 _LABEL = 14
 

@@ -137,20 +137,39 @@ def inferred(
             yield wanted.name, origins.sizes[wanted.name], f"{origins.sizes[wanted.name]:,}, the {kind} of {of}"
 
 
-def remedy(declaration: Declaration, tables: Sequence[Table]) -> str:
-    """Return a remedy for a variable with neither value nor column; empty if there are no tables."""
+def remedy(
+    declaration: Declaration, given: Mapping[str, Any], declarations: Sequence[Declaration], tables: Sequence[Table]
+) -> str:
+    """Return a remedy for a variable with neither value nor column; empty if nothing is like it.
+
+    Parameters
+    ----------
+    given : mapping
+        Values by name.
+    declarations : sequence of Declaration
+        The data block.
+    """
+    declared = {one.name for one in declarations}
+    if alike := _nearest(declaration.name, [name for name in given if name not in declared]):
+        return f"; the data have {alike!r}, which it does not declare"
     if not tables:
         return ""
     names = [name for table in tables for name in table.types]
     if not declaration.all_dims:
         return f"; give {declaration.name}=VALUE in addition to the table"
-    near = difflib.get_close_matches(declaration.name, names, 1)
     example = (
         f"{declaration.name}=[{','.join(names[:2])}]"
         if len(declaration.sizes) > 1
-        else (f"{declaration.name}={near[0] if near else names[0] if names else 'COLUMN'}")
+        else f"{declaration.name}={_nearest(declaration.name, names) or (names[0] if names else 'COLUMN')}"
     )
     return f", and no column has that name; name its columns with `columns={example}`"
+
+
+def _nearest(name: str, others: Sequence[str]) -> str:
+    """Return the name most like another, whatever the case; empty if none is."""
+    lower = {other.lower(): other for other in others}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    return lower[near[0]] if near else ""
 
 
 class _Filled(NamedTuple):

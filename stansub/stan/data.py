@@ -262,7 +262,7 @@ class Raw:
             if declaration.name not in values:
                 raise InputError(
                     f"{self.source}: variable {declaration.name!r} is missing; the data block declares it as "
-                    f"{_type(declaration)}{remedy(declaration, self.tables)}"
+                    f"{_type(declaration)}{remedy(declaration, self.values, declarations, self.tables)}"
                 )
         values = {one.name: values[one.name] for one in declarations}
         _check_sizes(values, declarations, self.source)

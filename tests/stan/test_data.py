@@ -158,6 +158,8 @@ def test_wrong_values(name: str) -> None:
 def test_missing_variable() -> None:
     with pytest.raises(InputError, match=r"variable 'x' is missing; the data block declares it as `matrix\[N, K\] x`"):
         data.read({name: value for name, value in GOOD.items() if name != "x"}, DECLARATIONS)
+    with pytest.raises(InputError, match=r"`matrix\[N, K\] x`; the data have 'X', which it does not declare$"):
+        data.read({name.replace("x", "X"): value for name, value in GOOD.items()}, DECLARATIONS)
 
 
 EYE, COMPLEX = [[1, 0], [0, 1]], [1, 2]
