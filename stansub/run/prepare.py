@@ -20,6 +20,7 @@ from stansub.progress import Progress
 from stansub.run import choices, transitions
 from stansub.run.config import ON_SURROGATE, SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
+from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, load
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan
@@ -81,6 +82,10 @@ class Setup:
     plan: Plan
     trial: bool
     notes: Choices
+
+    def adapted(self, adaptation: CrossChainAdaptation | None) -> Setup:
+        """Return the setup with the results of cross-chain adaptation; the same for a run without it."""
+        return self if adaptation is None else replace(self, found=adaptation.found, rule=adaptation.test)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for workers in other processes, without the executor, which belongs to one process."""
@@ -174,20 +179,21 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
 def _prepare(
     given: ModelInput, inits: Sequence[Init], config: SampleConfig, progress: Progress, folder: Path | None
 ) -> Prepared:
-    left = None
+    """Prepare surrogate transitions if they suit the model, otherwise decisions from parts of the data."""
+    rejected = None
     if config.surrogate or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.TransitionSetup):
             return _prepare_transitions(found, inits, config, folder)
-        left = found
-    return _prepare_subsampled(given, inits, config.of_length(transitions=False), left, progress, folder)
+        rejected = found
+    return _prepare_subsampled(given, inits, config.of_length(transitions=False), rejected, progress, folder)
 
 
 def _prepare_transitions(
-    taken: transitions.TransitionSetup, inits: Sequence[Init], config: SampleConfig, folder: Path | None
+    found: transitions.TransitionSetup, inits: Sequence[Init], config: SampleConfig, folder: Path | None
 ) -> Prepared:
     """Prepare a run of surrogate transitions."""
-    config, posterior, rule = config.of_length(transitions=True), taken.posterior, taken.rule
+    config, posterior, rule = config.of_length(transitions=True), found.posterior, found.rule
     _check_memory(posterior, config, folder)
     promise = rule.guarantee(None)
     audit, audit_note = _audits(posterior, rule, promise, config)
@@ -198,25 +204,25 @@ def _prepare_transitions(
         guarantee=promise.value,
         range_kind="none",
         found=None,
-        transition=taken.transition,
-        moves=taken.transition,
-        starts=taken.tuned.starts(config.chains) if config.inits is None else tuple(inits),
+        transition=found.transition,
+        moves=found.transition,
+        starts=found.tuned.starts(config.chains) if config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
         trial=False,
-        notes=updated({}, taken.note, taken.tuned.choice(), *audit_note),
+        notes=updated({}, found.note, found.tuned.choice(), *audit_note),
     )
-    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at, tuned=taken.tuned)
+    return Prepared(setup, posterior, choices.Ranges("none"), found.compiled_at, tuned=found.tuned)
 
 
 def _prepare_subsampled(
     given: ModelInput,
     inits: Sequence[Init],
     config: SampleConfig,
-    left: Chosen | None,
+    rejected: Chosen | None,
     progress: Progress,
     folder: Path | None,
 ) -> Prepared:
-    """Prepare a run whose decisions use parts of the data."""
+    """Prepare a run whose decisions use parts of the data; ``rejected`` says why surrogate transitions are not used."""
     assert config.seed is not None
     rule = config.make_test()
     sized = _block_size if isinstance(given.model, Posterior) else _first_size
@@ -258,7 +264,7 @@ def _prepare_subsampled(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
         trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, block_note, *ranges.notes, *audit_note, *([left] if left is not None else [])),
+        notes=updated(notes, block_note, *ranges.notes, *audit_note, *([rejected] if rejected is not None else [])),
     )
     return Prepared(setup, posterior, ranges, compiled_at)
 
@@ -296,7 +302,7 @@ def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
 
 
 def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
-    """Return the same, or a larger size if decisions may use single observations."""
+    """Return the default observations per block, more if decisions may use single observations."""
     size = _block_size(rule, config, analysis, n, instances)
     bounded = config.exact_free or (rule.thins and not rule.learns_bounds and config.kernel is None)
     batches = isinstance(config.proposal, str) and named(config.proposal).batches

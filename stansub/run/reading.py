@@ -56,9 +56,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
             data = partitions.enter_context(opened(program, given, config, progress))
             compiled = compile_model(program, progress=progress)
             ready = resumed(compiled, data, config, found, stop, Progress(), progress)
-        setup = ready.prepared.setup
-        if ready.adaptation is not None:
-            setup = replace(setup, found=ready.adaptation.found, rule=ready.adaptation.test)
+        setup = ready.prepared.setup.adapted(ready.adaptation)
         outcome = Outcome("" if found.finished else "this is its last checkpoint")
         finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
         with ready.prepared.posterior.values.unchanged():

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,11 +63,8 @@ class RemoteChains:
 
     def update_setup(self, adaptation: CrossChainAdaptation | None) -> None:
         """Send the setup after adaptation to the workers."""
-        setup = self._setup
-        if adaptation is not None:
-            setup = replace(setup, found=adaptation.found, rule=adaptation.test)
         self._number += 1
-        self._write(f"setup-{self._number}", setup)
+        self._write(f"setup-{self._number}", self._setup.adapted(adaptation))
 
     def work(self, chain: Chain, number: int) -> executors.Work:
         """Return the turns of one chain with the current setup."""

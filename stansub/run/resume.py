@@ -96,9 +96,8 @@ def chains_of(
     saved = found.adaptation(setup.config)
     if adaptation is not None and saved is not None:
         adaptation.restore(saved)
-        setup = replace(setup, found=adaptation.found, rule=adaptation.test)
     anywhere = np.zeros(prepared.posterior.dim)
-    setup = replace(setup, starts=(anywhere,) * len(setup.starts))
+    setup = replace(setup.adapted(adaptation), starts=(anywhere,) * len(setup.starts))
     chains = make_chains(replace(prepared, setup=setup), stop, progress)
     for number, chain in enumerate(chains):
         kept = found.chains[number]

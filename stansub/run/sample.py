@@ -299,10 +299,9 @@ def run_chains(
         )
     if writer is not None and writer.failure and not all(chain.done for chain in chains):
         outcome.stopped = outcome.stopped or f"the checkpoint failed ({writer.failure})"
-    if adaptation is not None:
-        setup = replace(setup, found=adaptation.found, rule=adaptation.test)
     check = until.last if until is not None else None
-    return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0, check)
+    seconds = found.seconds if found is not None else 0.0
+    return Finished(chains, outcome, setup.adapted(adaptation), began, seconds, check)
 
 
 def _writer(ready: ReadyRun, stop: NDArray[np.int32], console: Console) -> checkpoint.CheckpointWriter | None:
