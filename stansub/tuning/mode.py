@@ -226,7 +226,12 @@ def _searching(
                 return PredictedObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
 
-        yield _Search(posterior, team, whole, rng, log)
+        samples = []
+        if (pilot := posterior.pilot) is not None:
+            few = stack.enter_context(Team(pilot.population.in_bulk(), threads=threads, progress=log))
+            weight = posterior.population.blocks.n_observations / pilot.population.blocks.n_observations
+            samples.append(Objective(few, weight=weight))
+        yield _Search(posterior, team, whole, rng, log, samples)
 
 
 class _Search:
@@ -251,6 +256,7 @@ class _Search:
         whole: Callable[[], Objective],
         rng: np.random.Generator,
         log: Progress,
+        samples: Sequence[Objective] = (),
     ) -> None:
         self.began = clock.now()
         self.model = posterior.full
@@ -264,6 +270,8 @@ class _Search:
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
+        # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
+        self.screens = [*samples, *self.shares][:1]
         self.walks: list[Walk] = []
         self.ends: list[Walk] = []
         self.copies: list[Walk] = []
@@ -410,7 +418,7 @@ class _Search:
             raise next(walk.failure for walk in self.walks if walk.failure is not None)
         heights = [evidence(walk) for walk in ends]
         worthy = [walk for walk, one in zip(ends, heights, strict=True) if one > max(heights) - _NEGLIGIBLE]
-        completion = Completion(self.whole, self.shares[:1], self.names)
+        completion = Completion(self.whole, self.screens, self.names)
         self.log(f"Curvature at the mode: {self.whole.curvature}")
         modes = {id(ends[0]): completion.complete(ends[0])}
         for walk in worthy[:_FOLLOWED]:
