@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from stansub.target.remainders import Family, LinearPredictors
 from stansub.target.requests import Holders, Request, ask_all
@@ -45,7 +46,8 @@ class Hessian:
 
     def answer(self, holder: LinearPredictors, *, threads: int = 1) -> FloatArray:
         """Return the Hessian for the holder's observations, shape (dim, dim)."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        # With parts this small, BLAS's threads would wait for each other, and round differently from a worker's one.
+        with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
             return holder.hessian_at(self.theta, threads=threads)
 
 

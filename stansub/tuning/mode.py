@@ -228,7 +228,12 @@ def _searching(
                 return PredictorObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
 
-        yield _Search(posterior, team, whole, rng, log)
+        samples = []
+        if (pilot := posterior.pilot) is not None:
+            few = stack.enter_context(Team(pilot.population.in_bulk(), threads=threads, progress=log))
+            weight = posterior.population.blocks.n_observations / pilot.population.blocks.n_observations
+            samples.append(Objective(few, weight=weight))
+        yield _Search(posterior, team, whole, rng, log, samples)
 
 
 class _Search:
@@ -253,6 +258,7 @@ class _Search:
         whole: Callable[[], Objective],
         rng: np.random.Generator,
         log: Progress,
+        samples: Sequence[Objective] = (),
     ) -> None:
         self.began = clock.now()
         self.model = posterior.full
@@ -266,6 +272,8 @@ class _Search:
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
+        # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
+        self.screens = [*samples, *self.shares][:1]
         self.ascents: list[Ascent] = []
         self.ends: list[Ascent] = []
         self.copies: list[Ascent] = []
@@ -414,7 +422,7 @@ class _Search:
             raise next(ascent.failure for ascent in self.ascents if ascent.failure is not None)
         heights = [evidence(ascent) for ascent in ends]
         worthy = [ascent for ascent, one in zip(ends, heights, strict=True) if one > max(heights) - _NEGLIGIBLE]
-        completion = Completion(self.whole, self.shares[:1], self.names)
+        completion = Completion(self.whole, self.screens, self.names)
         self.log(f"Curvature at the mode: {self.whole.curvature}")
         modes = {id(ends[0]): completion.complete(ends[0])}
         for ascent in worthy[:_FOLLOWED]:

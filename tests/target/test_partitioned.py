@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from stansub import _loop
 from stansub.acceptance.decide import make_decider
@@ -105,6 +106,21 @@ def test_sums_do_not_depend_on_who_answers_nor_on_threads() -> None:
             )
         whole = predictors()
         assert pickle.dumps(request.answer(whole)) == pickle.dumps(request.answer(whole, threads=3))
+
+
+def test_hessians_have_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As workers of a cluster have, so that sums round alike."""
+    seen: list[int] = []
+
+    def hessian(self: LinearPredictors, theta: Array, *, threads: int = 1) -> Array:
+        seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return np.eye(DIM)
+
+    monkeypatch.setattr(LinearPredictors, "hessian_at", hessian)
+    with threadpool_limits(limits=3, user_api="blas"):
+        Hessian(THETA).answer(predictors())
+    assert seen
+    assert set(seen) == {1}
 
 
 def test_each_place_is_one_observation_of_its_class() -> None:
