@@ -94,19 +94,11 @@ class Codec:
     known : iterable of type
         Dataclasses, named tuples and enumerations.
     special : mapping of type to Special, optional
-    former_names : mapping of str to type, optional
-        Names of some of these types in earlier documents, which stay readable.
     """
 
-    def __init__(
-        self,
-        known: Iterable[type],
-        special: Mapping[type, Special] | None = None,
-        former_names: Mapping[str, type] | None = None,
-    ) -> None:
+    def __init__(self, known: Iterable[type], special: Mapping[type, Special] | None = None) -> None:
         self.special = dict(special or {})
         self.known = {name_of(one): one for one in (*known, *self.special)}
-        self.former_names = dict(former_names or {})
 
     def foreign(self, *values: Any) -> Foreign:
         """Return the foreign values in ``values``, in the same order for the same options."""
@@ -322,8 +314,7 @@ class _Decoder:
         return made
 
     def _known(self, name: str, base: type) -> Any:
-        codec = self._codec
-        kind = codec.known.get(name) or codec.former_names.get(name) or self._foreign.types.get(name)
+        kind = self._codec.known.get(name) or self._foreign.types.get(name)
         if kind is None or not issubclass(kind, base):
             raise MalformedError(f"unknown type {name!r}")
         return kind

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.rules import Pocock
 from stansub.codec import ANEW, GIVEN, Codec, Encoded, Foreign, MalformedError, NotKeptError, _hints, fits
 from stansub.decision_selection import BlockReason, BlockSize
@@ -120,27 +119,6 @@ def test_values_of_the_package() -> None:
     totals = through(PhaseCounts(3, Totals(n_steps=4))).totals
     assert totals["none"] == 0
     assert totals["n_steps"] == 4
-
-
-@pytest.mark.parametrize(
-    ("former", "value"),
-    [
-        ("acceptance.schedule:Falling", DecreasingLevel(0.1, 0.01, 100)),
-        ("run.state:Counted", PhaseCounts(3, Totals(n_steps=4))),
-    ],
-)
-def test_values_with_the_former_name_of_their_type_are_read(former: str, value: Any) -> None:
-    document, arrays = CODEC.encode(value)
-    assert former not in json.dumps(document)
-    document["object"][0] = former
-    assert CODEC.decode(Encoded(document, arrays)) == value
-    with pytest.raises(MalformedError, match="unknown type"):
-        Codec(CODEC.known.values()).decode(Encoded(document, arrays))
-
-
-def test_former_names_are_those_of_no_other_type() -> None:
-    assert not CODEC.former_names.keys() & CODEC.known.keys()
-    assert set(CODEC.former_names.values()) <= set(CODEC.known.values())
 
 
 def test_nothing_of_a_value_is_called() -> None:

@@ -112,13 +112,6 @@ _CHOICES = tuple(
     if isinstance(one, type) and one.__module__ == module.__name__ and (is_dataclass(one) or issubclass(one, Enum))
 )
 
-# Types that have been renamed since format 2. Files with the earlier names stay readable.
-_FORMER_NAMES = {
-    "acceptance.schedule:Falling": decreasing_level.DecreasingLevel,
-    "run.state:Counted": state.PhaseCounts,
-    "run.state:Met": state.AdaptationState,
-}
-
 _Places = NDArray[np.int32]
 _Numbers = NDArray[np.float64]
 _Counters = tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float, int, float]
@@ -140,5 +133,4 @@ CODEC = Codec(
         ),
         state.Totals: Special(dict[str, float], dict, state.Totals),
     },
-    _FORMER_NAMES,
 )
