@@ -71,15 +71,18 @@ def test_the_estimator_is_unbiased_over_all_subsets() -> None:
 
 
 def test_differences_of_sums_are_estimated_alike() -> None:
-    """Only the sum of their squares is estimated from the subset."""
-    rng, n, m = np.random.default_rng(7), 1000, 400
-    surrogate = rng.normal(-0.01, 0.4, n)
-    chosen = surrogate[:m]
-    values = chosen + rng.normal(-0.1, 0.15, m)
-    found, expected = of_differences(values, chosen, surrogate), estimate(values, chosen, surrogate)
-    assert found.value == pytest.approx(expected.value, rel=1e-12)
-    assert found.subsampling_se == pytest.approx(expected.subsampling_se, rel=1e-12)
-    assert found.se == pytest.approx(np.sqrt(n * values.var()), rel=0.01)
+    """Only the sum of their squares is estimated from the subset, also without bias."""
+    rng, n, m = np.random.default_rng(7), 9, 4
+    surrogate = rng.normal(0.0, 0.4, n)
+    values = surrogate + rng.normal(0.0, 0.15, n)
+    squares = []
+    for one in map(list, combinations(range(n), m)):
+        found, expected = (by(values[one], surrogate[one], surrogate) for by in (of_differences, estimate))
+        assert found.value == pytest.approx(expected.value, rel=1e-12)
+        assert found.subsampling_se == pytest.approx(expected.subsampling_se, rel=1e-12)
+        squares.append(found.se**2)
+    assert min(squares) > 0  # none was negative and replaced by 0
+    assert np.mean(squares) == pytest.approx(n * values.var(), rel=1e-12)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -13,7 +13,7 @@ from stansub.errors import RunError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
-from stansub.tuning.climbing import TOLERANCE, Walk, climb
+from stansub.tuning.climbing import TOLERANCE, Ascent, climb
 from stansub.tuning.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
@@ -291,7 +291,7 @@ def test_jumps_do_not_make_a_climb_long() -> None:
     with Team(Target(names, 100, each, normal_prior(5.0), block_size=20).population) as team:
         for start in [5.0, 1.0, 1.0, 0.0] + rng(5).standard_normal((3, 4)) * [2.0, 0.5, 0.5, 0.2]:
             before = team.passes
-            climb(Objective(team), Walk(start, start), TOLERANCE, [], names)
+            climb(Objective(team), Ascent(start, start), TOLERANCE, [], names)
             assert team.passes - before < 1000
 
 
