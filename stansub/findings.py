@@ -376,18 +376,24 @@ class HighRHat(Finding):
     quantities : Quantities
     many : bool
         Whether there are so many parameters that they may be effects, for which surrogate transitions exist.
+    no_mode : str
+        Why the search before sampling found no mode; empty if it found one, or there was none.
     """
 
     limit: float
     quantities: Quantities
     many: bool = False
+    no_mode: str = ""
 
     def describe(self) -> Words:
         effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if self.many else ""
+        longer = (
+            "Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): the "
+            "posterior may have several modes, or directions that the data hardly inform."
+        )
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
-            f"{effects}Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces "
-            "(`stansub plot`): the posterior may have several modes, or directions that the data hardly inform.",
+            effects + (f"The posterior has {self.no_mode}." if self.no_mode else longer),
         )
 
 

@@ -136,10 +136,16 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         ours = run.facts.get("settings", {}).get("proposal")
         tried = "surrogate transitions" in run.facts.get("choices", {})
         many = len(statistics) >= _MANY and not tried and ours not in (None, "surrogate")
-        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many)
+        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many, _no_mode(run.facts))
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
+
+
+def _no_mode(facts: Mapping[str, Any]) -> str:
+    """Return why the search before sampling found no mode, without the remedy that the run itself took."""
+    reason = str(facts.get("choices", {}).get("control variates", "")).removeprefix("none: ")
+    return reason.removesuffix(", or sample with `control_variates=0`") if reason.startswith("no mode: ") else ""
 
 
 def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:

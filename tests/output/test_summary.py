@@ -144,6 +144,14 @@ class TestFindings:
         assert "R-hat is above 1.01 for 1 of 2 quantities, worst beta[2]" in finding.describe().text
         assert "`iter_warmup`" in finding.describe().remedy
 
+    def test_chains_that_disagree_without_a_mode(self) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
+        reason = "no mode: data and priors do not determine a and b; give proper priors"
+        choices = {"control variates": f"none: {reason}, or sample with `control_variates=0`"}
+        finding = findings_of(run(posterior={"a": draws}, attrs={"choices": choices}))[0]
+        assert isinstance(finding, HighRHat)
+        assert finding.describe().remedy == f"The posterior has {reason}."
+
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98
         low = low_ess(run(posterior={"x": autoregressive(rho, (4, 2000))}, attrs={"n_steps": [2000] * 4}))
