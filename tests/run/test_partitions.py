@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ import pytest
 from clocks import HANGS, set_clock, wait_until
 from conftest import EXAMPLES
 from numpy.typing import NDArray
+from partition_parts import PARTS, Held, N, of_this_process, table
 from pyarrow import parquet
 
 import stansub
@@ -42,24 +43,9 @@ from stansub.target.predictor_derivatives import Gradient, LogLikelihood
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sites import Candidates, Expanded, Sums, Surveyed
 
-N, PARTS = 4000, 4
 PROGRAM = EXAMPLES / "logistic.stan"
 OPTIONS: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 2000, "seed": 3, "show_progress": False}
 COLUMNS = {"x": ["x1", "x2", "x3"]}
-
-
-def table(part: int, seed: int = 1) -> pa.Table:
-    """Rows of one partition."""
-    rng = np.random.default_rng((seed, part))
-    n = N // PARTS
-    x = rng.standard_normal((n, 3)) + 0.3 * part  # partitions differ
-    y = (rng.random(n) < 1 / (1 + np.exp(0.3 - x @ [0.5, -0.5, 0.2]))).astype(np.int64)
-    return pa.table({"y": y, **{f"x{k + 1}": x[:, k] for k in range(3)}})
-
-
-def of_this_process(part: int) -> pa.Table:
-    """Rows that are others wherever they are made."""
-    return table(part, seed=os.getpid())
 
 
 @pytest.fixture(scope="module")
@@ -145,17 +131,6 @@ def test_draws_are_those_of_all_rows_in_memory(
 
     assert z(apart) < 5
     assert z(without) > 10, "a partition less is another posterior"
-
-
-@dataclass(frozen=True)
-class Held:
-    """A request whose answer a test holds back: until a file exists."""
-
-    until: Path
-
-    def answer(self, holder: Any, *, threads: int = 1) -> str:
-        wait_until(self.until.exists)
-        return "answered"
 
 
 class Impatient(Progress):

@@ -84,7 +84,9 @@ def test_evaluators_agree_block_by_block(compiled: Compiled) -> None:
         assert first.global_log_density(theta) == pytest.approx(second.global_log_density(theta), rel=1e-12)
         np.testing.assert_allclose(first.block_log_lik(theta), second.block_log_lik(theta), rtol=1e-10)
         places = np.array([0, 7, 102])
-        np.testing.assert_allclose(one.each(theta, places), other.each(theta, places), rtol=1e-9)
+        np.testing.assert_allclose(
+            one.each(theta[np.newaxis], places), other.each(theta[np.newaxis], places), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("file", [LOGISTIC, REDUCE_SUM], ids=lambda file: file.stem)
@@ -94,7 +96,7 @@ def test_blocks_hold_the_rows_that_the_order_names(file: Path, compiled: Compile
     theta = points(posterior, 1)[0]
     eta = theta[0] + data["x"] @ theta[1:]
     by_hand = np.where(data["y"] == 1, -np.log1p(np.exp(-eta)), -np.log1p(np.exp(eta)))[posterior.order]
-    np.testing.assert_allclose(posterior.each(theta, np.arange(103)), by_hand, rtol=1e-9)
+    np.testing.assert_allclose(posterior.each(theta[np.newaxis], posterior.order)[0], by_hand, rtol=1e-9)
     sums = np.add.reduceat(by_hand, posterior.blocks.starts)
     np.testing.assert_allclose(posterior.population.evaluator().block_log_lik(theta), sums, rtol=1e-10)
 

@@ -72,7 +72,9 @@ def test_a_likelihood_of_the_data_as_they_are_centred(compiled: Compiled) -> Non
     centred = data["X"][:, 1:] - data["X"][:, 1:].mean(0)
     mu = intercept + centred @ b + sd * z[data["J_1"] - 1]
     by_hand = -0.5 * ((data["Y"] - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(posterior.each(theta, np.arange(107)), by_hand[posterior.order], rtol=1e-9)
+    np.testing.assert_allclose(
+        posterior.each(theta[np.newaxis], posterior.order)[0], by_hand[posterior.order], rtol=1e-9
+    )
     names = posterior.full.param_names(include_gq=True)
     written = posterior.full.param_constrain(theta, include_gq=True, rng=posterior.full.rng(1))
     expected = intercept - data["X"][:, 1:].mean(0) @ b
@@ -108,7 +110,9 @@ def test_summaries_within_the_model_are_of_all_the_data() -> None:
     theta = points(posterior, 1)[0]
     mu, sigma = theta[0] + theta[1] * (data["x"] - data["x"].mean()), np.exp(theta[2])
     by_hand = -0.5 * ((data["y"] - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(posterior.each(theta, np.arange(90)), by_hand[posterior.order], rtol=1e-9)
+    np.testing.assert_allclose(
+        posterior.each(theta[np.newaxis], posterior.order)[0], by_hand[posterior.order], rtol=1e-9
+    )
     assert posterior.predictors().n_observations == 90
 
 
@@ -128,7 +132,7 @@ def test_two_sums_and_one_too_short(compiled: Compiled) -> None:
     there, later = (data["t_obs"] / scale), -((data["t_cen"] / censored) ** shape)
     seen = np.log(shape / scale) + (shape - 1) * np.log(there) - there**shape
     by_hand = np.concatenate([seen, later])[order]
-    np.testing.assert_allclose(posterior.each(theta, np.arange(235)), by_hand, rtol=1e-9)
+    np.testing.assert_allclose(posterior.each(theta[np.newaxis], posterior.order)[0], by_hand, rtol=1e-9)
     sums = np.add.reduceat(by_hand, blocks.starts)
     np.testing.assert_allclose(posterior.population.evaluator().block_log_lik(theta), sums, rtol=1e-9)
 
