@@ -1,4 +1,4 @@
-"""What tests of partitions send to workers, which import this file: no other module of the tests, whose names may clash."""
+"""What tests of partitions send to workers, which import this file; it imports no other, whose names may clash."""
 
 import os
 import time

@@ -78,9 +78,7 @@ def test_a_likelihood_with_missing_values(compiled: Compiled) -> None:
     by_hand = stats.norm.logpdf(data["Y_y"], a + b * x, np.exp(log_s)) + stats.norm.logpdf(
         x, centre, np.exp(log_spread)
     )
-    np.testing.assert_allclose(
-        posterior.each(theta[np.newaxis], posterior.order)[0], by_hand[posterior.order], rtol=1e-9
-    )
+    np.testing.assert_allclose(posterior.each(theta[np.newaxis], np.arange(len(by_hand)))[0], by_hand, rtol=1e-9)
 
 
 def test_observations_that_transformed_data_count(compiled: Compiled) -> None:
