@@ -1,10 +1,10 @@
 """A bound on third derivatives in the program: concentration bounds with control variates, from end to end."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES
 
 import stansub
 from stansub import CompiledModel, InputError
@@ -23,7 +23,7 @@ SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 50, "iter_sampling": 400, "
 
 @pytest.fixture(scope="module")
 def bounded() -> CompiledModel:
-    return stansub.compile_model(EXAMPLES / "logistic_third_derivative.stan")
+    return stansub.compile_model(Path(__file__).parents[2] / "stan_models" / "logistic_third_derivative.stan")
 
 
 def test_the_constants_of_the_example(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES
 
 import stansub
 from stansub.errors import InputError
@@ -18,7 +18,7 @@ from stansub.stan.syntax import parse
 from stansub.target import observations
 
 N = 4000
-PROGRAM = EXAMPLES / "logistic.stan"
+PROGRAM = Path(__file__).parents[2] / "stan_models" / "logistic.stan"
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clocks import HANGS, set_clock, wait_until
-from conftest import EXAMPLES
 from numpy.typing import NDArray
 from partition_parts import PARTS, Held, N, of_this_process, table
 from pyarrow import parquet
@@ -43,7 +42,7 @@ from stansub.target.predictor_derivatives import Gradient, LogLikelihood
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sites import Candidates, Expanded, Sums, Surveyed
 
-PROGRAM = EXAMPLES / "logistic.stan"
+PROGRAM = Path(__file__).parents[2] / "stan_models" / "logistic.stan"
 OPTIONS: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 2000, "seed": 3, "show_progress": False}
 COLUMNS = {"x": ["x1", "x2", "x3"]}
 

@@ -184,7 +184,7 @@ def test_what_a_function_computes_from_all_the_data_is_data(compiled: Compiled) 
 
 @pytest.mark.slow
 def test_pairs_of_neighbours_are_not_the_observations(compiled: Compiled) -> None:
-    file = PROGRAMS.parents[1] / "stan" / "programs" / "no_sums" / "icar.stan"
+    file = Path(__file__).parent / "programs" / "no_sums" / "icar.stan"
     rng, n = np.random.default_rng(3), 30
     data = {"N": n, "E": n - 1, "n1": np.arange(1, n), "n2": np.arange(2, n + 1)}
     data |= {"y": rng.poisson(2.0, n), "x": rng.standard_normal(n)}
