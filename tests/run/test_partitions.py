@@ -209,16 +209,19 @@ def test_an_interrupt_ends_a_wait_for_candidates(
 
 
 def test_without_workers_nobody_waits(
-    logistic: CompiledModel, folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+    logistic: CompiledModel, folder: Path, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if all workers died while they are asked."""
-    there = DaskPartitions(recipes(logistic, files(folder)), client=client)
+    there, until = DaskPartitions(recipes(logistic, files(folder)), client=client), tmp_path / "file"
     there._homes = dict.fromkeys(range(PARTS), "tcp://127.0.0.1:1")
     monkeypatch.setattr(there, "_settle", lambda numbers: None)
     monkeypatch.setattr(partitions, "_PATIENCE", 0.01)
     monkeypatch.setattr(client, "nthreads", dict)
-    with pytest.raises(RunError, match="all dask workers are gone"):
-        there.answers(dict.fromkeys(range(PARTS), Describe()))
+    try:
+        with pytest.raises(RunError, match="all dask workers are gone"):
+            there.answers(dict.fromkeys(range(PARTS), Held(until)))
+    finally:
+        until.touch()
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import stansub
 from stansub.errors import InputError
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain, transformed_data
+from stansub.stan.analysis import Analysis
 from stansub.stan.library import Library, Model
 from stansub.stan.proof import draw_points
 from stansub.stan.scatter import observation_by_observation
@@ -84,7 +85,7 @@ def test_a_likelihood_with_missing_values(compiled: Compiled) -> None:
 def test_observations_that_transformed_data_count(compiled: Compiled) -> None:
     """As where an outcome is put together from observed and missing values."""
     program = parse("data {\n  int N_seen;\n  vector[N_seen] y;\n}\ntransformed data {\n  int N = N_seen + 2;\n}\n")
-    posterior = replace(compiled(BRMS).with_data(simulated(BRMS)), program=program)
+    posterior = replace(compiled(BRMS).with_data(simulated(BRMS)), analysis=Analysis.of(program))
     assert posterior.counts == ("N",)
     assert replace(posterior, sizes=("stansub_t",)).counts == ("N_seen",)
 
