@@ -334,7 +334,7 @@ class CheckpointWriter:
 
 
 class _RowBlocks:
-    """Rows of a phase in stretches: each full block is written once and then only the file holds it."""
+    """Rows of a phase in blocks: each full one is written once and then only the file holds it."""
 
     def __init__(self, phase: Phase) -> None:
         self._phase = phase

@@ -96,8 +96,8 @@ class ProgressView(bars.Progress):
 class _SamplingLines:
     """Counter of steps for lines that are printed at intervals."""
 
-    def __init__(self, meeting: Progress) -> None:
-        self._pooling, self._progress = meeting, Progress()
+    def __init__(self, pooling: Progress) -> None:
+        self._pooling, self._progress = pooling, Progress()
         self._progress("Sampling")
 
     @property

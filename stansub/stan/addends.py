@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stansub.stan.dependence import Steps
+from stansub.stan.recognise import terms as signed_terms
 from stansub.stan.rewriting import Edits, Pass
 from stansub.stan.sizes import data_declarations, outcome_sizes
-from stansub.stan.syntax import Expression, Group, Infix, Prefix, Program, Target, names
+from stansub.stan.syntax import Expression, Prefix, Program, Target, bare, names
 from stansub.stan.typing import REAL, Types
 
 
@@ -19,7 +20,8 @@ def term_by_term(program: Program) -> Edits | None:
     """Write ``target += a + b;`` as two statements if the terms depend on data of different sizes."""
     if not program.transformed_data.statements:
         return None
-    sums = [one for one in program.model.statements if isinstance(one, Target) and len(_terms(one.expression)) > 1]
+    found = [(one, list(_terms(one.expression))) for one in program.model.statements if isinstance(one, Target)]
+    sums = [(one, terms) for one, terms in found if len(terms) > 1]
     if not sums:
         return None
     groups = {
@@ -31,11 +33,11 @@ def term_by_term(program: Program) -> Edits | None:
         name = key.partition("@")[0]
         reading[name] = reading.get(name, frozenset()) | sizes
     # A number may be added to a vector, whose elements then all have it; not to another number.
-    numbers = {one.span for one, found in Types(program).walk() if found.type == REAL}
+    numbers = {one.span for one, typed in Types(program).walk() if typed.type == REAL}
     replacements = [
-        (one.span, "\n".join(f"target += {term};" for term in _terms(one.expression)))
-        for one in sums
-        if one.expression.span in numbers and len({_reads(term, reading) for term in _terms(one.expression)}) > 1
+        (one.span, "\n".join(f"target += {term};" for term in terms))
+        for one, terms in sums
+        if one.expression.span in numbers and len({_reads(term, reading) for term in terms}) > 1
     ]
     return Edits([], replacements) if replacements else None
 
@@ -45,19 +47,11 @@ def _reads(term: Expression, reading: dict[str, frozenset[str]]) -> frozenset[st
     return frozenset().union(*(reading.get(name, frozenset()) for name in names(term)))
 
 
-def _terms(expression: Expression) -> list[Expression]:
-    return list(_added(expression, negative=False))
-
-
-def _added(expression: Expression, *, negative: bool) -> Iterator[Expression]:
-    """Yield terms whose sum is an expression, or minus it."""
-    match expression:
-        case Infix("+" | "-" as operator, left, right):
-            yield from _added(left, negative=negative)
-            yield from _added(right, negative=negative != (operator == "-"))
-        case Prefix("-", operand):
-            yield from _added(operand, negative=not negative)
-        case Group("(", (inside,)):
-            yield from _added(inside, negative=negative)
-        case _:
-            yield Prefix("-", expression) if negative else expression
+def _terms(expression: Expression, sign: int = 1) -> Iterator[Expression]:
+    """Yield terms whose sum is an expression, also those in parentheses."""
+    for own, term in signed_terms(expression, sign):
+        inside = bare(term)
+        if inside is not term:
+            yield from _terms(inside, own)
+        else:
+            yield term if own > 0 else Prefix("-", term)
