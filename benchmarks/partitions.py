@@ -31,10 +31,11 @@ from stansub.output.summary import summarise
 from stansub.run.executors import dask_client
 from stansub.run.partitions import DaskPartitions
 from stansub.stan.data import load
-from stansub.stan.partition_requests import BlockSum, LogDensities, SingleSums, digest_of_rows
+from stansub.stan.partition_requests import LogDensities, SingleSums
+from stansub.stan.proved import Proved
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, coarse_size
-from stansub.target.partitioned import Hessian
-from stansub.target.predictor_derivatives import Gradient, LogLikelihood
+from stansub.target.partitioned import Derivatives
+from stansub.target.predictor_derivatives import LogLikelihood
 from stansub.target.remainders import LinearPredictors
 from stansub.target.requests import Request
 from stansub.target.sites import Candidates, Expand, Site, Survey
@@ -48,7 +49,7 @@ NAMES = [f"x{k}" for k in range(1, len(COEFFICIENTS) + 1)]
 
 @dataclass(frozen=True)
 class Made:
-    """Rows of one partition, the same whenever they are made."""
+    """Rows of one partition, the same whenever they are made; covariates of mean 0 and variance 1."""
 
     seed: int
     number: int
@@ -57,8 +58,8 @@ class Made:
     def __call__(self) -> pa.Table:
         """Return the table."""
         rng = np.random.default_rng((self.seed, self.number))
-        x = rng.standard_normal((len(NAMES), self.n))
-        y = (rng.random(self.n) < 1 / (1 + np.exp(1.0 - COEFFICIENTS @ x))).astype(np.int32)
+        x = np.float32(np.sqrt(12)) * (rng.random((len(NAMES), self.n), np.float32) - np.float32(0.5))
+        y = (rng.random(self.n, np.float32) < 1 / (1 + np.exp(1 - np.float32(COEFFICIENTS) @ x))).astype(np.int8)
         return pa.table({"y": y, **dict(zip(NAMES, x, strict=True))})
 
 
@@ -111,14 +112,17 @@ def passes(n: int) -> dict[str, float]:
     values = measure("checking the values", lambda: raw.checked(compiled.program.data.declarations))
     size = coarse_size(VARIATES_BLOCK_SIZE, n)
     opened = measure("proof", lambda: compiled.with_data(values, block_size=size, evaluator="instances"))
-    predictors = measure("predictors", opened.predictors)
-    measure("digest", lambda: digest_of_rows(opened))
+    predictors = measure("predictors", partial(opened.predictors, computed=True))
+    known = Proved.of(opened)
     assert isinstance(predictors, LinearPredictors)
+    assert known is not None
+    measure("digest", lambda: known.check(values, "the partition"))
+    measure("opening again, after the digest", lambda: compiled.with_proof(values, known))
     cholesky = np.linalg.cholesky(np.linalg.inv(-predictors.hessian_at(0.9 * theta)))
     site = Site(theta, cholesky)
-    for request in (LogDensities((theta,)), BlockSum(theta), SingleSums(theta)):
+    for request in (LogDensities((theta,)), SingleSums(theta)):
         measure(type(request).__name__, partial(request.answer, opened))
-    ours: list[Request[LinearPredictors, Any]] = [LogLikelihood(theta), Gradient(theta), Hessian(theta)]
+    ours: list[Request[LinearPredictors, Any]] = [LogLikelihood(theta), Derivatives(theta)]
     for one in (*ours, Survey(site, (2, 3)), Expand(site, 2), Expand(Site(1.01 * theta, cholesky), 3)):
         measure(f"{type(one).__name__}{getattr(one, 'order', '')}", partial(one.answer, predictors))
     expand = Expand(Site(1.01 * theta, cholesky), 3)  # the latest, which is kept

@@ -20,6 +20,9 @@ _LIBRARIES, _MAPPED = 200 * 10**6, 700 * 10**6
 # With less than this, a failure to load or start something is attributed to a lack of memory.
 _SHORT = 100 * 10**6
 
+# Parameters of the C library's `mallopt`, and bytes up to which it does not map memory for a single array.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _KEPT = -1, -3, 1 << 24
+
 _SIGNS = ("failed to map segment", "Cannot allocate memory", "bad_alloc")
 
 
@@ -77,6 +80,18 @@ def give_back() -> None:
     """Return free memory to the system; the C library may otherwise keep it for later allocations."""
     with contextlib.suppress(AttributeError):  # C libraries other than GNU's
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_freed() -> None:
+    """Let the C library use freed memory again, instead of giving it back each time.
+
+    Workers of dask start with a fixed threshold (``MALLOC_TRIM_THRESHOLD_``), above which each array of a pass over the
+    data is mapped, filled with zeros and unmapped: that took three times as long as the passes.
+    """
+    with contextlib.suppress(AttributeError):  # C libraries other than GNU's
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, _KEPT)
+        library.mallopt(_TRIM_THRESHOLD, 4 * _KEPT)
 
 
 def shortage(error: BaseException) -> str:

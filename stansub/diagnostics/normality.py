@@ -24,7 +24,7 @@ from stansub.errors import InputError
 from stansub.output.checks import normality_fails
 from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_BATCH, Chain
-from stansub.run.chain_factory import make_chain
+from stansub.run.chain_factory import make_chain, starting_values
 from stansub.run.inits import Init, Inits, load
 from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import find_mode_setup
@@ -224,7 +224,7 @@ def _try(
         choices.Ranges("none"),
         Plan(iter_warmup, 0, 1, 0.0, False),
         anchored.proposal if anchored and anchored.proposal else without_race(request.proposal),
-        init,
+        starting_values(posterior, anchored, [init], seed)[0],
         seed=seed,
         chain=0,
         stop=np.zeros(1, np.int32),

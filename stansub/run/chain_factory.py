@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,8 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
     """Return all chains of a run, each at its starting value (see `make_chain`)."""
     setup, chains = prepared.setup, []
     progress("Finding starting values")
-    for number, init in enumerate(setup.starts):
+    starts = starting_values(prepared.posterior, setup.found, setup.starts, setup.seed)
+    for number, theta in enumerate(starts):
         progress.advance(number, len(setup.starts))
         chain = make_chain(
             prepared.posterior,
@@ -34,10 +37,9 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
             prepared.ranges,
             setup.plan,
             setup.moves,
-            init,
+            theta,
             seed=setup.seed,
             chain=number,
-            n_chains=len(setup.starts),
             stop=stop,
             trial=setup.trial,
             found=setup.found,
@@ -46,17 +48,43 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
     return chains
 
 
+def starting_values(
+    posterior: Posterior, found: ModeSetup | None, inits: Sequence[Init | FloatArray | None], seed: int
+) -> list[FloatArray]:
+    """Return a starting value for each chain: as given or, without inits, overdispersed about the mode if it is known.
+
+    Raises
+    ------
+    InputError
+        If no starting value has a finite log density.
+    """
+    n, about = len(inits), dict[int, FloatArray]()
+    rngs = [streams.generator(seed, streams.Chain.INIT, chain=chain) for chain in range(n)]
+    if found is not None and (free := [chain for chain, init in enumerate(inits) if init is None]):
+        first = streams.generator(seed, streams.Run.STARTS).random()
+        places = [(first + chain / n) % 1.0 for chain in free]
+        about = dict(zip(free, found.starts(posterior, [rngs[chain] for chain in free], places), strict=True))
+    values = []
+    for chain, init in enumerate(inits):
+        if isinstance(init, np.ndarray):
+            values.append(init)
+        elif chain in about:
+            values.append(about[chain])
+        else:
+            values.append(start(posterior, init or Init(), rngs[chain], chain=chain))
+    return values
+
+
 def make_chain(
     posterior: Posterior,
     test: StoppingRule,
     ranges: choices.Ranges,
     plan: Plan,
     moves: str | Proposal | Recipe,
-    init: Init | FloatArray | None,
+    theta: FloatArray,
     *,
     seed: int,
     chain: int,
-    n_chains: int = 1,
     stop: NDArray[np.int32],
     trial: bool = False,
     found: ModeSetup | None = None,
@@ -65,8 +93,8 @@ def make_chain(
 
     Parameters
     ----------
-    init : Init, ndarray of shape (dim,) or None
-        Starting value; None for overdispersed starts about the mode.
+    theta : ndarray, shape (dim,)
+        Starting value.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains.
     found : ModeSetup, optional
@@ -78,19 +106,12 @@ def make_chain(
     Raises
     ------
     InputError
-        If no starting value has a finite log density, or the proposal does not fit the program.
+        If the proposal does not fit the program.
     """
-    init_rng, rng, audit_rng, trial_rng = (
+    rng, audit_rng, trial_rng = (
         streams.generator(seed, stream, chain=chain)
-        for stream in (streams.Chain.INIT, streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
+        for stream in (streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
     )
-    if isinstance(init, np.ndarray):
-        theta = init
-    elif found is None or init is not None:
-        theta = start(posterior, init or Init(), init_rng, chain=chain)
-    else:
-        first = streams.generator(seed, streams.Run.STARTS).random()
-        theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
     context = ChainContext(
         posterior,
         test,

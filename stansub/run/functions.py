@@ -90,7 +90,7 @@ class _Whole:
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, without messages."""
-        return [self.log_density_or_message(theta) for theta in points]
+        return self._factors.log_densities(points)
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
         return self.log_density(theta), ""

@@ -26,9 +26,10 @@ from stansub.stan import source
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.data import Data as Values
 from stansub.stan.formats import opened as opened_table
-from stansub.stan.partition_requests import Describe, digest_of_rows
+from stansub.stan.partition_requests import Describe
 from stansub.stan.partitions import PartitionedData, PartitionRecipe, pooled, stamp_of
 from stansub.stan.posterior import Posterior
+from stansub.stan.proved import Proved, digest_of_rows
 from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
 from stansub.stan.tables import Table
@@ -37,8 +38,8 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.requests import Request
 from stansub.tuning.proposal_names import named
 
-# Rows from which files of a pattern stay in partitions, and the share of free memory for partitions that stay open.
-_LEAST, _SHARE = 1_000_000, 4
+# Rows from which files of a pattern stay in partitions, and the share of memory for partitions that stay open.
+_LEAST, _SHARE = 1_000_000, 2
 # Seconds between two checks while answers are waited for, and two counts of the workers that may give them.
 _POLL, _PATIENCE = 0.2, 30.0
 
@@ -48,10 +49,15 @@ Part: TypeAlias = Path | Callable[[], Any]
 
 
 class _Open:
-    """Partitions that this process has open, up to a memory limit."""
+    """Partitions that this process has opened, of which as many stay open as memory holds.
+
+    Passes ask for one partition after the other. So if there is no room, the latest is closed: closing the oldest would
+    close each partition before the next pass asks for it.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[PartitionRecipe, tuple[Posterior, str]] = {}
+        self._proved: dict[PartitionRecipe, Proved] = {}
         self._opening: dict[PartitionRecipe, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -67,26 +73,29 @@ class _Open:
             opening = self._opening.setdefault(recipe, threading.Lock())
         with opening:
             if (known := self._kept.get(recipe)) is None:
-                posterior = recipe.open()
-                known = posterior, digest_of_rows(posterior)
+                posterior, proved = recipe.open(self._proved.get(recipe))
+                known = posterior, proved.digest if proved else digest_of_rows(posterior.values, posterior.sizes)
                 with self._lock:
-                    self._make_room(posterior.values.nbytes)
-                    self._kept[recipe] = known
+                    if proved is not None:
+                        self._proved[recipe] = proved
+                    if self._has_room(posterior.values.nbytes):
+                        self._kept[recipe] = known
         posterior, found = known
         if digest and found != digest:
             raise InputError(f"{recipe.name}: this worker has other rows than the one that opened them first")
         return posterior
 
-    def _make_room(self, n_bytes: int) -> None:
-        room = memory.room().size // _SHARE
-        while self._kept and sum(one.values.nbytes for one, _ in self._kept.values()) + n_bytes > room:
-            del self._kept[next(iter(self._kept))]
+    def _has_room(self, n_bytes: int) -> bool:
+        """Return whether a partition of this size, which memory has already, may stay open."""
+        kept = sum(one.values.nbytes for one, _ in self._kept.values()) + n_bytes
+        return kept <= (memory.room().size + kept) // _SHARE
 
     def close(self, recipes: Sequence[PartitionRecipe]) -> None:
         """Forget partitions."""
         with self._lock:
             for recipe in recipes:
                 self._kept.pop(recipe, None)
+                self._proved.pop(recipe, None)
                 self._opening.pop(recipe, None)
 
 
@@ -96,6 +105,12 @@ _open = _Open()
 def answer(recipe: PartitionRecipe, digest: str, request: Request[Posterior, A], threads: int = 1) -> A:
     """Return the answer of a partition, which is opened in this process unless it is open."""
     return request.answer(_open.get(recipe, digest), threads=threads)
+
+
+def answer_on_worker(recipe: PartitionRecipe, digest: str, request: Request[Posterior, A]) -> A:
+    """Return the answer of a partition in the process of a dask worker."""
+    memory.keep_freed()
+    return answer(recipe, digest, request)
 
 
 @dataclass
@@ -170,7 +185,7 @@ class DaskPartitions(Partitions):
         self._settle(requests)
         found = [
             self.client.submit(
-                answer,
+                answer_on_worker,
                 *self._of(number),
                 request,
                 pure=False,

@@ -178,7 +178,6 @@ def _chain(folder: str, name: str, number: int) -> Chain:
         np.zeros(posterior.dim),
         seed=setup.seed,
         chain=number,
-        n_chains=len(setup.starts),
         stop=np.zeros(1, np.int32),
         trial=setup.trial,
         found=setup.found,

@@ -24,6 +24,7 @@ from stansub.stan.parts import Parts
 from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
+from stansub.stan.proved import Proved
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS
@@ -169,6 +170,17 @@ class CompiledModel:
             posterior = self._cut_somehow(given, library, evaluator, observations)
         posterior.check(self.source)
         return replace(posterior, any_block_size=block_size is None, observations=observations)
+
+    def with_proof(self, values: Data, known: Proved) -> Posterior:
+        """Return the posterior of rows that were proved before, in their order; the caller has compared them."""
+        shares = Shares.of(self.original, self.program, values, self.analysis.size, seed=known.seed)
+        full = self._loaded(values, known.seed) if shares is None else shares
+        rng, size = streams.generator(known.seed, streams.Run.DATA), known.block_size
+        given = _CutInputs(values, full, known.points, rng, known.seed, lambda n, instances: size, Progress())
+        cut = Whole(self.silent, values, known.sizes, known.seed)
+        population = cut.instances((known.sizes,), None, size, known.points)
+        found = self._posterior(given, population, None, known.proof, known.sizes)
+        return replace(found, observations=known.observations, known_predictors=known.predictors_over(values))
 
     def _cut_somehow(
         self, given: _CutInputs, library: Library | None, evaluator: str, observations: str | None

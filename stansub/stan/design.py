@@ -8,14 +8,13 @@ rows show. The result is a guess that is proved on all rows like any other desig
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data
-from stansub.target.rows import ColumnRows, Design
+from stansub.target.rows import Column, ColumnRows, DataColumn, Design
 from stansub.types import FloatArray
 
 # Rows that distinguish columns, besides those where they first change; the relative rounding of a step.
@@ -23,18 +22,6 @@ _FEW = 64
 _ROUNDING = 1e-9
 # Rows searched at once.
 _SEARCHED = 1 << 12
-
-
-@dataclass(frozen=True)
-class DataColumn:
-    """A column of a data variable: its name, and the index among each row's elements in memory order."""
-
-    name: str
-    index: int
-
-
-# A column of the data, or an integer common to all rows.
-Column = DataColumn | float
 
 
 def telling_rows(values: Data, axes: Mapping[str, int], n: int) -> NDArray[np.int64]:
@@ -78,7 +65,7 @@ def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], 
     """Return the design of all rows of the data, computed from columns, or the one row common to all."""
     runs = tuple(_runs(columns, values, axes))
     if any(isinstance(one, DataColumn) for one in columns):
-        return ColumnRows((n, len(columns)), runs)
+        return ColumnRows((n, len(columns)), runs, tuple(columns))
     return ColumnRows((1, len(columns)), runs)[:]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.columns import Origins
-from stansub.stan.data import digest_of
 from stansub.stan.posterior import Posterior
+from stansub.stan.proved import digest_of_rows
 from stansub.stan.shares import writes_rows
 from stansub.stan.syntax import Block
 from stansub.target.gradients import ParallelEvaluator, Team
@@ -35,6 +35,8 @@ class Description(NamedTuple):
         What the predictors of all partitions must share.
     error : float
         Of the proof.
+    constant : float or None
+        Of the predictors.
     sizes : tuple of str
         Integers that count the observations.
     """
@@ -45,6 +47,7 @@ class Description(NamedTuple):
     origins: Origins
     shape: str
     error: float
+    constant: float | None
     sizes: tuple[str, ...]
 
 
@@ -77,11 +80,12 @@ class Describe:
         fixed = {key: value for key, value in values.values.items() if key not in rows and key not in holder.sizes}
         return Description(
             holder.blocks.n_observations,
-            digest_of_rows(holder),
+            digest_of_rows(values, holder.sizes),
             fixed,
             values.origins,
             shape_of(predictors),
             holder.proof.error,
+            predictors.constant,
             holder.sizes,
         )
 
@@ -95,13 +99,6 @@ class Describe:
 
         written = [one for one in (program.transformed_parameters, program.generated_quantities) if is_written(one)]
         return writes_rows((program.parameters, *written), program, holder.values, holder.sizes[0])
-
-
-def digest_of_rows(posterior: Posterior) -> str:
-    """Return a digest of the variables along the rows."""
-    values = posterior.values
-    rows = values.axes(posterior.sizes)
-    return digest_of({name: value for name, value in values.values.items() if name in rows})
 
 
 def shape_of(predictors: Predictors) -> str:

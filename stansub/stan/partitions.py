@@ -27,6 +27,7 @@ from stansub.stan.data import Data, Rows, digest_of, load
 from stansub.stan.partition_requests import BlockSum, Description, LogDensities, Sample, Single, shape_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof, Whole
+from stansub.stan.proved import Proved
 from stansub.stan.shares import SumOfParts
 from stansub.stan.source import Source
 from stansub.stan.sources import DataPartitions, DataSources
@@ -38,8 +39,8 @@ from stansub.target.remainders import LinearPredictors
 from stansub.target.requests import Holders, Request, ask_all
 from stansub.types import FloatArray
 
-# Rows of the pilot.
-_PILOT = 1 << 17
+# Rows of the pilot; and the size of a partition's blocks, which only its proof uses, if it has this many of them.
+_PILOT, _BLOCK, _BLOCKS = 1 << 17, 1 << 12, 1 << 6
 _NONE = np.empty(0, np.int32)
 
 A = TypeVar("A")
@@ -83,8 +84,13 @@ class PartitionRecipe:
         """Return the name for messages."""
         return str(self.part) if isinstance(self.part, Path) else "a partition made by a function"
 
-    def open(self) -> Posterior:
-        """Return the posterior of the partition's rows.
+    def open(self, known: Proved | None = None) -> tuple[Posterior, Proved | None]:
+        """Return the posterior of the partition's rows, and what stays known of it without them.
+
+        Parameters
+        ----------
+        known : Proved, optional
+            What was known when it was opened before; the rows are then compared by their digest, and not proved again.
 
         Raises
         ------
@@ -95,13 +101,19 @@ class PartitionRecipe:
             raise InputError(f"{self.name}: this worker has another file than the process that started the run")
         raw = load(DataSources((DataPartitions((self.part,)), *self.others), self.columns))
         compiled = _compiled(self.model, self.code)
-        return compiled.with_data(
-            raw.checked(compiled.program.data.declarations),
-            block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
+        values = raw.checked(compiled.program.data.declarations)
+        if known is not None:
+            known.check(values, self.name)
+            return compiled.with_proof(values, known), known
+        posterior = compiled.with_data(
+            values,
+            block_size=lambda n, instances: max(coarse_size(VARIATES_BLOCK_SIZE, n), min(_BLOCK, n // _BLOCKS)),
             seed=self.seed,
             observations=self.observations,
             evaluator="instances",
         )
+        known = Proved.of(posterior)
+        return (posterior if known is None else compiled.with_proof(values, known)), known
 
 
 def stamp_of(part: Path | Callable[[], Any]) -> str:
@@ -196,6 +208,8 @@ class PartitionedData(Data):
         if not isinstance(found, LinearPredictors) or shape_of(found) != self.described[0].shape:
             raise InputError(f"{self.source}: the likelihood of a sample of the rows reads differently from theirs")
         full = PartitionedDensity(pilot, self.holders)
+        constants = [one.constant for one in self.described if one.constant is not None]
+        constant = sum(constants) if len(constants) == len(self.described) else None
         return replace(
             pilot,
             full=full,
@@ -204,7 +218,7 @@ class PartitionedData(Data):
             proof=Proof(len(pilot.points), max(one.error for one in self.described)),
             values=self,
             any_block_size=False,
-            known_predictors=PartitionedPredictors(self.holders, counts, found.part(slice(0, 0))),
+            known_predictors=PartitionedPredictors(self.holders, counts, found.part(slice(0, 0)), constant),
             pilot=pilot,
         )
 
@@ -272,8 +286,7 @@ class PartitionedDensity(SumOfParts):
         """Return the program with the pilot's rows."""
         return self.pilot.full
 
-    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
+    def _evaluated(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         parts = ask_all(self.holders, LogDensities(tuple(points)))
         own = self.pilot.population.evaluator()
         return [

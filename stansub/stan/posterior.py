@@ -184,8 +184,13 @@ class Posterior:
         known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
-    def predictors(self, progress: Callable[[str], None] | None = None) -> Predictors:
+    def predictors(self, progress: Callable[[str], None] | None = None, *, computed: bool = False) -> Predictors:
         """Return how observations depend on the parameters by linear predictors, without compiling.
+
+        Parameters
+        ----------
+        computed : bool
+            Whether a design is computed from columns of the data even if it is small; has effect on the first call.
 
         Raises
         ------
@@ -194,7 +199,7 @@ class Posterior:
         """
         if self.known_predictors is not None:
             return self.known_predictors
-        return self._once("predictors", lambda: self._find_predictors(as_progress(progress)))
+        return self._once("predictors", lambda: self._find_predictors(as_progress(progress), computed))
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """Return the posterior split into prior and likelihood in its own arguments; takes a compilation.
@@ -233,7 +238,7 @@ class Posterior:
             progress=progress,
         )
 
-    def _find_predictors(self, log: Progress) -> LinearPredictors:
+    def _find_predictors(self, log: Progress, computed: bool) -> LinearPredictors:
         log("Following the likelihood of an observation")
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood consists of several sums")
@@ -247,6 +252,7 @@ class Posterior:
             points=self.points,
             terms=self.proof.terms,
             of_family=bool(self.analysis.functions & set(DERIVATIVES.values())),  # the user's bounds come first
+            computed=computed,
         )
 
     def constants(

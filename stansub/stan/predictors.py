@@ -34,8 +34,9 @@ from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
-# Observations followed at once if designs have more numbers than this; such designs are computed on request.
-_ROWS, _COMPUTED = 1 << 15, 1 << 23
+# Designs of more observations and numbers than this are computed on request, and observations that are then followed at
+# once.
+_ROWS, _COMPUTED, _FOLLOWED = 1 << 15, 1 << 23, 1 << 16
 
 
 class Text(NamedTuple):
@@ -65,6 +66,7 @@ def proved_predictors(
     points: Sequence[FloatArray],
     terms: Sequence[FloatArray],
     of_family: bool = False,
+    computed: bool = False,
 ) -> LinearPredictors:
     """Return how observations depend on the parameters, proved.
 
@@ -77,6 +79,8 @@ def proved_predictors(
         Log likelihoods of the blocks at the first of the points.
     of_family : bool
         Whether only a known family is acceptable.
+    computed : bool
+        Whether a design of columns of the data is computed from these however small it is.
 
     Raises
     ------
@@ -85,12 +89,14 @@ def proved_predictors(
     """
     n = blocks.n_observations
     try:
-        for find in (partial(_by_columns, text, n, sizes), partial(predictors_of, text, n, of_family=of_family)):
+        by_columns = partial(_by_columns, text, n, sizes, 0 if computed else _COMPUTED)
+        for find in (by_columns, partial(predictors_of, text, n, of_family=of_family)):
             if (found := find()) is None:
                 continue
             found = replace(found, order=order)
-            if is_proved(found, blocks, points, terms, rounding=tail_rounding(found.family)):
-                return found
+            compared = compare(found, blocks, points, terms, rounding=tail_rounding(found.family))
+            if compared.holds:
+                return replace(found, constant=compared.constant)
     except NoPredictorsError:
         raise
     except InputError as error:
@@ -185,14 +191,14 @@ def affine_density(followed: ObservationTerm, n: int) -> Affine:
     return Affine(SPECS[name], given, rows)
 
 
-def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | None:
-    """Return predictors whose designs are columns of the data, if designs would need much memory.
+def _by_columns(text: Text, n: int, sizes: Sequence[str], computed_from: int) -> LinearPredictors | None:
+    """Return predictors whose designs are columns of the data, if designs would have more numbers than the last.
 
     The text is followed with parts of the data; None if that fails for any reason. The result needs a proof, because
     what the program computes from all its data, such as means, differs between parts.
     """
     values = text.values
-    if n <= _ROWS or not sizes or not set(sizes) <= set(values.values):
+    if n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(values.values):
         return None
 
     def affine(own: Data, k: int) -> Affine:
@@ -203,7 +209,7 @@ def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | 
         telling = telling_rows(values, axes, n)
         few = values.rows(axes, sizes, telling)
         spec, _, arguments = affine(few, len(telling))
-        if n * len(arguments) * arguments[0].slopes.shape[1] <= _COMPUTED:
+        if n * len(arguments) * arguments[0].slopes.shape[1] <= computed_from:
             return None
         shape = len(telling), arguments[0].slopes.shape[1]
         guesses = [guessed(np.broadcast_to(dense(one.slopes), shape).T, few, axes) for one in arguments]
@@ -211,7 +217,7 @@ def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | 
         if len(design) < len(guesses):
             return None
         parts = []
-        ends = np.linspace(0, n, -(-n // _ROWS) + 1).astype(int).tolist()
+        ends = np.linspace(0, n, -(-n // _FOLLOWED) + 1).astype(int).tolist()
         for rows in map(slice, ends, ends[1:]):
             _, given, own = affine(values.rows(axes, sizes, rows), rows.stop - rows.start)
             for z, one in zip(design, own, strict=True):
@@ -266,37 +272,61 @@ def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
     return LinearPredictors(design, (np.broadcast_to(first, family.data.shape[1]), *offsets), family)
 
 
-def is_proved(
+class Compared(NamedTuple):
+    """Log likelihoods of predictors beside those of the program.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether changes of all blocks' log likelihoods match.
+    constant : float or None
+        What the sum of all log likelihoods of the predictors lacks to the program's; None if rounding hides it.
+    """
+
+    holds: bool
+    constant: float | None = None
+
+
+def compare(
     predictors: LinearPredictors,
     blocks: Blocks,
     points: Sequence[FloatArray],
     terms: Sequence[FloatArray],
     *,
-    rounding: Callable[[FloatArray], FloatArray] = np.zeros_like,
-) -> bool:
-    """Return whether changes of all blocks' log likelihoods, given at the first points, match the family's.
+    rounding: Callable[[FloatArray], FloatArray] | None = None,
+) -> Compared:
+    """Compare changes of all blocks' log likelihoods, given at the first points, with the family's.
 
-    ``rounding`` returns the rounding errors of the program from log likelihoods of single observations.
+    ``rounding`` returns the program's rounding errors from log likelihoods of single observations, if these matter.
     """
-    if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
-        return False
-    number = np.repeat(np.arange(len(blocks), dtype=np.int32), blocks.sizes)
+    n_blocks, n_terms = len(blocks), len(terms)
+    fits = predictors.n_observations == blocks.n_observations and predictors.design[0].shape[1] == len(points[0])
+    if not fits or n_terms < 2:
+        return Compared(False)
+    number = np.repeat(np.arange(n_blocks, dtype=np.int32), blocks.sizes)
     if predictors.order is not None:
         places, number = number, np.empty_like(number)
         number[predictors.order] = places
 
-    def sums(part: LinearPredictors, rows: slice) -> FloatArray:
-        """Return changes of log likelihoods, their sizes, and rounding errors, from the first point to the others."""
-        at_first, *others = (part.family.log_lik(part.at(theta)) for theta in points[: len(terms)])
-        changes = [at_theta - at_first for at_theta in others]
-        lost = [rounding(at_first) + rounding(at_theta) for at_theta in others]
-        each = zip(changes, map(np.abs, changes), lost, strict=True)
-        return np.array([[np.bincount(number[rows], one, len(blocks)) for one in values] for values in each])
+    def sums(part: LinearPredictors, rows: slice) -> tuple[FloatArray, float]:
+        """Return changes of log likelihoods, their sizes and rounding errors by block, and the sum at the first point.
 
-    found = np.zeros((max(0, len(terms) - 1), 3, len(blocks)))
-    for one in predictors.each(sums, threads=THREADS):
+        The changes are from the first point to each other one.
+        """
+        at_first, *others = (part.family.log_lik(part.at(theta)) for theta in points[:n_terms])
+        changes = [at_theta - at_first for at_theta in others]
+        each: list[Sequence[FloatArray]] = [changes, [np.abs(one) for one in changes]]
+        if rounding is not None:
+            each.append([rounding(at_first) + rounding(at_theta) for at_theta in others])
+        by_block = [[np.bincount(number[rows], one, n_blocks) for one in values] for values in each]
+        return np.array(by_block), float(at_first.sum())
+
+    found, total = np.zeros((2 + (rounding is not None), n_terms - 1, n_blocks)), 0.0
+    for one, at_first in predictors.each(sums, threads=THREADS):
         found += one
-    for term, (own, size, lost) in zip(terms[1:], found, strict=True):
-        if not (np.abs(own - (term - terms[0])) <= _SAME * (1 + np.abs(terms[0]) + size) + lost).all():
-            return False
-    return len(terms) > 1
+        total += at_first
+    own, size, *lost = found
+    changed = np.stack(terms[1:]) - terms[0]
+    allowed = _SAME * (1 + np.abs(terms[0]) + size) + (lost[0] if lost else 0.0)
+    holds = bool((np.abs(own - changed) <= allowed).all())
+    return Compared(holds, float(np.sum(terms[0])) - total if rounding is None else None)

@@ -38,10 +38,10 @@ class Argument(NamedTuple):
     offset: FloatArray
 
 
-def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
-    """Return the rounding errors of Stan's log likelihoods of a family, as a function of these."""
+def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray] | None:
+    """Return the rounding errors of Stan's log likelihoods of a family, as a function of these; None if negligible."""
     tails = isinstance(family, ProgramFamily) and np.isin(_LOSING, family.code.codes[:, 0]).any()
-    return _tail_rounding if tails else np.zeros_like
+    return _tail_rounding if tails else None
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:

@@ -34,8 +34,14 @@ def _of_model(name: str) -> Any:
     return property(lambda density: getattr(density.model, name))
 
 
+@dataclass(frozen=True)
 class SumOfParts(ABC):
-    """A whole log density of which each program has a part, with the parameters and the output of any of them."""
+    """A whole log density of which each program has a part, with the parameters and the output of any of them.
+
+    A pass over the data takes a while, so the latest values are remembered.
+    """
+
+    _latest: dict[bytes, tuple[float, str]] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
     dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
         _of_model,
@@ -48,8 +54,19 @@ class SumOfParts(ABC):
         """Return one of the programs."""
 
     @abstractmethod
-    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+    def _evaluated(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Return log densities at some points, with messages for errors of the program, in at most one pass."""
+        given = {_key(theta): theta for theta in points}
+        new = {key: theta for key, theta in given.items() if key not in self._latest}
+        if new:
+            self._latest.update(zip(new, self._evaluated(list(new.values())), strict=True))
+        found = [self._latest[key] for key in map(_key, points)]
+        for old in list(self._latest)[:-_REMEMBERED]:
+            del self._latest[old]
+        return found
 
     def log_density(self, theta: FloatArray) -> float:
         """Return the log density at ``theta``; nan if the program raises an error or rejects."""
@@ -79,7 +96,6 @@ class Shares(SumOfParts):
     slicer: Slicer
     n: int
     few: tuple[Model, Model, Model]
-    _latest: dict[bytes, tuple[float, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, library: Library, program: Program, data: Data, size: str, *, seed: int) -> Shares | None:
@@ -110,25 +126,16 @@ class Shares(SumOfParts):
         """Return the program with the first observation."""
         return self.few[0]
 
-    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        """Return log densities at some points, with messages for errors of the program, in one pass over the data."""
-        given = {_key(theta): theta for theta in points}
-        new = {key: theta for key, theta in given.items() if key not in self._latest}
+    def _evaluated(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
 
         def of(start: int) -> list[tuple[float, str]]:
             model = self.slicer.model(start, min(start + rows, self.n))
-            return [model.log_density_or_message(theta) for theta in new.values()]
+            return [model.log_density_or_message(theta) for theta in points]
 
-        if new:
-            with ThreadPoolExecutor(max_workers=THREADS) as pool:
-                shares = list(pool.map(of, range(0, self.n, rows)))
-            for (key, theta), own in zip(new.items(), zip(*shares, strict=True), strict=True):
-                self._latest[key] = self._joined(theta, own)
-        found = [self._latest[key] for key in map(_key, points)]
-        for old in list(self._latest)[:-_REMEMBERED]:
-            del self._latest[old]
-        return found
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            shares = list(pool.map(of, range(0, self.n, rows)))
+        return [self._joined(theta, own) for theta, own in zip(points, zip(*shares, strict=True), strict=True)]
 
     def _joined(self, theta: FloatArray, shares: Sequence[tuple[float, str]]) -> tuple[float, str]:
         undefined = next((one for one in shares if not np.isfinite(one[0])), None)

@@ -5,7 +5,7 @@ The interface is independent of Stan. `stansub.stan.posterior.Posterior` impleme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stansub._loop import Evaluator
@@ -52,6 +52,8 @@ class Density(Protocol):
     def dim(self) -> int: ...
 
     def log_density(self, theta: FloatArray) -> float: ...
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]: ...
 
     def param_unc_names(self) -> list[str]: ...
 

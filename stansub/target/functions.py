@@ -161,6 +161,10 @@ class FunctionFactors:
         total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
         return float(total) if np.isfinite(total) else -np.inf
 
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Return log densities at some points, without messages."""
+        return [(self.log_density(theta), "") for theta in points]
+
     def in_passing(self) -> FunctionFactors:
         """Return itself."""
         return self

@@ -38,8 +38,9 @@ _MOST_PRODUCTS = 4e10
 # Parameters and expected candidates above which rows of 16 bits reject candidates; numbers of such a row per cache
 # line; and candidates as a share of the observations above which evaluating all of these is no slower.
 _SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
-# Candidates of a stream that are fetched at once, from this process and from partitions.
-_BATCH_HERE, _BATCH = 1 << 10, 1 << 12
+# Candidates of a stream that are fetched at once from this process; from partitions those of so many decisions, within
+# limits.
+_BATCH_HERE, _DECISIONS, _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 14, 1 << 8, 1 << 12
 # If rows are computed: expected candidates above which a table is worth its memory, the share of free memory that it
 # may use, and bytes per observation of a stream.
 _MOST_STREAMED, _TABLE_SHARE, _MEMBER = 2.0, 4, 8
@@ -174,10 +175,12 @@ def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, 
     if isinstance(predictors, LinearPredictors):
         _, classes = expand.kept(predictors)
         source = partial(site.records, predictors, order)
-        loop = _stream(predictors, expand, common, classes, classes.members, source)
+        loop = _stream(predictors, expand, common, classes, classes.members, source, _BATCH_HERE)
         return _Expanded(loop, sums.hessian, classes.total)
     pooled = Pooled.of([(part.keys, part.counts) for part in parts])
-    loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled))
+    wanted = math.ceil(_DECISIONS * 2 * mean_power(len(site.anchor), order + 1) * pooled.total)
+    batch = min(max(wanted, _LEAST_BATCH), _MOST_BATCH)
+    loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled), batch)
     return _Expanded(loop, sums.hessian, pooled.total)
 
 
@@ -197,8 +200,9 @@ def _stream(
     classes: Classes | Pooled,
     members: NDArray[np.int32] | None,
     source: _Source,
+    batch: int,
 ) -> _loop.Observations:
-    """Return candidates whose records are computed when they are drawn."""
+    """Return candidates whose records are computed when they are drawn, in batches."""
     assert predictors.family.density is not None
     anchor, whitening, gradient, hessian, third, radii, factors = common
     return _loop.Observations(
@@ -208,7 +212,7 @@ def _stream(
         starts=classes.starts,
         members=members,
         source=source,
-        batch=_BATCH if members is None else _BATCH_HERE,
+        batch=batch,
         n=predictors.n_observations,
         width=width(predictors, expand.order),
         anchor=anchor,

@@ -39,16 +39,27 @@ class OfPredictors(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Hessian:
-    """Request for the Hessian of the sum of log likelihoods at ``theta``."""
+class Derivatives:
+    """Request for the sum of log likelihoods at ``theta``, up to a constant, its gradient and its Hessian.
+
+    A partition may have to be opened for an answer, which takes longer than a Hessian: one request is for all three.
+    """
 
     theta: FloatArray
 
-    def answer(self, holder: LinearPredictors, *, threads: int = 1) -> FloatArray:
-        """Return the Hessian for the holder's observations, shape (dim, dim)."""
+    def answer(self, holder: LinearPredictors, *, threads: int = 1) -> tuple[float, FloatArray, FloatArray]:
+        """Return value, gradient, shape (dim,), and Hessian, (dim, dim), of the sum over the holder's observations."""
+
+        def of(part: LinearPredictors, eta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+            values, slopes, curves = part.family.derivatives((0, 1, 2), eta)
+            return float(values.sum()), part.gradient(slopes), part.hessian(curves)
+
         # With parts this small, BLAS's threads would wait for each other, and round differently from a worker's one.
         with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
-            return holder.hessian_at(self.theta, threads=threads)
+            values, gradients, hessians = zip(*holder.map_at(self.theta, of, threads=threads), strict=True)
+        hessian = np.asarray(np.sum(hessians, axis=0))
+        holder.keep("hessian", self.theta.tobytes(), lambda: hessian)  # for the expansion at the mode
+        return sum(values), np.asarray(np.sum(gradients, axis=0)), hessian
 
 
 @dataclass(frozen=True)
@@ -63,11 +74,14 @@ class PartitionedPredictors:
         Number of observations in each.
     like : LinearPredictors
         Predictors of no observations, which show what all observations share.
+    constant : float or None
+        What the sum of all log likelihoods lacks to the program's, if known.
     """
 
     holders: Holders[HasPredictors] = field(repr=False)
     counts: tuple[int, ...]
     like: LinearPredictors = field(repr=False)
+    constant: float | None
     _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     # Whether this process holds the designs.
@@ -101,14 +115,21 @@ class PartitionedPredictors:
         wrapped = {number: OfPredictors(request) for number, request in requests.items()}
         return self.holders.answers(wrapped)
 
+    def hessian_passes(self) -> float:
+        """Return the cost of a Hessian where the gradient is known, in passes over the observations."""
+        return 0.0
+
+    def gradient_at(self, theta: FloatArray, *, threads: int = 1) -> tuple[float, FloatArray]:
+        """Return the sum of all log likelihoods, up to a constant, and its gradient; the Hessian there is kept."""
+        values, gradients, hessians = zip(*self.ask(Derivatives(theta), threads=threads), strict=True)
+        self._latest[:] = [(theta.copy(), np.asarray(np.sum(hessians, axis=0)))]
+        return float(sum(values)), np.asarray(np.sum(gradients, axis=0))
+
     def hessian_at(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Return the Hessian of the sum of all log likelihoods, shape (dim, dim); the latest is kept."""
-        for there, hessian in self._latest:
-            if np.array_equal(there, theta):
-                return hessian
-        hessian = np.asarray(np.sum(self.ask(Hessian(theta), threads=threads), axis=0))
-        self._latest[:] = [(theta.copy(), hessian)]
-        return hessian
+        if not any(np.array_equal(there, theta) for there, _ in self._latest):
+            self.gradient_at(theta, threads=threads)
+        return self._latest[0][1]
 
 
 Predictors: TypeAlias = LinearPredictors | PartitionedPredictors

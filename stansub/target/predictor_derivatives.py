@@ -14,8 +14,6 @@ from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
 
 _NONE = np.empty(0, np.int32)
-# Columns of a Hessian that take as long as a gradient.
-_COLUMNS = 12
 
 
 class PredictorObjective(Objective):
@@ -31,7 +29,7 @@ class PredictorObjective(Objective):
     def __init__(self, team: Team, predictors: Predictors) -> None:
         super().__init__(team)
         self._predictors, self._evaluator = predictors, team.population.evaluator()
-        self._constant: float | None = None
+        self._constant = predictors.constant
         self._latest: _Pass | None = None
 
     def many(
@@ -61,7 +59,7 @@ class PredictorObjective(Objective):
     @property
     def hessian_passes(self) -> float:
         """Return the cost of a Hessian, as in `Objective.hessian_passes`."""
-        return max(1.0, self.dim / _COLUMNS)
+        return self._predictors.hessian_passes()
 
     @property
     def curvature(self) -> str:
@@ -86,13 +84,12 @@ class PredictorObjective(Objective):
 
     def _pass(self, theta: FloatArray) -> _Pass:
         self.team.progress.check()
-        values, gradients = zip(*self._predictors.ask(Gradient(theta), threads=self.team.threads), strict=True)
-        value = sum(values)
+        value, gradient = self._predictors.gradient_at(theta, threads=self.team.threads)
         if self._constant is None and np.isfinite(value):
             with Team(self.team.population.in_passing(), threads=self.team.threads) as team:
                 self._constant = float(ParallelEvaluator(team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
-        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0))
+        return _Pass(theta.copy(), value + (self._constant or 0.0), gradient)
 
 
 class _Pass(NamedTuple):
@@ -117,21 +114,3 @@ class LogLikelihood:
 
         with np.errstate(over="ignore", invalid="ignore"):
             return float(sum(holder.map(of, threads=threads)))
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """Request for the sum of log likelihoods at ``theta``, up to a constant, and its gradient."""
-
-    theta: FloatArray
-
-    def answer(self, holder: LinearPredictors, *, threads: int = 1) -> tuple[float, FloatArray]:
-        """Return value and gradient, shape (dim,), of the sum over the holder's observations."""
-
-        def of(part: LinearPredictors, eta: FloatArray) -> tuple[float, FloatArray]:
-            values, slopes = part.family.derivatives((0, 1), eta)
-            return float(values.sum()), part.gradient(slopes)
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            values, gradients = zip(*holder.map_at(self.theta, of, threads=threads), strict=True)
-        return float(sum(values)), np.asarray(np.sum(gradients, axis=0))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -42,8 +42,9 @@ _LARGEST = 1e250
 # Maximum numbers of a part, which fit into a processor's second-level cache, and observations of it. With smaller
 # parts, threads wait for the interpreter lock between operations.
 _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
-# Observations whose products of a covariate with the others are held at once.
-_PRODUCTS = 1 << 11
+# Observations whose products of a covariate with the others are held at once, and columns of a Hessian that take as
+# long as a gradient.
+_PRODUCTS, _COLUMNS = 1 << 11, 12
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -147,13 +148,16 @@ class LinearPredictors:
     family : Family
     order : ndarray of int32, shape (n_observations,), optional
         The observation at each place of the population; by default in order.
+    constant : float or None
+        What the sum of all log likelihoods lacks to the program's, if known.
     """
 
     design: tuple[Design, ...]
     offset: tuple[FloatArray, ...]
     family: Family
     order: Places | None = None
-    _kept: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    constant: float | None = None
+    _kept: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
     _there: list[tuple[FloatArray, dict[int, FloatArray]]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -162,6 +166,10 @@ class LinearPredictors:
     def n_observations(self) -> int:
         """Return the number of observations in the population."""
         return len(self.offset[0])
+
+    def over(self, design: tuple[Design, ...]) -> LinearPredictors:
+        """Return the same predictors with the same rows in other memory; what they keep is shared (see `keep`)."""
+        return replace(self, design=design)
 
     def part(self, rows: Rows) -> LinearPredictors:
         """Return the predictors of some observations."""
@@ -297,6 +305,22 @@ class LinearPredictors:
                 hessian += 2 * _weighted(z, curve, other)
             hessian += _weighted(z, row[k], z)
         return (hessian + hessian.T) / 2
+
+    def hessian_passes(self) -> float:
+        """Return the cost of a Hessian where the gradient is known, in passes over the observations."""
+        return float(max(1.0, self.design[0].shape[1] / _COLUMNS))
+
+    def gradient_at(self, theta: FloatArray, *, threads: int = 1) -> tuple[float, FloatArray]:
+        """Return the sum of all log likelihoods, up to a constant, and its gradient, shape (dim,)."""
+
+        def of(part: LinearPredictors, eta: FloatArray) -> tuple[float, FloatArray]:
+            values, slopes = part.family.derivatives((0, 1), eta)
+            return float(values.sum()), part.gradient(slopes)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.map_at(theta, of, threads=threads)
+        value = float(sum(one for one, _ in found))
+        return value, np.asarray(np.sum([slope for _, slope in found], axis=0))
 
     def hessian_at(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Return the Hessian of the sum of all log likelihoods, shape (dim, dim).

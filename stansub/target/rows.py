@@ -20,6 +20,18 @@ _SMALLER = {
 
 
 @dataclass(frozen=True)
+class DataColumn:
+    """A column of a data variable: its name, and the index among each row's elements in memory order."""
+
+    name: str
+    index: int
+
+
+# A column of the data, or a number common to all rows.
+Column = DataColumn | float
+
+
+@dataclass(frozen=True)
 class ColumnRows:
     """A design of shape (n, dim) that needs no memory besides the columns of the data.
 
@@ -28,10 +40,13 @@ class ColumnRows:
     shape : tuple of int
     runs : tuple of (slice, ndarray or float)
         Slices of adjacent columns with their values: an array of shape (n, k), or a number common to all rows.
+    columns : tuple of Column
+        Which columns these are, if they are columns of data.
     """
 
     shape: tuple[int, int]
     runs: tuple[tuple[slice, NDArray[Any] | float], ...]
+    columns: tuple[Column, ...] = ()
 
     def __len__(self) -> int:
         return self.shape[0]

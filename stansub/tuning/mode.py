@@ -141,7 +141,7 @@ def find_modes(
     posterior: Target,
     rng: np.random.Generator,
     *,
-    points: Sequence[FloatArray] = (),
+    points: Sequence[FloatArray | Mode] = (),
     starts: int | None = None,
     radius: float = RADIUS,
     threads: int = 1,
@@ -155,8 +155,8 @@ def find_modes(
     posterior : Posterior
     rng : Generator
         Generator of starts and shares of the data.
-    points : sequence of ndarray, shape (dim,)
-        Starts that precede those drawn.
+    points : sequence of ndarray, shape (dim,), or Mode
+        Starts that precede those drawn; Newton steps from a mode begin with its curvature.
     starts : int, optional
         Number of starts to draw; by default until no further mode is expected.
     radius : float
@@ -301,12 +301,13 @@ class _Search:
         """Return the gradient evaluations so far, in passes over all observations."""
         return self.observations / self.team.population.blocks.n_observations
 
-    def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
+    def scout(self, points: Sequence[FloatArray | Mode], n_drawn: int | None, radius: float) -> None:
         """Climb from all starts on the first objective."""
         first = self.shares[0] if self.shares else self.whole
         self.log(f"Looking for modes: {self._share(first)}")
         for point in points:
-            self._start(first, Ascent(point, point))
+            at, hessian = (point.position, point.hessian) if isinstance(point, Mode) else (point, None)
+            self._start(first, Ascent(at, at, hessian=hessian))
         starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
         while n_drawn is None or len(self.ascents) < len(points) + n_drawn:
             if n_drawn is None and self._enough(len(self.ascents) - len(points)):

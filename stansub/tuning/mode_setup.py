@@ -8,7 +8,7 @@ The choices depend on the seed and the data alone, not on timing, so the same se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -61,8 +61,8 @@ _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
 _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 
 # Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
-# posterior, for R-hat.
-_START_SDS = 2.0
+# posterior, for R-hat. If a log density is not finite there, nearer values follow, at most so many.
+_START_SDS, _MOST_STARTS = 2.0, 100
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,37 @@ class ModeSetup:
         """Return the same setup with ``n`` more observations counted."""
         return replace(self, n_obs_evaluated=self.n_obs_evaluated + n)
 
-    def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
-        """Return a starting value, shape (dim,), from a wide normal distribution about a mode.
+    def starts(
+        self, posterior: Target, rngs: Sequence[np.random.Generator], places: Sequence[float]
+    ) -> list[FloatArray]:
+        """Return starting values of chains, each of shape (dim,), from wide normal distributions about the modes.
 
-        ``place`` between 0 and 1 selects the mode: each has a share of the interval in proportion to its evidence.
+        A value for each chain is tried in one pass over the data.
+
+        Parameters
+        ----------
+        rngs : sequence of Generator
+            One for each chain.
+        places : sequence of float
+            Numbers between 0 and 1 that select modes: each has a share of the interval in proportion to its evidence.
         """
-        number = int(np.searchsorted(np.cumsum(self.modes.weights[:-1]), place, side="right"))
-        mode = self.modes.found[number]
-        for attempt in range(100):
-            width = _START_SDS * 0.9**attempt
-            theta = mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim)
-            if np.isfinite(posterior.full.log_density(theta)):
-                return np.asarray(theta)
-        return mode.position.copy()
+        numbers = np.searchsorted(np.cumsum(self.modes.weights[:-1]), np.asarray(places), side="right")
+        modes = [self.modes.found[number] for number in numbers.tolist()]
+        found: dict[int, FloatArray] = {}
+        for attempt in range(_MOST_STARTS):
+            width, left = _START_SDS * 0.9**attempt, [k for k in range(len(rngs)) if k not in found]
+            if not left:
+                break
+            tried = [
+                modes[k].position + width * modes[k].cholesky @ rngs[k].standard_normal(modes[k].dim) for k in left
+            ]
+            values = posterior.full.log_densities(tried)
+            found |= {k: at for k, at, (value, _) in zip(left, tried, values, strict=True) if np.isfinite(value)}
+        return [found.get(k, mode.position.copy()) for k, mode in enumerate(modes)]
+
+
+def _about(mode: Mode, width: float, rng: np.random.Generator) -> FloatArray:
+    return np.asarray(mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim))
 
 
 def check_order(order: int | str) -> str:
@@ -191,9 +209,10 @@ def _find(
     if posterior.pilot is None:
         return search(posterior, rng, predictors=predictors)
     first = search(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
-    points = [*(mode.position for mode in first.found), *(position for position, _ in first.lower)]
-    found = search(posterior, rng, points=points, starts=0, predictors=predictors)
     share = posterior.pilot.blocks.n_observations / posterior.blocks.n_observations
+    modes = [replace(mode, hessian=mode.hessian / share) for mode in first.found]
+    points: list[FloatArray | Mode] = [*modes, *(position for position, _ in first.lower)]
+    found = search(posterior, rng, points=points, starts=0, predictors=predictors)
     n_passes, seconds = found.n_passes + share * first.n_passes, found.seconds + first.seconds
     return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 
 N, PARTS = 4000, 4
 
@@ -24,6 +25,11 @@ def table(part: int, seed: int = 1) -> pa.Table:
 def of_this_process(part: int) -> pa.Table:
     """Rows that are others wherever they are made."""
     return table(part, seed=os.getpid())
+
+
+def of_a_file(path: str) -> pa.Table:
+    """Rows of a file, whatever it holds."""
+    return parquet.read_table(path)
 
 
 @dataclass(frozen=True)

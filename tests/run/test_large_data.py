@@ -42,6 +42,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "_LARGE", 2)
     monkeypatch.setattr(predictors, "_COMPUTED", 0)
     monkeypatch.setattr(predictors, "_ROWS", 1500)
+    monkeypatch.setattr(predictors, "_FOLLOWED", 1500)
 
 
 def test_the_whole_log_density_in_shares(compiled: CompiledModel, data: dict[str, Any], little_memory: None) -> None:

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 from clocks import HANGS, set_clock, wait_until
 from numpy.typing import NDArray
-from partition_parts import PARTS, Held, N, of_this_process, table
+from partition_parts import PARTS, Held, N, of_a_file, of_this_process, table
 from pyarrow import parquet
 
 import stansub
-from stansub import CompiledModel, DataPartitions, InputError, RunError
+from stansub import CompiledModel, DataPartitions, InputError, RunError, memory
 from stansub.diagnostics import ppc
 from stansub.output import inference_data
 from stansub.output.record import record_of
@@ -37,8 +37,8 @@ from stansub.stan.partition_requests import BlockSum, Describe, Description, Log
 from stansub.stan.partitions import PartitionRecipe, stamp_of
 from stansub.stan.source import Source
 from stansub.target import observations
-from stansub.target.partitioned import Hessian
-from stansub.target.predictor_derivatives import Gradient, LogLikelihood
+from stansub.target.partitioned import Derivatives
+from stansub.target.predictor_derivatives import LogLikelihood
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sites import Candidates, Expanded, Sums, Surveyed
 
@@ -178,7 +178,7 @@ def test_an_interrupt_ends_a_wait_for_candidates(
     logistic: CompiledModel, folder: Path, many: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The draws before are kept, and the run resumes as if it had not been interrupted."""
-    monkeypatch.setattr(observations, "_BATCH", 4)
+    monkeypatch.setattr(observations, "_MOST_BATCH", 4)
     kept, options = tmp_path / "run.checkpoint", OPTIONS | {"chains": 1}
     answers, n_waits, last = Partitions.answers, 0, -1
 
@@ -238,6 +238,52 @@ def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path, c
     os.kill(pid, signal.SIGKILL)
     assert there.answers(asked) == expected, "each partition has answered once"
     here.close()
+
+
+def test_partitions_without_room_are_opened_again_without_a_proof(
+    logistic: CompiledModel, folder: Path, many: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = stansub.sample(logistic, sources(folder), **OPTIONS)
+    proofs, opened, room = [], [], partitions._Open._has_room
+    own_proof, own_open = CompiledModel.with_data, PartitionRecipe.open
+
+    def with_data(self: CompiledModel, *arguments: Any, **options: Any) -> Any:
+        proofs.append(self.name)
+        return own_proof(self, *arguments, **options)
+
+    def one_open(self: PartitionRecipe, known: Any = None) -> Any:
+        opened.append(self.key)
+        return own_open(self, known)
+
+    monkeypatch.setattr(CompiledModel, "with_data", with_data)
+    monkeypatch.setattr(PartitionRecipe, "open", one_open)
+    n_others = len(partitions._open._kept)
+    monkeypatch.setattr(partitions._Open, "_has_room", lambda self, n_bytes: len(self._kept) <= n_others)
+    apart = stansub.sample(logistic, sources(folder), **OPTIONS)
+    np.testing.assert_array_equal(theta(apart), theta(whole))
+    assert len(proofs) == PARTS + 1  # and of the sample
+    counts = sorted(opened.count(key) for key in set(opened))
+    assert counts[0] == 1  # the one that stays open
+    assert counts[1] > 5
+    # There is room if what is open takes at most half of what was free without it.
+    monkeypatch.setattr(memory, "room", lambda: memory.Room(100, ""))
+    some = partitions._Open()
+    assert (room(some, 99), room(some, 101)) == (True, False)
+
+
+def test_rows_that_change_between_two_passes_are_refused(logistic: CompiledModel, tmp_path: Path) -> None:
+    parquet.write_table(table(0), tmp_path / "part-0.parquet")
+    made = [partial(of_a_file, str(tmp_path / "part-0.parquet"))]
+    (recipe,) = recipes(logistic, made)
+    posterior, known = recipe.open()
+    assert known is not None
+    again, _ = recipe.open(known)
+    at = np.array([0.1, 0.2, -0.1, 0.3])
+    assert again.full.log_density(at) == posterior.full.log_density(at)
+    assert again.predictors().gradient_at(at)[0] == posterior.predictors().gradient_at(at)[0]
+    parquet.write_table(table(0, seed=2), tmp_path / "part-0.parquet")
+    with pytest.raises(InputError, match="its rows are not those that were read at first; restore them"):
+        recipe.open(known)
 
 
 @pytest.mark.slow
@@ -314,7 +360,8 @@ def answer_for_many(recipe: PartitionRecipe, digest: str, request: Any, threads:
         request = replace(request, request=replace(asked, places=asked.places // TIMES))
     found = own_answer(recipe, digest, request, threads)
     if isinstance(found, Description):
-        return found._replace(n_observations=TIMES * found.n_observations)
+        assert found.constant is not None
+        return found._replace(n_observations=TIMES * found.n_observations, constant=TIMES * found.constant)
     if isinstance(found, Expanded):
         sums = Sums(*(TIMES * part for part in found.sums[:3]), found.sums.ratios)
         return Expanded(sums, found.keys, TIMES * found.counts)
@@ -324,9 +371,9 @@ def answer_for_many(recipe: PartitionRecipe, digest: str, request: Any, threads:
         evaluator = partitions._open.get(recipe, digest).population.evaluator()
         shared = [evaluator.global_log_density(theta) for theta in request.points]
         return [(TIMES * (value - own) + own, text) for (value, text), own in zip(found, shared, strict=True)]
-    if isinstance(asked, Gradient):
+    if isinstance(asked, Derivatives):
         return tuple(TIMES * one for one in found)
-    return TIMES * found if isinstance(asked, LogLikelihood | Hessian | BlockSum) else found
+    return TIMES * found if isinstance(asked, LogLikelihood | BlockSum) else found
 
 
 own_answer = partitions.answer
@@ -339,7 +386,7 @@ def test_more_rows_than_32_bits_can_number(
     predictors = logistic.with_data(stansub.DataSources([rows], COLUMNS)).predictors()
     mode = np.zeros(4)
     for _ in range(20):
-        mode = mode - np.linalg.solve(predictors.hessian_at(mode), predictors.ask(Gradient(mode))[0][1])
+        mode = mode - np.linalg.solve(predictors.hessian_at(mode), predictors.gradient_at(mode)[1])
     sds = np.sqrt(np.diag(np.linalg.inv(-TIMES * predictors.hessian_at(mode))))
     kinds: list[type] = []
 
@@ -358,8 +405,10 @@ def test_more_rows_than_32_bits_can_number(
     assert np.abs((found.mean(0) - mode) / sds).max() < 5 / np.sqrt(len(found) / 8)
     np.testing.assert_allclose(found.std(0), sds, rtol=0.15)
     assert "R-hat" not in str(draws.attrs["warnings"])
-    # the sample of rows shows that the posterior is normal along its axes, which takes two passes each
-    assert kinds[kinds.index(Hessian) :].count(Gradient) < PARTS * 2 * len(mode)
+    # Newton steps from the mode of the sample; the starts of all chains together
+    assert kinds.count(Derivatives) <= 6 * PARTS
+    assert kinds.count(LogDensities) <= PARTS
+    assert BlockSum not in kinds
 
 
 def test_loo_of_partitions_is_that_of_memory(

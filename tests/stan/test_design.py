@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data, read
-from stansub.stan.design import DataColumn, design_of, guessed, telling_rows
+from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.syntax import parse
-from stansub.target.rows import ColumnRows
+from stansub.target.rows import ColumnRows, DataColumn
 
 Array = NDArray[np.float64]
 N = 5000

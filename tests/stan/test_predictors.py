@@ -437,6 +437,7 @@ def test_designs_of_tall_data_are_their_columns(
 ) -> None:
     """Parts of the data are followed; what is computed of all the data differs between them, as the proof shows."""
     monkeypatch.setattr(proving, "_ROWS", 5)
+    monkeypatch.setattr(proving, "_FOLLOWED", 5)
     monkeypatch.setattr(proving, "_COMPUTED", 0)
     program = read(f"z ~ normal(alpha + {predictor} * beta[1], scale);")
     blocks, points = Blocks(N, 3), list(RNG.uniform(-1, 1, (3, DIM)))

@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from stansub import _loop
 from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense, is_proved
+from stansub.stan.predictors import _dense, compare
 from stansub.stan.row_program import _tail_rounding, in_program
 from stansub.stan.rowwise import NotFollowedError, affine, apply, data, select
 from stansub.stan.syntax import parse
@@ -344,7 +344,7 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
     kinds = _loop.OPERATIONS
     blocks, near, refused = Blocks(N, 4), list(points(3)), 0
     terms = [found.sums(found.log_lik(one), blocks) for one in near]
-    assert is_proved(found, blocks, near, terms, rounding=_tail_rounding)
+    assert compare(found, blocks, near, terms, rounding=_tail_rounding).holds
     for at in range(len(code.codes)):
         wrong, values = code.codes.copy(), code.values.copy()
         kind = kinds[wrong[at, 0]]
@@ -368,7 +368,7 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
             changes = [one.log_lik(near[1]) - one.log_lik(near[0]) for one in (wrongly, found)]
             if not np.allclose(*changes, rtol=0, atol=1e-4):
                 refused += 1
-                assert not is_proved(wrongly, blocks, near, terms, rounding=_tail_rounding), (at, kind)
+                assert not compare(wrongly, blocks, near, terms, rounding=_tail_rounding).holds, (at, kind)
     assert refused > len(code.codes) / 2
 
 

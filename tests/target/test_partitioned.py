@@ -20,8 +20,8 @@ from stansub.target.classes import Classes, Pooled, keys
 from stansub.target.families import Binomial
 from stansub.target.functions import FunctionFactors
 from stansub.target.observations import ObservationVariates
-from stansub.target.partitioned import Hessian, OfPredictors, PartitionedPredictors, Predictors
-from stansub.target.predictor_derivatives import Gradient, LogLikelihood
+from stansub.target.partitioned import Derivatives, OfPredictors, PartitionedPredictors, Predictors
+from stansub.target.predictor_derivatives import LogLikelihood
 from stansub.target.remainders import LinearPredictors
 from stansub.target.requests import Request
 from stansub.target.rows import ColumnRows
@@ -78,14 +78,14 @@ class InPickles:
 def partitioned(*, forgetful: bool = False) -> PartitionedPredictors:
     held = [Holder(predictors(slice(*one))) for one in zip((0, *ENDS), ENDS, strict=False)]
     counts = tuple(one.own.n_observations for one in held)
-    return PartitionedPredictors(InPickles(held, forgetful), counts, held[0].own.part(slice(0, 0)))
+    return PartitionedPredictors(InPickles(held, forgetful), counts, held[0].own.part(slice(0, 0)), None)
 
 
 def test_sums_are_those_of_all_observations() -> None:
     whole, parts = predictors(), partitioned()
     assert parts.n_observations == N
-    value, gradient = map(sum, zip(*parts.ask(Gradient(THETA)), strict=True))
-    expected = whole.ask(Gradient(THETA))[0]
+    value, gradient = parts.gradient_at(THETA)
+    expected = whole.gradient_at(THETA)
     assert value == pytest.approx(expected[0], rel=1e-13)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
     assert sum(parts.ask(LogLikelihood(THETA))) == pytest.approx(value, rel=1e-13)
@@ -98,7 +98,7 @@ def test_sums_are_those_of_all_observations() -> None:
 def test_sums_do_not_depend_on_who_answers_nor_on_threads() -> None:
     one, other = partitioned(), partitioned(forgetful=True)
     np.testing.assert_array_equal(one.hessian_at(THETA), other.hessian_at(THETA))
-    for request in (Gradient(THETA), Hessian(THETA), LogLikelihood(THETA)):
+    for request in (Derivatives(THETA), LogLikelihood(THETA)):
         for mine, again in zip(one.ask(request), other.ask(request), strict=True):
             np.testing.assert_array_equal(
                 mine[-1] if isinstance(mine, tuple) else mine,
@@ -108,17 +108,27 @@ def test_sums_do_not_depend_on_who_answers_nor_on_threads() -> None:
         assert pickle.dumps(request.answer(whole)) == pickle.dumps(request.answer(whole, threads=3))
 
 
+def test_a_gradient_and_a_hessian_are_one_pass() -> None:
+    parts = partitioned()
+    parts.gradient_at(THETA)
+    parts.hessian_at(THETA)
+    assert isinstance(parts.holders, InPickles)
+    assert len(parts.holders.asked) == len(ENDS)
+    parts.hessian_at(2 * THETA)
+    assert len(parts.holders.asked) == 2 * len(ENDS)
+
+
 def test_hessians_have_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     """As workers of a cluster have, so that sums round alike."""
     seen: list[int] = []
 
-    def hessian(self: LinearPredictors, theta: Array, *, threads: int = 1) -> Array:
+    def hessian(self: LinearPredictors, curves: Array) -> Array:
         seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
         return np.eye(DIM)
 
-    monkeypatch.setattr(LinearPredictors, "hessian_at", hessian)
+    monkeypatch.setattr(LinearPredictors, "hessian", hessian)
     with threadpool_limits(limits=3, user_api="blas"):
-        Hessian(THETA).answer(predictors())
+        Derivatives(THETA).answer(predictors())
     assert seen
     assert set(seen) == {1}
 
@@ -224,13 +234,13 @@ def test_decisions_about_more_observations_than_32_bits_can_number() -> None:
     """Their probabilities are those of Metropolis and Hastings, from candidates among all observations."""
     whole, mode = predictors(), THETA
     for _ in range(20):
-        mode = mode - np.linalg.solve(whole.hessian_at(mode), whole.ask(Gradient(mode))[0][1])
+        mode = mode - np.linalg.solve(whole.hessian_at(mode), whole.gradient_at(mode)[1])
     cholesky = np.linalg.cholesky(np.linalg.inv(-whole.hessian_at(mode) * TIMES))
     anchor = mode + cholesky @ np.array([15.0, 0.0])  # off, so that there are candidates at all
     held = partitioned().holders.held  # type: ignore[attr-defined]
     holders = Repeated(held)
     counts = tuple(TIMES * one.own.n_observations for one in held)
-    known = PartitionedPredictors(holders, counts, held[0].own.part(slice(0, 0)))
+    known = PartitionedPredictors(holders, counts, held[0].own.part(slice(0, 0)), None)
     variates = ObservationVariates.at(known, anchor, cholesky)
 
     def value(theta: Array) -> float:

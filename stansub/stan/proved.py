@@ -1,0 +1,84 @@
+"""What stays known of a posterior without its rows, so that the same rows need no second proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from stansub.errors import InputError
+from stansub.stan.data import Data, digest_of
+from stansub.stan.design import design_of
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Proof
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.rows import ColumnRows
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A posterior that was cut and proved, without the rows.
+
+    Attributes
+    ----------
+    digest : str
+        Digest of the variables along the rows.
+    sizes : tuple of str
+        Integers that count the observations.
+    block_size : int
+    points, proof, seed, observations
+        Of the posterior; the proof without the values of blocks.
+    predictors : LinearPredictors
+        The linear predictors, whose designs are columns of data that are not there.
+    """
+
+    digest: str
+    sizes: tuple[str, ...]
+    block_size: int
+    points: Sequence[FloatArray] = field(repr=False)
+    proof: Proof
+    seed: int
+    observations: str | None
+    predictors: LinearPredictors = field(repr=False)
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> Proved | None:
+        """Return what is known of a posterior; None if other than columns of its data must stay."""
+        try:
+            predictors = posterior.predictors(computed=True)
+        except NoPredictorsError:
+            return None
+        is_plain = posterior.population.kind == "instances" and posterior.text is None
+        if not is_plain or not isinstance(predictors, LinearPredictors):
+            return None
+        if not all(len(z) == 1 or (isinstance(z, ColumnRows) and z.columns) for z in predictors.design):
+            return None
+        empty = tuple(replace(z, runs=()) if isinstance(z, ColumnRows) else z for z in predictors.design)
+        return cls(
+            digest_of_rows(posterior.values, posterior.sizes),
+            posterior.sizes,
+            posterior.blocks.size,
+            posterior.points,
+            replace(posterior.proof, terms=()),
+            posterior.seed,
+            posterior.observations,
+            replace(predictors.over(empty), order=None),
+        )
+
+    def predictors_over(self, values: Data) -> LinearPredictors:
+        """Return the predictors with columns of these data, which must have the same rows."""
+        n, axes = self.predictors.n_observations, values.axes(self.sizes)
+        design = [
+            design_of(z.columns, values, axes, n) if isinstance(z, ColumnRows) else z for z in self.predictors.design
+        ]
+        return self.predictors.over(tuple(design))
+
+    def check(self, values: Data, name: str) -> None:
+        """Raise InputError unless these data have the same rows."""
+        if digest_of_rows(values, self.sizes) != self.digest:
+            raise InputError(f"{name}: its rows are not those that were read at first; restore them and run again")
+
+
+def digest_of_rows(values: Data, sizes: Sequence[str]) -> str:
+    """Return a digest of the variables along the rows."""
+    return digest_of({name: values.values[name] for name in values.axes(sizes)})
