@@ -39,7 +39,7 @@ from stansub.target.requests import Request
 from stansub.tuning.proposal_names import named
 
 # Rows from which files of a pattern stay in partitions, and the share of memory for partitions that stay open.
-_LEAST, _SHARE = 1_000_000, 2
+_LEAST, _SHARE = 1_000_000, 3
 # Seconds between two checks while answers are waited for, and two counts of the workers that may give them.
 _POLL, _PATIENCE = 0.2, 30.0
 

@@ -265,10 +265,10 @@ def test_partitions_without_room_are_opened_again_without_a_proof(
     counts = sorted(opened.count(key) for key in set(opened))
     assert counts[0] == 1  # the one that stays open
     assert counts[1] > 5
-    # There is room if what is open takes at most half of what was free without it.
+    # There is room if what is open takes at most a third of what was free without it.
     monkeypatch.setattr(memory, "room", lambda: memory.Room(100, ""))
     some = partitions._Open()
-    assert (room(some, 99), room(some, 101)) == (True, False)
+    assert (room(some, 49), room(some, 51)) == (True, False)
 
 
 def test_rows_that_change_between_two_passes_are_refused(logistic: CompiledModel, tmp_path: Path) -> None:
