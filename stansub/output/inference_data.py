@@ -10,8 +10,10 @@ import io
 import json
 import math
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -424,6 +426,28 @@ def write_groups(
     unlimited
         Dimensions that may grow, by group.
     """
+    with _without_cluster():
+        _write_groups(idata, file, chunks or {}, unlimited or {})
+
+
+@contextmanager
+def _without_cluster() -> Iterator[None]:
+    """Keep xarray from asking a dask cluster that this process is connected to, and that may be busy, for a lock."""
+    if "distributed" not in sys.modules:
+        yield
+        return
+    import dask
+
+    with dask.config.set(scheduler="threads"):
+        yield
+
+
+def _write_groups(
+    idata: "InferenceData",
+    file: io.IOBase,
+    chunks: Mapping[tuple[str, str], tuple[int, ...]],
+    unlimited: Mapping[str, Sequence[str]],
+) -> None:
     import xarray
 
     xarray.Dataset(attrs=_stored(idata.attrs)).to_netcdf(file, mode="w", engine="h5netcdf")
@@ -431,11 +455,11 @@ def write_groups(
         dataset = group(idata, name)
         encoding: dict[Any, dict[str, Any]] = {}
         for variable, values in dataset.variables.items():
-            shape = (chunks or {}).get((name, str(variable)))
+            shape = chunks.get((name, str(variable)))
             if values.dtype.kind in "biuf" and (shape or values.size >= _COMPRESS_FROM):
                 encoding[variable] = {"zlib": True, "complevel": 1, "shuffle": True}
                 encoding[variable] |= {"chunksizes": shape} if shape else {}
-        grows = (unlimited or {}).get(name, ())
+        grows = unlimited.get(name, ())
         dataset.to_netcdf(file, mode="a", group=name, engine="h5netcdf", encoding=encoding, unlimited_dims=grows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
@@ -42,6 +43,8 @@ from stansub.tuning.proposal_names import named
 _LEAST, _SHARE = 1_000_000, 3
 # Seconds between two checks while answers are waited for, and two counts of the workers that may give them.
 _POLL, _PATIENCE = 0.2, 30.0
+# Seconds between looks at the answers of dask workers: the first come in a millisecond, those of a pass much later.
+_PAUSES = tuple(0.001 * 2**k for k in range(8))
 
 A = TypeVar("A")
 # A file, or a function that returns a table.
@@ -213,15 +216,17 @@ class DaskPartitions(Partitions):
         RunError
             If all workers are gone.
         """
-        distributed: Any = importlib.import_module("distributed")
-        with suppress(TimeoutError):
-            distributed.wait(found, timeout=_POLL)
-            return 0
+        # `distributed.wait` with a time limit leaves a task behind for each future, and passes poll for hours.
+        for pause in _PAUSES:
+            left = [one for one in found if not one.done()]
+            if not left or any(one.status == "error" for one in found):
+                return 0
+            time.sleep(pause)
         if clock.now() - self._counted > _PATIENCE:
             self._counted = clock.now()
             if not self.client.nthreads():
                 raise RunError("all dask workers are gone: start workers, and run again")
-        return sum(not one.done() for one in found)
+        return len(left)
 
     def _settle(self, numbers: Mapping[int, Any]) -> None:
         """Give every partition a home among the living workers, the one with the fewest partitions."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import io
 import os
 import signal
 import threading
@@ -269,6 +272,30 @@ def test_partitions_without_room_are_opened_again_without_a_proof(
     monkeypatch.setattr(memory, "room", lambda: memory.Room(100, ""))
     some = partitions._Open()
     assert (room(some, 49), room(some, 51)) == (True, False)
+
+
+def test_waiting_leaves_nothing_behind(client: Any, tmp_path: Path) -> None:
+    """Passes over many partitions are polled for hours."""
+    futures = [client.submit(Held(tmp_path / "go").answer, None, pure=False) for _ in range(20)]
+    waiting = DaskPartitions((), client=client)
+
+    async def n_tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    before = client.sync(n_tasks)
+    for _ in range(5):
+        assert waiting._n_left(futures) == len(futures)
+    assert client.sync(n_tasks) < before + len(futures)
+    (tmp_path / "go").touch()
+    wait_until(lambda: not waiting._n_left(futures))
+    assert client.gather(futures) == ["answered"] * len(futures)
+
+
+def test_files_are_written_without_asking_the_cluster(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Xarray would take its locks from the scheduler, which may be busy or gone."""
+    draws = inference_data.build(posterior={"a": np.zeros((2, 3000))}, sample_stats={}, attrs={})
+    monkeypatch.setattr(importlib.import_module("distributed"), "Lock", lambda *_: pytest.fail("asked for a lock"))
+    inference_data.write_groups(draws, io.BytesIO())
 
 
 def test_rows_that_change_between_two_passes_are_refused(logistic: CompiledModel, tmp_path: Path) -> None:
