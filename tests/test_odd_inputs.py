@@ -59,6 +59,14 @@ def test_command_lines(line: list[str]) -> None:
     ends_well(line)
 
 
+@pytest.mark.parametrize("path", ["", ".", "..", "/"])
+@pytest.mark.parametrize(
+    "command", ["check", "compare", "diagnose", "export", "loo", "plot", "ppc", "report", "summary"]
+)
+def test_paths_that_name_no_file(command: str, path: str) -> None:
+    ends_well([command, path])
+
+
 @inputs(20)
 @given(odd_inputs.data_files)
 def test_data_files(place: Path, content: bytes) -> None:

@@ -43,7 +43,7 @@ def report(
     from stansub.report import run_page
     from stansub.run.reading import read_draws
 
-    target = output or draws.with_name(f"{draws.stem}_report.html")
+    target = output or draws.parent / f"{draws.stem}_report.html"
     files.check_target(target, overwrite=force)
     found = read_draws(draws)
     predicted, note = _predicted(found, sources_of(data, columns) if data else None, quiet=quiet)
