@@ -158,6 +158,8 @@ def main() -> None:
         cpu = sum((client.run(time.process_time) if client else {}).values()) - sum(before.values())
         memory = client.run(_memory) if client else {}
     summary = summarise(idata)
+    drawn = inference_data.group(idata, "posterior")
+    draws = np.concatenate([drawn["alpha"].values[..., np.newaxis], drawn["beta"].values], axis=2).reshape(-1, 11)
     facts = inference_data.attrs(idata)
     found = {
         "rows": facts["n_observations"],
@@ -177,6 +179,8 @@ def main() -> None:
         "megabytes_over_lo": round(sent / 1e6, 2),
         "peak_megabytes_of_workers": [round(one / 1e3) for one in memory.values()],
         "peak_megabytes_of_sampler": round(_memory() / 1e3),
+        # A posterior mean differs from the coefficient that made the rows by about one posterior sd.
+        "sds_from_truth": np.round((draws.mean(0) - np.array([-1.0, *COEFFICIENTS])) / draws.std(0), 2).tolist(),
         "r_hat": round(float(summary.statistics["r_hat"].max()), 4),
         "ess": round(float(summary.statistics["ess_bulk"].min())),
     }
