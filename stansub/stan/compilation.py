@@ -173,11 +173,13 @@ class CompiledModel:
 
     def with_proof(self, values: Data, known: Proved) -> Posterior:
         """Return the posterior of rows that were proved before, in their order; the caller has compared them."""
-        shares = Shares.of(self.original, self.program, values, self.analysis.size, seed=known.seed)
-        full = self._loaded(values, known.seed) if shares is None else shares
-        rng, size = streams.generator(known.seed, streams.Run.DATA), known.block_size
-        given = _CutInputs(values, full, known.points, rng, known.seed, lambda n, instances: size, Progress())
-        cut = Whole(self.silent, values, known.sizes, known.seed)
+        seed, size, shares = known.seed, known.block_size, None
+        if known.in_shares:
+            shares = Shares.of(self.original, self.program, values, self.analysis.size, seed=seed)
+        full = self._loaded(values, seed) if shares is None else shares
+        rng = streams.generator(seed, streams.Run.DATA)
+        given = _CutInputs(values, full, known.points, rng, seed, lambda n, instances: size, Progress())
+        cut = Whole(self.silent, values, known.sizes, seed)
         population = cut.instances((known.sizes,), None, size, known.points)
         found = self._posterior(given, population, None, known.proof, known.sizes)
         return replace(found, observations=known.observations, known_predictors=known.predictors_over(values))

@@ -10,6 +10,7 @@ from stansub.stan.data import Data, digest_of
 from stansub.stan.design import design_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof
+from stansub.stan.shares import Shares
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.rows import ColumnRows
 from stansub.types import FloatArray
@@ -28,6 +29,8 @@ class Proved:
     block_size : int
     points, proof, seed, observations
         Of the posterior; the proof without the values of blocks.
+    in_shares : bool
+        Whether the program was evaluated in shares of the rows (`stansub.stan.shares.Shares`).
     predictors : LinearPredictors
         The linear predictors, whose designs are columns of data that are not there.
     """
@@ -39,6 +42,7 @@ class Proved:
     proof: Proof
     seed: int
     observations: str | None
+    in_shares: bool
     predictors: LinearPredictors = field(repr=False)
 
     @classmethod
@@ -62,6 +66,7 @@ class Proved:
             replace(posterior.proof, terms=()),
             posterior.seed,
             posterior.observations,
+            isinstance(posterior.full, Shares),
             replace(predictors.over(empty), order=None),
         )
 

@@ -13,6 +13,7 @@ from stansub.errors import InputError
 from stansub.output import inference_data
 from stansub.stan import instances, predictors, shares
 from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.proved import Proved
 from stansub.stan.shares import Shares
 from stansub.stan.syntax import parse
 from stansub.target import observations
@@ -98,6 +99,24 @@ def test_a_posterior_in_shares_holds_no_model_of_all_rows(
     assert isinstance(posterior.full, Shares)
     assert posterior.proof.holds
     assert posterior.population.evaluator().block_log_lik(np.zeros(4)).sum() == pytest.approx(N * np.log(0.5))
+
+
+def test_rows_that_were_proved_are_evaluated_as_before(
+    compiled: CompiledModel, data: dict[str, Any], little_memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proved = compiled.with_data(data, block_size=500, evaluator="instances")
+    known = Proved.of(proved)
+    assert known is not None
+    again, at = compiled.with_proof(proved.values, known), np.array([0.1, 0.2, -0.1, 0.3])
+    assert isinstance(again.full, Shares)
+    assert again.full.log_density(at) == proved.full.log_density(at)
+    assert again.order is None
+    # a program that was proved with all rows at once, because it is no sum over shares, is evaluated with all
+    monkeypatch.setattr(shares, "_LEAST", 1 << 40)
+    whole = Proved.of(compiled.with_data(data, block_size=500, evaluator="instances"))
+    monkeypatch.setattr(shares, "_LEAST", 0)
+    assert whole is not None
+    assert not isinstance(compiled.with_proof(proved.values, whole).full, Shares)
 
 
 @pytest.mark.slow
