@@ -5,7 +5,6 @@ import fcntl
 import inspect
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
-from stansub.stan import download
+from stansub.stan import download, stanc
 from stansub.stan.bridgestan_home import find_home
 from stansub.tuning import mode_setup
 from stansub.tuning.mode_check import MissedMode, ModeCheck
@@ -81,7 +80,8 @@ def compiled() -> None:
 @pytest.fixture(autouse=True)
 def no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """No line of a stage, however slow the machine is, so that tests can say all that is written."""
-    monkeypatch.setattr(progress, "_SHORT", float("inf"))
+    for seconds in ("_SHORT", "_FIRST_LINE", "_LINES_APART"):
+        monkeypatch.setattr(progress, seconds, float("inf"))
 
 
 @pytest.fixture
@@ -366,9 +366,40 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
 }
 
 
-def without_progress(text: str) -> str:
-    """A text without the lines about stages that take long on a busy machine."""
-    return "".join(line for line in text.splitlines(True) if not re.search(r"; .* so far|: [\d.]+ (s|min)$", line))
+def test_warnings_of_stanc_are_counted(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stanc, "warnings_of", lambda file, *, pedantic: () if pedantic else ("line 4: doubtful",))
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    assert code == 0
+    assert err == f"stanc has 1 warning about {LOGISTIC}: see stansub check {LOGISTIC}\n{WRITTEN}"
+    _, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
+    assert err == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("--num-samples=1000", "no such option: --num-samples; use --iter-sampling"),
+        ("--num_warmup", "no such option: --num_warmup; use --iter-warmup"),
+        ("--warmup", "use --iter-warmup"),
+        ("--num-chains", "use --chains"),
+        ("--cores", "use --parallel-chains"),
+        ("--iter", "--iter-sampling counts the steps of a chain after warmup, --iter-warmup those before"),
+        ("--adapt-delta", "stansub has no such option, because its proposals adapt without it"),
+        ("--data", "write the data after the program"),
+    ],
+)
+def test_options_of_other_tools_have_a_hint(capsys: pytest.CaptureFixture[str], typed: str, told: str) -> None:
+    code, out, err = run(["sample", LOGISTIC, "data.json", typed], capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+def test_hints_name_only_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(["summary", "draws.nc", "--num-chains", "4"], capsys)
+    assert code == 2
+    assert "use --chains" not in err
 
 
 @pytest.mark.parametrize("case", INPUT_ERRORS)
@@ -377,8 +408,8 @@ def test_bad_input_is_told_in_one_line(place: Path, capsys: pytest.CaptureFixtur
     code, out, err = run(make(), capsys)
     assert code == 2
     assert message in err
-    assert without_progress(err).startswith("stansub: error: ")
-    assert without_progress(err).count("\n") == 1
+    assert err.startswith("stansub: error: ")
+    assert err.count("\n") == 1
     assert "Traceback" not in err
     assert out == ""
     assert not list(place.glob("logistic.nc")), "nothing was sampled"
