@@ -20,6 +20,7 @@ from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
+from stansub.stan import stanc
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.loop_evaluator import LoopEvaluator
@@ -48,6 +49,8 @@ _LABEL = 14
 # A global part is reported if it takes this many seconds, and as long as this many blocks or, if each block evaluates
 # it again, this share of a block.
 _SLOW, _MANY_BLOCKS, _LARGE_SHARE = 50e-6, 10, 0.5
+# Maximum number of stanc's warnings that are shown.
+_MOST_WARNINGS = 10
 
 
 class _Costs(NamedTuple):
@@ -117,6 +120,7 @@ def report(
         *lines,
         *_proposals(surrogate, found.posterior),
         *(_inside(read, observations) if verbose else ()),
+        *_of_stanc(Path(stan_file)),
     ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
@@ -321,6 +325,14 @@ def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator
             f"every step evaluates the global part, which takes as long as {share:,.0f} blocks: check whether it "
             "computes something from all observations"
         )
+
+
+def _of_stanc(stan_file: Path) -> Iterator[tuple[str, str]]:
+    """Yield stanc's warnings, which the compilation of a program does not show."""
+    found = stanc.warnings_of(stan_file, pedantic=True)
+    yield from (("Stanc warns", text) for text in found[:_MOST_WARNINGS])
+    if len(found) > _MOST_WARNINGS:
+        yield "", f"{len(found) - _MOST_WARNINGS:,} more warnings"
 
 
 def _measure(posterior: Posterior) -> _Costs:

@@ -330,14 +330,25 @@ class NonfiniteProposals(Finding):
 
 
 @dataclass(frozen=True)
-class NothingSaved(Finding):
-    """Decisions used nearly all the data, of which this share on average."""
+class LittleSaved(Finding):
+    """Decisions used most of the data.
+
+    Attributes
+    ----------
+    share_of_data : float
+        Mean share that a decision used.
+    exact_instead : bool
+        Whether exact decisions would cost the same as those of the run, which are approximate.
+    """
 
     severity = Severity.COST
     share_of_data: float
+    exact_instead: bool
 
     def describe(self) -> Words:
+        exact = ", or `test='exact'`, which costs the same as this test and makes no decision error"
         return Words(
-            f"A decision used {percent(self.share_of_data)} of the data on average: subsampling saved next to nothing.",
-            "Use `test='exact'`, which costs the same and makes no decision error.",
+            f"A decision used {percent(self.share_of_data)} of the data on average: subsampling saved little.",
+            "Use NUTS if it is faster (`stansub compare` runs it and measures both, CmdStan runs it alone)"
+            f"{exact if self.exact_instead else ''}.",
         )

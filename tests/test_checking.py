@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from stansub.cli import main
+from stansub.stan import stanc
 
 ROOT = Path(__file__).parents[1]
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -42,6 +43,30 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Observations  N" in lines
     assert "Parameter     vector[K] beta" in lines
     assert lines[-1].startswith("For a numerical proof, add data")
+
+
+DOUBTFUL = """
+data { int N; vector[N] y; }
+parameters { real mu; real unused; real<lower=0> s; }
+model { real half = 1 / 2; mu ~ normal(half, 1e10); s ~ exponential(1); y ~ normal(mu, s); }
+"""
+
+
+def test_warnings_of_stanc_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "doubtful.stan"
+    file.write_text(DOUBTFUL)
+    check(file)
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Stanc warns   ")]
+    assert len(warnings) == 3
+    assert warnings[0].startswith("Stanc warns   line 4: Found int division: 1 / 2 Values will be rounded")
+    assert "line 4: Argument 1e10 suggests" in warnings[1]
+    assert "parameter unused was declared but was not used" in warnings[2]
+    assert [one[:28] for one in stanc.warnings_of(file, pedantic=False)] == ["line 4: Found int division: "]
+    assert stanc.warnings_of(tmp_path / "missing.stan", pedantic=True) == ()
+
+
+def test_functions_of_the_user_give_no_false_warnings() -> None:
+    assert stanc.warnings_of(ROOT / "stan_models" / "logistic_reduce_sum.stan", pedantic=True) == ()
 
 
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
-from stansub.stan import download
+from stansub.stan import download, stanc
 from stansub.stan.bridgestan_home import find_home
 from stansub.tuning import mode_setup
 from stansub.tuning.mode_check import MissedMode, ModeCheck
@@ -80,7 +80,8 @@ def compiled() -> None:
 @pytest.fixture(autouse=True)
 def no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """No line of a stage, however slow the machine is, so that tests can say all that is written."""
-    monkeypatch.setattr(progress, "_SHORT", float("inf"))
+    for seconds in ("_SHORT", "_FIRST_LINE", "_LINES_APART"):
+        monkeypatch.setattr(progress, seconds, float("inf"))
 
 
 @pytest.fixture
@@ -304,27 +305,27 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
     "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "the data contain no observations (N = 0)"),
     # options
-    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must be between 0 and 1"),
-    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must be between 0 and 1"),
-    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must be between 0 and 1"),
-    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must be between 0 and 1"),
-    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must be between 0 and 1"),
+    "epsilon of 1": (lambda: options("--epsilon", "1"), "--epsilon must be between 0 and 1"),
+    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "--epsilon must be between 0 and 1"),
+    "epsilon that is none": (lambda: options("--epsilon", "nan"), "--epsilon must be between 0 and 1"),
+    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "--delta must be between 0 and 1"),
+    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "--delta must be between 0 and 1"),
     "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "does not use --delta"),
     "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "does not use --epsilon"),
     "range for a t-test": (lambda: options("--range", "scan"), "does not use a range"),
     "no range for a bound": (lambda: options("--test", "hoeffding", "--control-variates", "0"), "--range estimate"),
     "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
-    "no chains": (lambda: options("--chains", "0"), "chains 0"),
-    "no iterations": (lambda: options("--iter-sampling", "0"), "iter_sampling 0"),
+    "no chains": (lambda: options("--chains", "0"), "error: --chains 0 must be an integer of at least 1"),
+    "no iterations": (lambda: options("--iter-sampling", "0"), "--iter-sampling 0"),
     "thinned away": (lambda: options("--iter-sampling", "5", "--thin", "6"), "no draw would be kept"),
     "negative seed": (lambda: options("--seed", "-3"), "seed -3"),
     "audit above 1": (lambda: options("--audit", "1.1"), "audit 1.1"),
-    "no time": (lambda: options("--max-time", "0"), "max_time 0"),
-    "block of none": (lambda: options("--block-size", "0"), "block_size 0"),
+    "no time": (lambda: options("--max-time", "0"), "--max-time 0"),
+    "block of none": (lambda: options("--block-size", "0"), "--block-size 0"),
     "unknown size": (lambda: options("--observations", "M"), "--observations M"),
     "nothing to rewrite": (lambda: options("--evaluator", "rewritten"), "instances"),
     **{
-        f"enormous {option}": (partial(options, f"--{option}", "99999999999999999999999"), option.replace("-", "_"))
+        f"enormous {option}": (partial(options, f"--{option}", "99999999999999999999999"), f"--{option} 9")
         for option in COUNTS
     },
     "chains beyond machine words": (lambda: options("--chains", "9223372036854775808"), "at most 10,000"),
@@ -363,6 +364,42 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
     "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),
 }
+
+
+def test_warnings_of_stanc_are_counted(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stanc, "warnings_of", lambda file, *, pedantic: () if pedantic else ("line 4: doubtful",))
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    assert code == 0
+    assert err == f"stanc has 1 warning about {LOGISTIC}: see stansub check {LOGISTIC}\n{WRITTEN}"
+    _, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
+    assert err == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("--num-samples=1000", "no such option: --num-samples; use --iter-sampling"),
+        ("--num_warmup", "no such option: --num_warmup; use --iter-warmup"),
+        ("--warmup", "use --iter-warmup"),
+        ("--num-chains", "use --chains"),
+        ("--cores", "use --parallel-chains"),
+        ("--iter", "--iter-sampling counts the steps of a chain after warmup, --iter-warmup those before"),
+        ("--adapt-delta", "stansub has no such option, because its proposals adapt without it"),
+        ("--data", "write the data after the program"),
+    ],
+)
+def test_options_of_other_tools_have_a_hint(capsys: pytest.CaptureFixture[str], typed: str, told: str) -> None:
+    code, out, err = run(["sample", LOGISTIC, "data.json", typed], capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+def test_hints_name_only_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(["summary", "draws.nc", "--num-chains", "4"], capsys)
+    assert code == 2
+    assert "use --chains" not in err
 
 
 @pytest.mark.parametrize("case", INPUT_ERRORS)

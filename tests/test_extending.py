@@ -134,7 +134,7 @@ class TestSequentialTest:
         idata = stansub.sample(mean_of_normals(), test="brownian-bridge", epsilon=0.01, **options)
         facts = inference_data.attrs(idata)
         assert (facts["test"], facts["epsilon"], facts["guarantee"]) == ("brownian-bridge", 0.01, Guarantee.ASYMPTOTIC)
-        with pytest.raises(InputError, match="epsilon must be between 0 and 1"):
+        with pytest.raises(InputError, match="`epsilon` must be between 0 and 1"):
             BrownianBridge(epsilon=2.0)
 
 

@@ -353,11 +353,11 @@ def as_rule(value: Any) -> StoppingRule:
 def check_kappa(value: float) -> None:
     """Raise InputError if a number cannot be the kappa of joint decisions."""
     if not 0.5 <= value < math.inf:
-        raise InputError(f"kappa must be finite and at least 0.5, not {value}")
+        raise InputError(f"`kappa` must be finite and at least 0.5, not {value}")
 
 
 def check_level(what: str, value: float, *, zero: bool = False) -> None:
     """Raise InputError if a value cannot be an error level."""
     if not (0 < value < 1 or (zero and value == 0)):
         hint = " (0 is exact Metropolis-Hastings)" if zero else ""
-        raise InputError(f"{what} must be between 0 and 1{hint}, not {value}")
+        raise InputError(f"`{what}` must be between 0 and 1{hint}, not {value}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub import memory
-from stansub.cli import streams
+from stansub.cli import other_tools, streams
 from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
@@ -126,6 +126,10 @@ def _usage(error: Any) -> int:
     """One line for a wrong use of the command line."""
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "stansub"
+    if context is not None and (flag := getattr(error, "option_name", None)):
+        options = {one.name for one in context.command.params}
+        if instead := other_tools.hint(flag, options):
+            return _fail(f"no such option: {flag}; {instead} (see `{name} --help`)", 2)
     return _fail(f"{error.format_message().rstrip('.')} (see `{name} --help`)", 2)
 
 

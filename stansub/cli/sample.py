@@ -114,6 +114,7 @@ def sample(
     """
     from stansub.output import export, files
     from stansub.run import sample as run
+    from stansub.stan import stanc
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
@@ -146,6 +147,9 @@ def sample(
         console.print(f"Using NUTS instead, because the chains would hardly move. {error}", soft_wrap=True)
         _by_nuts(model, sources, settings, str(error), target, overwrite=replacing, verbose=verbose)
         return
+    if not quiet and (n := len(stanc.warnings_of(model, pedantic=False))):
+        said = f"stanc has {n} warning{'s' * (n > 1)} about {model}: see stansub check {shlex.quote(str(model))}"
+        console.print(said, soft_wrap=True)
     _finish(result, target, exporting, options["checkpoint"], overwrite=replacing, verbose=verbose)
 
 

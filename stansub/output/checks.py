@@ -41,7 +41,8 @@ _EXTRAPOLATE_BELOW = 1.1
 STUCK_BELOW = 0.01
 _TIMID_ABOVE = 0.8
 _NONFINITE_ABOVE = 0.05
-_WASTED_ABOVE = 0.9
+# Share of the data from which NUTS may be faster, and from which exact decisions cost the same.
+_LITTLE_SAVED_ABOVE, _WASTED_ABOVE = 0.5, 0.9
 # A possible decision error that neither audits nor trial decisions exclude gives a warning if it is more than twice the
 # promise and more than this.
 _TOLERABLE = 0.02
@@ -271,9 +272,12 @@ def _moves(run: _Run) -> Iterable[Finding]:
     nonfinite = ratio(total(facts, "n_nonfinite"), n_decisions(facts))
     if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
         yield decision_findings.NonfiniteProposals(nonfinite)
-    share = run.record.share_of_data
-    if share is not None and share > _WASTED_ABOVE and error_level(facts).value != 0:
-        yield decision_findings.NothingSaved(share)
+    share, settings = run.record.share_of_data, facts.get("settings", {})
+    # Surrogate transitions need few decisions, and exact decisions from all data may be the user's choice.
+    meant = settings.get("proposal") == "surrogate" or settings.get("test") == "exact" or "engine" in facts
+    if share is not None and share > _LITTLE_SAVED_ABOVE and not meant:
+        exact_instead = share > _WASTED_ABOVE and error_level(facts).value != 0
+        yield decision_findings.LittleSaved(share, exact_instead)
 
 
 # The most serious first.

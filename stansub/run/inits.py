@@ -61,18 +61,18 @@ def load(inits: Inits, chains: int) -> list[Init]:
         If the radius is negative, a file cannot be read, or the number of files differs from the number of chains.
     """
     if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= 2.0 * inits < float("inf")):
-        raise InputError(f"inits: the radius must be a finite number of at least 0, not {inits}")
+        raise InputError(f"`inits`: the radius must be a finite number of at least 0, not {inits}")
     if isinstance(inits, int | float):
         return [Init(radius=float(inits))] * chains
     if isinstance(inits, str | Path | Mapping):
         return [_load(inits)] * chains
     if not isinstance(inits, Sequence):
         raise InputError(
-            f"inits: give a radius, a file, values by name, or a list with one of these per chain, not {inits!r}"
+            f"`inits`: give a radius, a file, values by name, or a list with one of these per chain, not {inits!r}"
         )
     if len(inits) != chains:
         raise InputError(
-            f"inits: {len(inits)} files for {chains} chains; give one radius, one file, or one file per chain"
+            f"`inits`: {len(inits)} files for {chains} chains; give one radius, one file, or one file per chain"
         )
     return [_load(one) for one in inits]
 

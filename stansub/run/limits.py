@@ -30,10 +30,10 @@ class Count:
 
     def check(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < self.at_least:
-            raise InputError(f"{name} {value!r} must be an integer of at least {self.at_least}")
+            raise InputError(f"`{name}={value!r}` must be an integer of at least {self.at_least}")
         if int(value) > self.at_most:
-            shown = f" {value}" if int(value) < 10**30 else ""
-            raise InputError(f"{name}{shown} must be an integer of at most {self.at_most:,}")
+            shown = f"={value}" if int(value) < 10**30 else ""
+            raise InputError(f"`{name}{shown}` must be an integer of at most {self.at_most:,}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Interval:
         above = value >= self.low if self.closed else value > self.low
         below = self.high is None or (value <= self.high if self.closed else value < self.high)
         if not (above and below):
-            raise InputError(f"{name} {value} must be {self.must}")
+            raise InputError(f"`{name}={value}` must be {self.must}")
 
 
 @dataclass(frozen=True)

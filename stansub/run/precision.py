@@ -34,10 +34,10 @@ class Precision:
 
     def __post_init__(self) -> None:
         if self.ess is None and self.rhat is None:
-            raise InputError(f"until: give a minimum ESS, a maximum R-hat, or both, such as {EXAMPLE}")
+            raise InputError(f"`until`: give a minimum ESS, a maximum R-hat, or both, such as {EXAMPLE}")
         for name, value, least in (("ess", self.ess, 0), ("rhat", self.rhat, 1)):
             if value is not None and not least < value < math.inf:
-                raise InputError(f"until: {name} {value:g} must be a finite number above {least}")
+                raise InputError(f"`until`: {name} {value:g} must be a finite number above {least}")
 
     @classmethod
     def of(cls, given: str | Mapping[str, float]) -> Precision:
@@ -76,11 +76,11 @@ def _numbers(named: Iterable[tuple[str, Any]]) -> dict[str, float]:
     known = [one.name for one in fields(Precision)]
     for name, value in named:
         if name not in known:
-            raise InputError(f"until: unknown {name!r}; choose from {', '.join(known)}, such as {EXAMPLE}")
+            raise InputError(f"`until`: unknown {name!r}; choose from {', '.join(known)}, such as {EXAMPLE}")
         if name in found:
-            raise InputError(f"until: {name} is given twice")
+            raise InputError(f"`until`: {name} is given twice")
         try:
             found[name] = float(value)
         except (TypeError, ValueError):
-            raise InputError(f"until: {name} {value!r} must be a number, such as {EXAMPLE}") from None
+            raise InputError(f"`until`: {name} {value!r} must be a number, such as {EXAMPLE}") from None
     return found

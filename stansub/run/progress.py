@@ -23,7 +23,7 @@ from stansub.run.chain import Status
 # Minimum seconds of a stage for which a line is printed.
 _SHORT = 1.0
 # Seconds between two lines about a running stage, at first and at most, and between two checks of it.
-_FIRST_LINE, _LINES_APART, _POLL = 10.0, 60.0, 0.2
+_FIRST_LINE, _LINES_APART, _POLL = 5.0, 30.0, 0.2
 
 
 def wanted(show_progress: bool | None, console: Console) -> bool:

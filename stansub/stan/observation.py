@@ -9,7 +9,6 @@ result is the likelihood is proved numerically (`stansub.stan.predictors`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +17,20 @@ from numpy.typing import NDArray
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
 from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
+from stansub.stan.frames import Frame, Reason
 from stansub.stan.indexing import Index, is_own, part, replaced
-from stansub.stan.operators import KINK, Count, infix, is_integer, prefix, stacked
+from stansub.stan.operators import Count, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, data, is_kind, known, pick, select
+from stansub.stan.rowwise import (
+    Expression,
+    NestedError,
+    NotFollowedError,
+    Number,
+    data,
+    is_kind,
+    pick,
+    select,
+)
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -62,42 +71,6 @@ _MOST_STATEMENTS = 3_000_000
 _MOST_VALUES = 32
 
 
-@dataclass(frozen=True)
-class _Reason:
-    """Reason why a variable's value could not be followed."""
-
-    text: str
-
-
-@dataclass
-class _Frame:
-    """Variables of a scope, and the observations for which its statements run.
-
-    Attributes
-    ----------
-    values : dict
-    live : ndarray of bool or None
-        None for all.
-    returned : list
-        Values returned, with the masks of their observations.
-    outside : frozenset of str
-        Variables declared outside the loop over observations.
-    in_rows : bool
-        Whether this is an iteration of the loop over observations.
-    """
-
-    values: dict[str, Any]
-    live: Mask | None = None
-    returned: list[tuple[Mask | None, Value]] = field(default_factory=list)
-    outside: frozenset[str] = frozenset()
-    in_rows: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether no observation is left."""
-        return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
-
-
 class ObservationTerm(NamedTuple):
     """The likelihood of one observation.
 
@@ -136,7 +109,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     """
     walk = _Walk(program, n)
     given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
-    frame = _Frame(dict(given))
+    frame = Frame(dict(given))
     declared = {one.name for one in program.transformed_data.declarations}
     own = [one for one in program.transformed_data.statements if not set() < writes(one) & declared <= given.keys()]
     walk.run(own, frame)
@@ -178,7 +151,7 @@ class _Walk:
 
     # --- statements ---
 
-    def run(self, statements: Sequence[Statement], frame: _Frame) -> None:
+    def run(self, statements: Sequence[Statement], frame: Frame) -> None:
         """Run statements; record what cannot be followed."""
         for one in statements:
             if frame.is_over:
@@ -186,6 +159,8 @@ class _Walk:
             self._count()
             try:
                 self._run(one, frame)
+            except NestedError:
+                raise
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -196,14 +171,14 @@ class _Walk:
         if self.left < 0:
             raise NotFollowedError("its loops are too long")
 
-    def _give_up(self, one: Statement, reason: str, frame: _Frame) -> None:
+    def _give_up(self, one: Statement, reason: str, frame: Frame) -> None:
         if isinstance(one, Return):
             raise NotFollowedError(reason)
         self.skipped.append(reason)
         for name in writes(one):
-            frame.values[name] = _Reason(reason)
+            frame.values[name] = Reason(reason)
 
-    def _run(self, one: Statement, frame: _Frame) -> None:
+    def _run(self, one: Statement, frame: Frame) -> None:
         match one:
             case Declaration():
                 value = self._empty(one, frame) if one.value is None else self.of(one.value, frame)
@@ -236,35 +211,35 @@ class _Walk:
             case _:
                 raise NotFollowedError(f"`{shortened(one)}` is not supported")
 
-    def _empty(self, one: Declaration, frame: _Frame) -> Value:
+    def _empty(self, one: Declaration, frame: Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
         if one.base == "int":
             return np.zeros(dims, np.int64) if dims else 0
         return np.full(dims, np.nan) if dims else np.nan
 
-    def _assign(self, one: Assign, frame: _Frame) -> None:
+    def _assign(self, one: Assign, frame: Frame) -> None:
         name = name_of(one.place)
         base, indices = flat(one.place)
         if not isinstance(base, Name) or len(one.variables) != 1:
             raise NotFollowedError(f"`{shortened(one)}` is not supported")
         before = frame.values[name]
-        given = [self._index(index, frame) for index in indices]
-        value = self.of(one.expression, frame)
-        if isinstance(before, _Reason):
+        if isinstance(before, Reason):
             raise NotFollowedError(before.text)
-        summed = frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given)
-        if summed:
-            if one.operator != "+=" or given:
+        given = [self._index(index, frame) for index in indices]
+        if frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given):
+            if one.increment is None or given:
                 raise NotFollowedError(f"`{shortened(one)}` carries a value from one observation to the next")
+            value = self.of(one.increment, frame)
             each = value if frame.live is None else select(frame.live, value, 0.0)
             frame.values[name] = Total(each) + before
             return
+        value = self.of(one.expression, frame)
         if one.operator != "=":
             old = part(before, given, self.n) if given else before
             value = infix(one.operator[:-1], old, value, self.n)
         frame.values[name] = replaced(before, given, value, frame.live, self.n)
 
-    def _add(self, value: Value, frame: _Frame) -> None:
+    def _add(self, value: Value, frame: Frame) -> None:
         value = total(value, self.n) if not isinstance(value, Total) else value
         if frame.in_rows:
             if isinstance(value, Total):
@@ -278,7 +253,7 @@ class _Walk:
             each = value.each
         self.term = self.term + (each if frame.live is None else select(frame.live, each, 0.0))
 
-    def _tilde(self, one: Tilde, frame: _Frame) -> Value:
+    def _tilde(self, one: Tilde, frame: Frame) -> Value:
         arguments = [self.of(node, frame) for node in (one.left, *one.distribution.arguments)]
         name = one.distribution.name
         value = self._density(name, arguments)
@@ -299,8 +274,8 @@ class _Walk:
             value = value - tails[0]
         return value
 
-    def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: _Frame) -> None:
-        holds = _decided(condition)
+    def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
+        holds = decided(condition)
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
             return
@@ -314,9 +289,9 @@ class _Walk:
             left |= frame.live
         frame.live = None if left.all() else left
 
-    def _loop(self, one: For, frame: _Frame) -> None:
+    def _loop(self, one: For, frame: Frame) -> None:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
-        low, high = (_decided(end, "the length of a loop depends on parameters") for end in ends)
+        low, high = (decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
             for k in range(int(np.min(low)), int(np.max(high)) + 1):
                 frame.values[one.variable] = k
@@ -326,16 +301,19 @@ class _Walk:
             return
         for k in range(int(low), int(high) + 1):
             frame.values[one.variable] = k
-            self.run(one.body, frame)
+            try:
+                self.run(one.body, frame)
+            except NestedError as error:  # each iteration depends on the one before
+                raise NotFollowedError(str(error)) from error
             if frame.is_over:
                 return
 
-    def _repeat(self, condition: Node, body: Sequence[Statement], frame: _Frame) -> None:
+    def _repeat(self, condition: Node, body: Sequence[Statement], frame: Frame) -> None:
         """Run a loop while a condition holds, for the observations for which it holds."""
         over = np.zeros(self.n, bool)
         while not frame.is_over:
             self._count()
-            holds = _decided(self.of(condition, frame))
+            holds = decided(self.of(condition, frame))
             live = np.ones(self.n, bool) if frame.live is None else frame.live
             over |= live & ~np.asarray(holds, bool)
             frame.live = None if np.all(holds) and live.all() else live & np.asarray(holds, bool)
@@ -344,7 +322,7 @@ class _Walk:
             self.run(body, frame)
         frame.live = None if over.all() else over
 
-    def _in_rows(self, one: For, frame: _Frame) -> bool:
+    def _in_rows(self, one: For, frame: Frame) -> bool:
         """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
         before, term, noted = dict(frame.values), self.term, len(self.skipped)
         outside = frame.outside
@@ -355,7 +333,7 @@ class _Walk:
         finally:
             frame.outside, frame.in_rows = outside, False
         frame.values.pop(one.variable, None)
-        wrong = [name for name in writes(one) if isinstance(frame.values.get(name), _Reason)]
+        wrong = [name for name in writes(one) if isinstance(frame.values.get(name), Reason)]
         if not wrong or any(not _is_plain(before.get(name)) for name in writes(one) if name in before):
             return True
         # If it depends on data alone, it can run observation by observation.
@@ -365,7 +343,7 @@ class _Walk:
 
     # --- expressions ---
 
-    def of(self, node: Node, frame: _Frame) -> Value:
+    def of(self, node: Node, frame: Frame) -> Value:
         """Return the value of an expression."""
         match node:
             case Literal(text):
@@ -374,7 +352,7 @@ class _Walk:
                 if name not in frame.values:
                     raise NotFollowedError(f"the value of {name} is unknown")
                 value = frame.values[name]
-                if isinstance(value, _Reason):
+                if isinstance(value, Reason):
                     raise NotFollowedError(value.text)
                 return value
             case Subscript():
@@ -406,13 +384,13 @@ class _Walk:
                 return self._call(name, [self.of(one, frame) for one in arguments])
         raise NotFollowedError(f"`{node}` is not supported")
 
-    def _scalar(self, node: Node, frame: _Frame) -> Any:
+    def _scalar(self, node: Node, frame: Frame) -> Any:
         value = self.of(node, frame)
         if isinstance(value, Expression | Rows | Total) or np.ndim(value):
             raise NotFollowedError(f"`{node}` is not a single known number")
         return value
 
-    def _index(self, index: Node, frame: _Frame) -> Index:
+    def _index(self, index: Node, frame: Frame) -> Index:
         if isinstance(index, Slice):
             if index.is_whole:
                 return None
@@ -422,13 +400,13 @@ class _Walk:
             return np.arange(low, self._scalar(index.upper, frame) + 1)
         return self.of(index, frame)
 
-    def _choice(self, condition: Node, then: Node, orelse: Node, frame: _Frame) -> Value:
-        holds = _decided(self.of(condition, frame))
+    def _choice(self, condition: Node, then: Node, orelse: Node, frame: Frame) -> Value:
+        holds = decided(self.of(condition, frame))
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
 
-    def _reduced(self, arguments: Sequence[Node], frame: _Frame) -> Value:
+    def _reduced(self, arguments: Sequence[Node], frame: Frame) -> Value:
         """Return a sum by ``reduce_sum``, as that of one slice."""
         function, first, _, *rest = arguments
         sliced = self.of(first, frame)
@@ -475,7 +453,7 @@ class _Walk:
             raise
 
     def _returned(self, function: Any, arguments: Sequence[Value]) -> Value:
-        inner = _Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})
+        inner = Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})
         noted = len(self.skipped)
         self.run(function.body, inner)
         if not inner.is_over:
@@ -488,13 +466,5 @@ class _Walk:
         return found
 
 
-def _decided(value: Value, reason: str = KINK) -> Any:
-    """Return the known value that decides which statements run."""
-    found = known(value) if isinstance(value, Expression) else value
-    if found is None:
-        raise NotFollowedError(reason)
-    return found
-
-
 def _is_plain(x: Value) -> bool:
-    return not isinstance(x, Rows | Total | Expression | _Reason) and np.asarray(x).dtype != object
+    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object

@@ -104,3 +104,11 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "&&": _comparison(np.logical_and),
     "||": _comparison(np.logical_or),
 }
+
+
+def decided(value: Value, reason: str = KINK) -> Any:
+    """Return the known value that decides which statements run."""
+    found = known(value) if isinstance(value, Expression) else value
+    if found is None:
+        raise NotFollowedError(reason)
+    return found

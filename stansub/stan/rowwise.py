@@ -25,6 +25,13 @@ class NotFollowedError(InputError):
     """The text of a likelihood cannot be followed; the message says where."""
 
 
+class NestedError(NotFollowedError):
+    """A value is the result of too many operations in a row, as in a recursion over observations."""
+
+
+# Maximum number of operations in a row. Programs of observations have fewer (`stansub.stan.row_program`).
+_MOST_NESTED = 500
+
 Number = Any  # a number, or an expression
 Slopes: TypeAlias = Any  # an array, or a csr_array if that of all observations would be too large
 Mask = NDArray[np.bool_]
@@ -68,6 +75,10 @@ class Expression:
         Values of data, the mask of a selection, or the constant of an affine expression, which may have one entry.
     slopes : ndarray or csr_array, shape (n, dim) or (1, dim), or None
         Slopes of an affine expression.
+    is_single : bool
+        Whether it is the same for all observations.
+    depth : int
+        Operations in a row, its own included.
     """
 
     kind: str
@@ -75,8 +86,13 @@ class Expression:
     values: NDArray[Any] | None = None
     slopes: Slopes | None = None
     is_single: bool = field(init=False)
+    depth: int = field(init=False)
 
     def __post_init__(self) -> None:
+        depth = 1 + max((one.depth for one in self.parts if isinstance(one, Expression)), default=0)
+        if depth > _MOST_NESTED:
+            raise NestedError(f"a value is the result of more than {_MOST_NESTED} operations in a row")
+        object.__setattr__(self, "depth", depth)
         if self.kind in ("data", "select"):
             single = False
         elif self.slopes is not None and self.values is not None:

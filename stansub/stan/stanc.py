@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from stansub.errors import InputError, RunError, printable
+from stansub.errors import InputError, RunError, StansubError, printable
 from stansub.stan.bridgestan_home import find_home
 
 # Not --print-canonical: in newer versions it overrides the list and keeps comments.
@@ -16,6 +16,9 @@ _CANONICAL = [
     "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
     "--max-line-length=10000",
 ]
+_WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+)?: ", re.MULTILINE)
+# stanc takes the name of a user's function with this suffix for a variable.
+_FALSE_WARNING = re.compile(r"The variable \w+_lup[dm]f may not have been assigned")
 STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
 _RULE = re.compile(r"^\s*-{20,}\s*$")
 
@@ -83,10 +86,47 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
     return _run(code, arguments, name=name, folder=folder)
 
 
+def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
+    """Return stanc's warnings about a valid program, each in one line; empty if stanc does not run.
+
+    Parameters
+    ----------
+    stan_file : Path
+    pedantic : bool
+        Whether to include those of stanc's pedantic mode, such as unused parameters and unusual priors.
+    """
+    arguments = ["--allow-undefined", "--include-paths=.", "--o=/dev/null", *(["--warn-pedantic"] if pedantic else [])]
+    try:
+        found = _stanc(read(stan_file), arguments, stan_file.absolute().parent).stderr
+    except StansubError:
+        return ()
+    places = [*_WARNING.finditer(found)]
+    ends = [one.start() for one in places[1:]] + [len(found)] * bool(places)
+    texts = [
+        (f"line {one['line']}: " if one["line"] else "") + " ".join(found[one.end() : end].split())
+        for one, end in zip(places, ends, strict=True)
+    ]
+    return tuple(text for text in dict.fromkeys(texts) if not _FALSE_WARNING.search(text))
+
+
 def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None = None) -> str:
+    done = _stanc(code, arguments, folder)
+    if done.returncode != 0:
+        raise InputError(explain(done.stderr, name))
+    return done.stdout
+
+
+def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run stanc on a program and return its output.
+
+    Raises
+    ------
+    RunError
+        If there is no stanc or it does not run.
+    """
     stanc = find_home().stanc
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [stanc, *arguments, "/dev/stdin"],
             input=code,
             cwd=folder,
@@ -96,9 +136,6 @@ def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None 
         )
     except OSError as error:
         raise RunError(f"cannot run {stanc}: {error.strerror}; run `stansub doctor` for details") from error
-    if done.returncode != 0:
-        raise InputError(explain(done.stderr, name))
-    return done.stdout
 
 
 def explain(stderr: str, name: str) -> str:

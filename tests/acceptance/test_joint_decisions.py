@@ -408,7 +408,7 @@ def test_a_saved_state_goes_on_with_the_same_decisions() -> None:
 
 @pytest.mark.parametrize("kappa", [0.49, -1.0, np.nan, np.inf])
 def test_other_kappas_are_refused(kappa: float) -> None:
-    with pytest.raises(InputError, match=r"kappa must be finite and at least 0\.5"):
+    with pytest.raises(InputError, match=r"`kappa` must be finite and at least 0\.5"):
         Poisson(kappa=kappa)
     with pytest.raises(ValueError, match="kappa must be finite"):
         Decider(ONE.factors.evaluator(), ONE.factors.blocks.sizes, loop_table(Poisson(), 40), kappa=kappa)

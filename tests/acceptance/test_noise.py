@@ -240,7 +240,7 @@ class TestSettings:
         [
             ({"noise": 0.0}, "noise must be above 0"),
             ({"noise": 1.5}, "at most 1.2"),
-            ({"epsilon": 0.0}, "epsilon must be between"),
+            ({"epsilon": 0.0}, "epsilon` must be between"),
             ({"looks": Geometric(first=4)}, "at least 5 blocks"),
         ],
     )

@@ -157,7 +157,7 @@ def test_data_are_read_before_anything_is_compiled(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chains": 0}, "chains 0"),
+        ({"chains": 0}, "chains=0"),
         ({"iter_warmup": 0}, "iter_warmup 0"),
         ({"iter_sampling": 1.5}, "iter_sampling 1.5"),
         ({"seed": -1}, "seed -1"),

@@ -91,7 +91,7 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
         (["none.stan", "toy.json"], "none.stan: no such file"),
         (["toy.stan", "none.json"], "none.json: no such file"),
         (["toy.stan", "toy.json", "-o", "nowhere/r.nc"], "nowhere does not exist"),
-        (["toy.stan", "toy.json", "--chains", "0"], "chains 0"),
+        (["toy.stan", "toy.json", "--chains", "0"], "error: --chains 0 must be"),
         (["toy.stan", "toy.json", "--adapt-delta", "2"], "adapt-delta 2.0 must be between 0 and 1"),
         (["toy.stan", "toy.json", "--reference-model", "none.stan"], "none.stan: no such file"),
     ],

@@ -10,9 +10,9 @@ from scipy.stats import binom
 from synthetic import CHAINS, DRAWS, run
 
 from stansub.decision_findings import (
+    LittleSaved,
     NoAudit,
     NonfiniteProposals,
-    NothingSaved,
     RangeViolated,
     ShortSteps,
     TooFewAudits,
@@ -234,7 +234,7 @@ class TestFindings:
             ),
             ({"n_accepted": [990] * 4}, ShortSteps, "99 % of the proposals were accepted"),
             ({"n_nonfinite": [300] * 4}, NonfiniteProposals, "30 % of the proposals were rejected"),
-            ({"n_obs_used": [99_000_000] * 4}, NothingSaved, "next to nothing"),
+            ({"n_obs_used": [66_000_000] * 4}, LittleSaved, "A decision used 66 % of the data"),
         ],
     )
     def test_each_trouble_is_found_alone(self, attrs: dict[str, Any], kind: type[Finding], text: str) -> None:
@@ -247,8 +247,18 @@ class TestFindings:
         assert findings_of(run(attrs={"n_accepted": [990] * 4, "settings": {"proposal": "laplace"}})) == ()
 
     def test_an_exact_run_needs_no_audit(self) -> None:
-        idata = run(attrs={"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4})
-        assert findings_of(idata) == ()
+        all_data = {"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4}
+        assert findings_of(run(attrs=all_data | {"settings": {"test": "exact"}})) == ()
+
+    def test_nuts_is_advised_if_decisions_need_most_data(self) -> None:
+        used = {"n_obs_used": [99_000_000] * 4}
+        (finding,) = findings_of(run(attrs=used))
+        assert "stansub compare" in finding.describe().remedy
+        assert "`test='exact'`" in finding.describe().remedy
+        (finding,) = findings_of(run(attrs=used | {"test": "exact", "n_audited": [0] * 4}))
+        assert "`test='exact'`" not in finding.describe().remedy
+        assert findings_of(run(attrs=used | {"settings": {"proposal": "surrogate"}})) == ()
+        assert findings_of(run(attrs={"n_obs_used": [40_000_000] * 4})) == ()
 
     def test_an_error_below_epsilon_is_not_warned_of(self) -> None:
         assert findings_of(run(attrs={"n_audited": [500] * 4, "n_audit_wrong": [20] * 4})) == ()

@@ -126,7 +126,7 @@ def test_one_seed_one_result(model: CompiledModel, healthy: NormalityTrial) -> N
         ({"epsilon": 0.0}, "uses all the data for every decision"),
         ({"test": "hoeffding"}, "is valid for any data"),
         ({"block_size": 100}, "the first look takes all 40 blocks"),
-        ({"pairs": 2}, "pairs 2 must be an integer of at least 8"),
+        ({"pairs": 2}, "pairs=2` must be an integer of at least 8"),
         ({"subsets": 1}, "subsets 1 must"),
         ({"iter_warmup": 20}, "iter_warmup 20 must"),
         ({"inits": "none.json"}, "none.json"),

@@ -93,7 +93,7 @@ class TestWhatIsAskedFor:
             ("ess=nan", "ess nan must be a finite number above 0"),
             ("ess=inf", "ess inf must be a finite number above 0"),
             ("rhat=1", "rhat 1 must be a finite number above 1"),
-            ({}, "until: give a minimum ESS"),
+            ({}, "`until`: give a minimum ESS"),
             ({"ess": None}, "ess None must be a number"),
             (400, "until 400 must have the form"),
         ],
@@ -123,7 +123,7 @@ class TestWhatIsAskedFor:
             cli.main(["sample", "model.stan", "data.json", "--until", "ess=1,mcse=2"])
         assert ended.value.code == 2
         assert capsys.readouterr().err == (
-            "stansub: error: until: unknown 'mcse'; choose from ess, rhat, such as ess=400,rhat=1.01\n"
+            "stansub: error: --until: unknown 'mcse'; choose from ess, rhat, such as ess=400,rhat=1.01\n"
         )
 
 

@@ -132,7 +132,7 @@ def test_what_has_no_bounds_is_refused(test: str) -> None:
 def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(InputError, match="factorised test does not use `epsilon`"):
         stansub.sample(posterior(), test="factorised", epsilon=0.1)
-    with pytest.raises(InputError, match=r"kappa must be finite and at least 0\.5, not 0\.25"):
+    with pytest.raises(InputError, match=r"`kappa` must be finite and at least 0\.5, not 0\.25"):
         stansub.sample(posterior(), test="poisson", kappa=0.25)
     with pytest.raises(InputError, match="pocock test does not use `kappa`"):
         stansub.sample(posterior(), kappa=2.0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from stansub import _loop
+from stansub.stan import observation
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense, compare
 from stansub.stan.row_program import _tail_rounding, in_program
@@ -190,6 +191,11 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "for (n in 1:N) target += bernoulli_lpmf(c[n] > 0 | atan(a + xc[n] * b) / pi() + 0.5);",
         lambda t, d: stats.bernoulli.logpmf(d["c"] > 0, np.arctan(t.eta) / np.pi + 0.5),
     ),
+    "own_sum": (
+        "target += own_lpdf(z | a + xc * b, s);",
+        # Where it is written with operators, the constant is left out.
+        lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s) + (d["z"] <= 0.5) * 0.5 * np.log(2 * np.pi),
+    ),
     "while": (
         "for (n in 1:N) target += sequential_lpmf(g[n] | a + xc[n] * b, o);",
         lambda t, d: np.select(
@@ -252,6 +258,28 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         ],
     ),
 }
+OWN_SUM = """
+real own_lpdf(vector y, vector mu, real s) {
+  real found = 0;
+  for (n in 1:rows(y)) {
+    if (y[n] > 0.5) {
+      found = found + normal_lpdf(y[n] | mu[n], s);
+    } else {
+      found = -0.5 * square((y[n] - mu[n]) / s) + found - log(s);
+    }
+  }
+  return found;
+}"""
+RECURSION = """
+real own_lpdf(vector y, real a, real s) {
+  real found = 0;
+  real level = 0;
+  for (n in 1:rows(y)) {
+    level = a * level + y[n];
+    found += normal_lpdf(y[n] | level, s);
+  }
+  return found;
+}"""
 SEQUENTIAL = """
 real sequential_lpmf(int y, real mu, vector thres) {
   int K = num_elements(thres);
@@ -277,6 +305,7 @@ real inverse_gaussian_lpdf(vector y, vector mu, real shape) {
 FUNCTIONS = {
     "zero_inflated": ZERO_INFLATED,
     "reduce_sum": PARTIAL,
+    "own_sum": OWN_SUM,
     "while": SEQUENTIAL,
     "inverse_gaussian": INVERSE_GAUSSIAN,
 }
@@ -385,6 +414,14 @@ REFUSED = {
 def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
     with pytest.raises((NotFollowedError, NoPredictorsError), match=REFUSED[model]):
         made(model)
+
+
+def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, most = 20_000, 3_000
+    monkeypatch.setattr(observation, "_MOST_STATEMENTS", most)  # all iterations would take 40,000
+    program = parse(PROGRAM.format(model="target += own_lpdf(z | a, s);", functions=RECURSION))
+    with pytest.raises(NotFollowedError, match="more than 500 operations in a row"):
+        follow(program, {"N": n, "x": np.ones((n, 2)), "z": np.ones(n)}, n)
 
 
 # --- operations, one by one ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from stansub.stan.syntax.expressions import Call, Expression, Group, Slice, name_of
+from stansub.stan.syntax.expressions import Call, Expression, Group, Infix, Prefix, Slice, name_of
 from stansub.stan.syntax.nodes import Node
 from stansub.stan.syntax.tokens import NOWHERE, Span
 from stansub.stan.syntax.types import SizedType
@@ -261,6 +261,13 @@ class Assign(Statement):
         return tuple(map(name_of, places))
 
     @property
+    def increment(self) -> Expression | None:
+        """What it adds to its variable, as ``s += x;`` and ``s = s + x;`` do; None if it does anything else."""
+        if self.operator == "+=":
+            return self.expression
+        return _without(self.expression, self.place) if self.operator == "=" else None
+
+    @property
     def computes(self) -> tuple[Expression, ...]:
         return (self.expression,)
 
@@ -345,6 +352,20 @@ def unlooped(
                 yield from unlooped(inner, above)
         else:
             yield statement, above
+
+
+def _without(added: Expression, place: Expression) -> Expression | None:
+    """Return a sum without one of its terms; None if it is none of them, or the only one."""
+    match added:
+        case Infix("+", left, right) if str(left) == str(place):
+            return right
+        case Infix("-", left, right) if str(left) == str(place):
+            return Prefix("-", right)
+        case Infix("+", left, right) if str(right) == str(place):
+            return left
+        case Infix("+" | "-" as operator, left, right) if (rest := _without(left, place)) is not None:
+            return Infix(operator, rest, right)
+    return None
 
 
 def _together(number: int, statement: Statement) -> object:

@@ -1,0 +1,45 @@
+"""Variables of a scope while the text of a program is followed (`stansub.stan.observation`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stansub.stan.containers import Value
+from stansub.stan.rowwise import Mask
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Reason why a variable's value could not be followed."""
+
+    text: str
+
+
+@dataclass
+class Frame:
+    """Variables of a scope, and the observations for which its statements run.
+
+    Attributes
+    ----------
+    values : dict
+    live : ndarray of bool or None
+        None for all.
+    returned : list
+        Values returned, with the masks of their observations.
+    outside : frozenset of str
+        Variables declared outside the loop over observations.
+    in_rows : bool
+        Whether this is an iteration of the loop over observations.
+    """
+
+    values: dict[str, Any]
+    live: Mask | None = None
+    returned: list[tuple[Mask | None, Value]] = field(default_factory=list)
+    outside: frozenset[str] = frozenset()
+    in_rows: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether no observation is left."""
+        return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
