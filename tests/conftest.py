@@ -66,17 +66,25 @@ def pictures_in_full() -> None:
     """Pictures as users see them."""
 
 
+@pytest.fixture
+def pictures_drawn() -> None:
+    """Pictures of few pixels, without the search for a layout, which takes longest."""
+
+
 @pytest.fixture(autouse=True)
 def _quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of few pixels, without the search for a layout, which takes longest, where no test looks at them."""
+    """Pictures that are built and saved empty, because drawing takes longest, where no test asks for more."""
     save = Figure.savefig
 
-    def quickly(figure: Figure, *args: Any, **options: Any) -> None:
-        figure.set_layout_engine("none")
+    def empty(figure: Figure, *args: Any, **options: Any) -> None:
+        save(Figure(figsize=(1, 1)), *args, **{**options, "dpi": 20})
+
+    def drawn(figure: Figure, *args: Any, **options: Any) -> None:
+        figure.set_layout_engine(None)
         save(figure, *args, **{**options, "dpi": 20})
 
     if "pictures_in_full" not in request.fixturenames:
-        monkeypatch.setattr(Figure, "savefig", quickly)
+        monkeypatch.setattr(Figure, "savefig", drawn if "pictures_drawn" in request.fixturenames else empty)
 
 
 @pytest.fixture
