@@ -13,7 +13,7 @@ import pytest
 from clocks import Clock, set_clock
 from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
-from simulated import BRMS, PROGRAMS, ROOT, Compiled
+from simulated import PROGRAMS, ROOT, Compiled
 
 from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import _find_home
@@ -162,7 +162,7 @@ def compiled() -> Iterator[Compiled]:
     """
     pool = ThreadPoolExecutor(max_workers=2)
     examples = (ROOT / "stan_models" / f"{name}.stan" for name in EXAMPLES)
-    wanted = [*examples, *(PROGRAMS / f"{name}.stan" for name in QUICK), BRMS]
+    wanted = [*examples, *(PROGRAMS / f"{name}.stan" for name in QUICK)]
     running: dict[Path, Future[CompiledModel]] = {file: pool.submit(compile_model, file) for file in wanted}
 
     def get(file: Path) -> CompiledModel:
