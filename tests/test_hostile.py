@@ -180,7 +180,7 @@ FACTS, STATE = ["facts", "object", 1], ["chains", "0", "state", "object", 1]
     [
         (["facts"], {"object": ["os:system", {"command": "touch mark"}]}),
         (["facts"], 3),
-        (["met"], {"object": ["os:system", {}]}),
+        (["adaptation"], {"object": ["os:system", {}]}),
         (["options"], {"dict": []}),
         (["options", "object", 1, "record"], []),
         (["options", "object", 1, "record"], {"dict": []}),
