@@ -37,6 +37,8 @@ EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
 WALK = ["--proposal", "random-walk"]
 QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
+# For what has nothing to do with how the draws are made: half of the time goes to set-up about the mode.
+PLAIN = [*QUICK, *WALK, "--control-variates", "0"]
 
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -156,7 +158,7 @@ def test_statistics_are_computed_once(
     names = ("ess_bulk", "ess_tail", "mcse_mean", "mcse_sd", "r_hat")
     for name in names:
         monkeypatch.setattr(convergence, name, counting(name))
-    code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
+    code, _, _ = run(options(*PLAIN), capsys)
     assert code == 0
     assert sorted(calls) == sorted(names)  # of all quantities at once
 
@@ -401,11 +403,11 @@ def test_few_observations_are_no_error(
 
 def test_draws_are_overwritten_by_force_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("logistic.nc").write_text("dear old draws")
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert code == 2
     assert "--force" in err
     assert Path("logistic.nc").read_text() == "dear old draws"
-    assert run(options(*QUICK, "--force"), capsys)[0] == 0
+    assert run(options(*PLAIN, "--force"), capsys)[0] == 0
     inference_data.read("logistic.nc")
 
 
@@ -421,7 +423,7 @@ def test_a_full_disk_loses_nothing(
 
     monkeypatch.setattr(os, "replace", full)
     monkeypatch.setattr("tempfile.tempdir", str(spare))
-    code, out, err = run(options(*QUICK), capsys)
+    code, out, err = run(options(*PLAIN), capsys)
     (kept,) = spare.glob("stansub-*/logistic.nc")
     assert code == 1
     assert "beta[1]" in out
@@ -442,7 +444,7 @@ def test_draws_are_written_before_they_are_summarised(
         raise ZeroDivisionError("no draws per nothing")
 
     monkeypatch.setattr(summary, "render", broken)
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert code == 1
     assert err == (
         f"{WRITTEN}stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
@@ -471,7 +473,7 @@ def test_a_failed_chain_is_an_error_but_its_neighbours_are_written(
         return batch(self, *arguments)
 
     monkeypatch.setattr(Chain, "_run_batch", broken)
-    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    code, out, err = run(options(*PLAIN, "--parallel-chains", "1"), capsys)
     assert code == 1
     assert "chain 2 failed (out of luck)" in err
     assert "beta[1]" in out
@@ -486,7 +488,7 @@ def sources(place: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, compi
 
 
 def fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    code, out, err = run(options(*QUICK), capsys)
+    code, out, err = run(options(*PLAIN), capsys)
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
     return err
@@ -646,7 +648,7 @@ def test_what_nohup_ignores_is_ignored(
     signal_in(monkeypatch, "sampling", signal.SIGHUP)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        code, _, err = run(options(*QUICK), capsys)
+        code, _, err = run(options(*PLAIN), capsys)
     finally:
         signal.signal(signal.SIGHUP, before)
     assert (code, err) == (0, WRITTEN)
@@ -762,7 +764,7 @@ def test_an_interrupt_after_the_last_step_loses_no_draws(
         return work(*arguments, **options)
 
     monkeypatch.setattr(collect, stage, interrupted)
-    code, out, _ = run(options(*QUICK), capsys)
+    code, out, _ = run(options(*PLAIN), capsys)
     assert code == 0
     assert told in " ".join(out.split())
     assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["draw"] == 60
@@ -781,7 +783,7 @@ def test_an_interrupt_of_the_last_step_changes_nothing(
         return records
 
     monkeypatch.setattr(Chain, "_run_batch", batch_and_signal)
-    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    code, out, err = run(options(*PLAIN, "--parallel-chains", "1"), capsys)
     assert code == 0
     assert err.startswith("Stopping. Draws so far will be saved")
     assert "interrupted" not in out
@@ -797,7 +799,7 @@ def test_an_interrupt_while_draws_are_written_waits(
         return image(draws)
 
     monkeypatch.setattr(inference_data, "_image", interrupted)
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert (code, err) == (3, "stansub: error: interrupted; the draws are in logistic.nc\n")
     inference_data.read("logistic.nc")
 
@@ -811,7 +813,7 @@ def test_whatever_fails_in_writing_the_draws_are_kept(
     spare = tmp_path_factory.mktemp("spare")
     monkeypatch.setattr(inference_data, "_image", broken)
     monkeypatch.setattr("tempfile.tempdir", str(spare))
-    code, out, err = run(options(*QUICK), capsys)
+    code, out, err = run(options(*PLAIN), capsys)
     (kept,) = spare.glob("stansub-*/draws.npz")
     assert code == 1
     assert "beta[1]" in out
@@ -881,7 +883,7 @@ def test_output_whose_encoding_lacks_characters(place: Path) -> None:
 
 
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
-    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
+    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(PLAIN)} --quiet >&-")
     assert codes == [1]
     assert err == f"{WRITTEN}{LOST}Bad file descriptor\n"
     inference_data.read("logistic.nc")
