@@ -13,7 +13,7 @@ import pytest
 from clocks import Clock, set_clock
 from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
-from simulated import BRMS, PROGRAMS, ROOT, Compiled
+from simulated import PROGRAMS, ROOT, Compiled
 
 from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import _find_home
@@ -66,17 +66,25 @@ def pictures_in_full() -> None:
     """Pictures as users see them."""
 
 
+@pytest.fixture
+def pictures_drawn() -> None:
+    """Pictures of few pixels, without the search for a layout, which takes longest."""
+
+
 @pytest.fixture(autouse=True)
 def _quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of few pixels, without the search for a layout, which takes longest, where no test looks at them."""
+    """Pictures that are built and saved empty, because drawing takes longest, where no test asks for more."""
     save = Figure.savefig
 
-    def quickly(figure: Figure, *args: Any, **options: Any) -> None:
-        figure.set_layout_engine("none")
+    def empty(figure: Figure, *args: Any, **options: Any) -> None:
+        save(Figure(figsize=(1, 1)), *args, **{**options, "dpi": 20})
+
+    def drawn(figure: Figure, *args: Any, **options: Any) -> None:
+        figure.set_layout_engine(None)
         save(figure, *args, **{**options, "dpi": 20})
 
     if "pictures_in_full" not in request.fixturenames:
-        monkeypatch.setattr(Figure, "savefig", quickly)
+        monkeypatch.setattr(Figure, "savefig", drawn if "pictures_drawn" in request.fixturenames else empty)
 
 
 @pytest.fixture
@@ -154,7 +162,7 @@ def compiled() -> Iterator[Compiled]:
     """
     pool = ThreadPoolExecutor(max_workers=2)
     examples = (ROOT / "stan_models" / f"{name}.stan" for name in EXAMPLES)
-    wanted = [*examples, *(PROGRAMS / f"{name}.stan" for name in QUICK), BRMS]
+    wanted = [*examples, *(PROGRAMS / f"{name}.stan" for name in QUICK)]
     running: dict[Path, Future[CompiledModel]] = {file: pool.submit(compile_model, file) for file in wanted}
 
     def get(file: Path) -> CompiledModel:

@@ -151,6 +151,7 @@ SHORT: dict[str, Any] = {"chains": 2, "parallel_chains": 1, "iter_warmup": 100, 
 SHORT |= {"proposal": "random-walk", "test": stansub.Pocock(looks=stansub.Geometric(first=5)), "inits": 0.1}
 
 
+@pytest.mark.usefixtures("pictures_drawn")
 def test_a_right_sampler_is_calibrated_and_a_narrow_one_is_not(tmp_path: Path) -> None:
     right = calibrate(posterior_of, simulated, repeats=20, seed=SEED, **SHORT)
     assert right.names == ("mu",)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
 from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
-from stansub.run import collect, config, decisions, limits, progress
+from stansub.run import collect, config, decisions, limits, prepare, progress
 from stansub.run.chain import Chain, Phase
 from stansub.stan import download, stanc
 from stansub.stan.bridgestan_home import find_home
@@ -36,6 +37,8 @@ EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
 WALK = ["--proposal", "random-walk"]
 QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
+# For what has nothing to do with how the draws are made: half of the time goes to set-up about the mode.
+PLAIN = [*QUICK, *WALK, "--control-variates", "0"]
 
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -71,10 +74,11 @@ def data(n: int = 400, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled() -> None:
-    """The programs are in the cache, so that no test waits for a compiler."""
+def compiled() -> Path:
+    """The programs are in the cache, so that no test waits for a compiler; the path of BridgeStan's sources."""
     for name in ("logistic", "normal_mean"):
         compile_model(EXAMPLES / f"{name}.stan")
+    return find_home().path
 
 
 @pytest.fixture(autouse=True)
@@ -107,8 +111,6 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
-    monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2))
-    assert run(["sample", LOGISTIC, "data.json", *QUICK, "--force"], capsys)[0] == 0
 
 
 def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +159,7 @@ def test_statistics_are_computed_once(
     names = ("ess_bulk", "ess_tail", "mcse_mean", "mcse_sd", "r_hat")
     for name in names:
         monkeypatch.setattr(convergence, name, counting(name))
-    code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
+    code, _, _ = run(options(*PLAIN), capsys)
     assert code == 0
     assert sorted(calls) == sorted(names)  # of all quantities at once
 
@@ -438,11 +440,11 @@ def test_few_observations_are_no_error(
 
 def test_draws_are_overwritten_by_force_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("logistic.nc").write_text("dear old draws")
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert code == 2
     assert "--force" in err
     assert Path("logistic.nc").read_text() == "dear old draws"
-    assert run(options(*QUICK, "--force"), capsys)[0] == 0
+    assert run(options(*PLAIN, "--force"), capsys)[0] == 0
     inference_data.read("logistic.nc")
 
 
@@ -458,7 +460,7 @@ def test_a_full_disk_loses_nothing(
 
     monkeypatch.setattr(os, "replace", full)
     monkeypatch.setattr("tempfile.tempdir", str(spare))
-    code, out, err = run(options(*QUICK), capsys)
+    code, out, err = run(options(*PLAIN), capsys)
     (kept,) = spare.glob("stansub-*/logistic.nc")
     assert code == 1
     assert "beta[1]" in out
@@ -479,7 +481,7 @@ def test_draws_are_written_before_they_are_summarised(
         raise ZeroDivisionError("no draws per nothing")
 
     monkeypatch.setattr(summary, "render", broken)
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert code == 1
     assert err == (
         f"{WRITTEN}stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
@@ -508,29 +510,42 @@ def test_a_failed_chain_is_an_error_but_its_neighbours_are_written(
         return batch(self, *arguments)
 
     monkeypatch.setattr(Chain, "_run_batch", broken)
-    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    code, out, err = run(options(*PLAIN, "--parallel-chains", "1"), capsys)
     assert code == 1
     assert "chain 2 failed (out of luck)" in err
     assert "beta[1]" in out
     assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["chain"] == 1
 
 
-def test_no_compiler(place: Path) -> None:
-    home = str(find_home().path)
-    done = command(options(*QUICK), PATH="", BRIDGESTAN=home, STANSUB_CACHE=str(place / "cache"), CXX="", MAKE="")
-    assert done.returncode == 1
-    assert done.stderr.startswith("stansub: error: no C++ compiler found (g++ is not on the PATH): install")
-    assert done.stderr.count("\n") == 1
+@pytest.fixture
+def sources(place: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, compiled: Path) -> Path:
+    """An empty cache, and what a program is compiled with; the path of the cache."""
+    monkeypatch.setenv("BRIDGESTAN", str(compiled))
+    return own_cache
+
+
+def fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out, err = run(options(*PLAIN), capsys)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_no_compiler(sources: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PATH", "CXX", "MAKE"):
+        monkeypatch.setenv(name, "")
+    told = "stansub: error: no C++ compiler found (g++ is not on the PATH): install"
+    assert fails_in_one_line(capsys).startswith(told)
 
 
 @pytest.mark.parametrize("cache", ["data.json", "/proc/stansub"], ids=["a file", "read-only"])
-def test_a_cache_that_cannot_be_written(place: Path, cache: str) -> None:
-    home = str(find_home().path)
-    done = command(options(*QUICK), BRIDGESTAN=home, STANSUB_CACHE=str(place / cache))
-    assert done.returncode == 1
-    assert done.stderr.startswith("stansub: error: ")
-    assert "STANSUB_CACHE" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_cache_that_cannot_be_written(
+    sources: Path, place: Path, cache: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANSUB_CACHE", str(place / cache))
+    error = fails_in_one_line(capsys)
+    assert error.startswith("stansub: error: ")
+    assert "STANSUB_CACHE" in error
 
 
 def test_doctor_clears_the_cache(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -543,13 +558,10 @@ def test_doctor_clears_the_cache(own_cache: Path, capsys: pytest.CaptureFixture[
     assert not (own_cache / "libraries").exists()
 
 
-def test_a_cache_that_others_can_write_to(place: Path) -> None:
-    (place / "cache").mkdir()
-    (place / "cache").chmod(0o777)
-    done = command(options(*QUICK), STANSUB_CACHE=str(place / "cache"))
-    assert done.returncode == 1
-    assert done.stderr.startswith("stansub: error: other users can write to the cache directory")
-    assert done.stderr.count("\n") == 1
+def test_a_cache_that_others_can_write_to(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources.mkdir()
+    sources.chmod(0o777)
+    assert fails_in_one_line(capsys).startswith("stansub: error: other users can write to the cache directory")
 
 
 # Runs the command line with something changed: signals within a batch of steps, each after the one before has been
@@ -592,15 +604,25 @@ def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "signals",
-    ["signal.SIGINT", "signal.SIGHUP", "signal.SIGTERM, signal.SIGTERM"],
-    ids=["Ctrl-C", "hangup", "termination, sent twice at once"],
-)
-def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
-    running = driven(f"signalled('sampling', {signals})", options(*LONG))
-    out, err = running.communicate(timeout=HANGS)
-    assert running.returncode == 3, err
+def signal_in(monkeypatch: pytest.MonkeyPatch, when: str, *numbers: signal.Signals) -> None:
+    """What `signalled` of `DRIVER` does, in this process."""
+    batch, left = Chain._run_batch, list(numbers)
+
+    def batch_and_signal(chain: Chain, phase: Phase, *arguments: Any) -> Any:
+        records = batch(chain, phase, *arguments)
+        while left and phase is getattr(chain, when):
+            number = left.pop(0)
+            os.kill(os.getpid(), number)
+            while signal.getsignal(number) != signal.SIG_IGN and not chain._stop[0]:
+                time.sleep(0.01)
+        return records
+
+    monkeypatch.setattr(Chain, "_run_batch", batch_and_signal)
+
+
+def check_interrupted(code: int, out: str, err: str) -> None:
+    """Draws are written, and the summary says why they are so few."""
+    assert code == 3, err
     assert err.splitlines()[0].startswith("Stopping. Draws so far will be saved")
     assert err.splitlines()[1].startswith("Draws: logistic.nc")
     assert len(err.splitlines()) == 3
@@ -609,34 +631,64 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     assert 10 < draws.sizes["draw"] < 2_000_000
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ("signalled('warmup', signal.SIGTERM)", "interrupted before the first draw after warmup"),
-        ("signalled('sampling', signal.SIGTERM, signal.SIGINT)", "interrupted"),
-        (
-            "prepare.make_posterior = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)",
-            "interrupted",
-        ),
-    ],
-    ids=["in warmup", "twice", "in set-up"],
-)
-def test_an_interrupt_that_leaves_nothing_to_write(place: Path, changes: str, told: str) -> None:
-    running = driven(changes, options(*LONG))
-    out, err = running.communicate(timeout=HANGS)
-    assert running.returncode == 130, err
+def check_nothing_written(code: int, out: str, err: str, told: str) -> None:
+    assert code == 130, err
     assert told in err.splitlines()[-1]
     assert "Traceback" not in err
     assert out == ""
     assert not Path("logistic.nc").exists()
 
 
-def test_what_nohup_ignores_is_ignored(place: Path) -> None:
-    running = driven(
-        "signal.signal(signal.SIGHUP, signal.SIG_IGN); signalled('sampling', signal.SIGHUP)", options(*QUICK)
-    )
-    _, err = running.communicate(timeout=HANGS)
-    assert running.returncode == 0, err
+def test_ctrl_c_in_a_process_of_its_own_writes_what_there_is(place: Path) -> None:
+    running = driven("signalled('sampling', signal.SIGINT)", options(*LONG))
+    out, err = running.communicate(timeout=HANGS)
+    check_interrupted(running.returncode, out, err)
+
+
+@pytest.mark.parametrize(
+    "signals", [(signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM)], ids=["hangup", "termination, sent twice at once"]
+)
+def test_an_interrupt_writes_what_there_is(
+    place: Path,
+    signals: tuple[signal.Signals, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
+) -> None:
+    signal_in(monkeypatch, "sampling", *signals)
+    check_interrupted(*run(options(*LONG), capsys))
+
+
+def test_a_second_interrupt_leaves_nothing_to_write(place: Path) -> None:
+    running = driven("signalled('sampling', signal.SIGTERM, signal.SIGINT)", options(*LONG))
+    out, err = running.communicate(timeout=HANGS)
+    check_nothing_written(running.returncode, out, err, "interrupted")
+
+
+def test_an_interrupt_in_warmup_leaves_nothing_to_write(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    signal_in(monkeypatch, "warmup", signal.SIGTERM)
+    check_nothing_written(*run(options(*LONG), capsys), "interrupted before the first draw after warmup")
+
+
+def test_an_interrupt_in_set_up_leaves_nothing_to_write(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(prepare, "make_posterior", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    check_nothing_written(*run(options(*LONG), capsys), "interrupted")
+
+
+def test_what_nohup_ignores_is_ignored(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal_in(monkeypatch, "sampling", signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        code, _, err = run(options(*PLAIN), capsys)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (code, err) == (0, WRITTEN)
 
 
 SLOW_OUTPUT = """
@@ -749,7 +801,7 @@ def test_an_interrupt_after_the_last_step_loses_no_draws(
         return work(*arguments, **options)
 
     monkeypatch.setattr(collect, stage, interrupted)
-    code, out, _ = run(options(*QUICK), capsys)
+    code, out, _ = run(options(*PLAIN), capsys)
     assert code == 0
     assert told in " ".join(out.split())
     assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["draw"] == 60
@@ -768,7 +820,7 @@ def test_an_interrupt_of_the_last_step_changes_nothing(
         return records
 
     monkeypatch.setattr(Chain, "_run_batch", batch_and_signal)
-    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    code, out, err = run(options(*PLAIN, "--parallel-chains", "1"), capsys)
     assert code == 0
     assert err.startswith("Stopping. Draws so far will be saved")
     assert "interrupted" not in out
@@ -784,7 +836,7 @@ def test_an_interrupt_while_draws_are_written_waits(
         return image(draws)
 
     monkeypatch.setattr(inference_data, "_image", interrupted)
-    code, _, err = run(options(*QUICK), capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert (code, err) == (3, "stansub: error: interrupted; the draws are in logistic.nc\n")
     inference_data.read("logistic.nc")
 
@@ -798,7 +850,7 @@ def test_whatever_fails_in_writing_the_draws_are_kept(
     spare = tmp_path_factory.mktemp("spare")
     monkeypatch.setattr(inference_data, "_image", broken)
     monkeypatch.setattr("tempfile.tempdir", str(spare))
-    code, out, err = run(options(*QUICK), capsys)
+    code, out, err = run(options(*PLAIN), capsys)
     (kept,) = spare.glob("stansub-*/draws.npz")
     assert code == 1
     assert "beta[1]" in out
@@ -868,7 +920,7 @@ def test_output_whose_encoding_lacks_characters(place: Path) -> None:
 
 
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
-    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
+    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(PLAIN)} --quiet >&-")
     assert codes == [1]
     assert err == f"{WRITTEN}{LOST}Bad file descriptor\n"
     inference_data.read("logistic.nc")

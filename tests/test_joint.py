@@ -37,7 +37,7 @@ def model(**options: Any) -> Joint[Array]:
 
 def result_of(joint: Joint[Array], kernel: Any, **options: Any) -> JointTest:
     return joint_distribution_test(
-        joint, kernel, np.random.default_rng(1), n_chains=100, n_steps=40, n_draws=10_000, **options
+        joint, kernel, np.random.default_rng(1), n_chains=100, n_steps=25, n_draws=10_000, **options
     )
 
 

@@ -175,7 +175,7 @@ def read(path: Path) -> Checkpoint:
                 )
                 for number, one in root["chains"].items()
             }
-            facts, adaptation = Encoded(root["facts"], found.arrays), root["met"]
+            facts, adaptation = Encoded(root["facts"], found.arrays), root["adaptation"]
             seconds, finished = float(root["seconds"]), bool(root["finished"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise MalformedError("its root has unexpected parts") from error
@@ -310,7 +310,7 @@ class CheckpointWriter:
         if not self._unchanging:
             self._unchanging = {"options": _options(self._prepared), "facts": _facts(self._prepared)}
         root: dict[str, Any] = {name: placed(one) for name, one in self._unchanging.items()}
-        root["met"] = None if self._adaptation is None else placed(self._adaptation_state(self._adaptation))
+        root["adaptation"] = None if self._adaptation is None else placed(self._adaptation_state(self._adaptation))
         root["seconds"] = clock.now() - self._began
         root["finished"] = all(chain.done for chain in self._chains)
         root["chains"] = {

@@ -68,17 +68,12 @@ class Home:
     identity: str
 
 
-def find_home(*, download: bool = True) -> Home:
+def find_home() -> Home:
     """Find BridgeStan's sources, or make a home that replaces them.
 
     The order is: the environment variable ``BRIDGESTAN``; the folder in ``~/.bridgestan`` of the installed
     ``bridgestan`` package's version; a download of it, abandoned after a few seconds without a connection and then not
     tried again for a day; a home made from the ``httpstan`` package. The result is cached for the process.
-
-    Parameters
-    ----------
-    download : bool
-        Whether to try a download.
 
     Raises
     ------
@@ -87,16 +82,16 @@ def find_home(*, download: bool = True) -> Home:
     RunError
         If there is none and none can be made.
     """
-    return _find_home(os.environ.get("BRIDGESTAN", ""), cache_dir(), download)
+    return _find_home(os.environ.get("BRIDGESTAN", ""), cache_dir())
 
 
 @functools.cache
-def _find_home(chosen: str, cache: Path, download: bool) -> Home:
+def _find_home(chosen: str, cache: Path) -> Home:
     if chosen:
         return _chosen_home(Path(chosen))
     folder = downloads_folder() / f"bridgestan-{bridgestan_version()}"
     origin: Literal["bridgestan", "download"] = "bridgestan"
-    if download and not is_complete(folder) and failed_download(cache) is None:
+    if not is_complete(folder) and failed_download(cache) is None:
         origin = "download"
         provide(folder, cache)
     return _describe(folder, origin) if is_complete(folder) else _made_home(cache)

@@ -279,13 +279,13 @@ _CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
 _MOST_TERMS, _MOST_VALUES = 128, 32
 
 
-def by_value(function: Callable[[int], Number], y: Number, most: int = _MOST_VALUES) -> Number:
+def by_value(function: Callable[[int], Number], y: Number) -> Number:
     """Return a function of an integer of the data, for each of its values."""
     if (value := known(y)) is None:
         raise NotFollowedError("an integer that must be data depends on parameters")
     found, places = np.unique(value, return_inverse=True)
-    if len(found) > most:
-        raise NotFollowedError(f"an integer data variable has more than {most} values")
+    if len(found) > _MOST_VALUES:
+        raise NotFollowedError(f"an integer data variable has more than {_MOST_VALUES} values")
     cases = [function(int(one)) for one in found]
     return cases[0] if len(cases) == 1 else pick(cases, places)
 

@@ -200,7 +200,7 @@ class Instances:
             return self
         return made(self.slicers, replace(self.blocks, size=_BULK), self.global_models, alone=self.alone)
 
-    def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
+    def recut(self, size: int) -> Instances:
         """Return the same observations in blocks of another size, with new instances."""
         return made(self.slicers, replace(self.blocks, size=size), self.global_models, alone=self.alone)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.stan.library import Library, Model, Rng
 from stansub.target.blocks import Blocks
-from stansub.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class LoopEvaluator:
         """Return itself: one call evaluates many blocks."""
         return self
 
-    def recut(self, size: int, points: Sequence[FloatArray]) -> LoopEvaluator:
+    def recut(self, size: int) -> LoopEvaluator:
         """Return the same observations in blocks of another size."""
         return replace(self, blocks=replace(self.blocks, size=size))
 

@@ -127,7 +127,7 @@ class Posterior:
         """
         if size == self.blocks.size:
             return replace(self, any_block_size=False)
-        population = self.population.recut(size, self.points)
+        population = self.population.recut(size)
         proof = prove(population, self.full, self.points)
         cut = replace(self, population=population, proof=proof, any_block_size=False, decision_size=None)
         cut.check()

@@ -23,7 +23,7 @@ from stansub.types import FloatArray, Places
 # observations agree to about 1e-14; programs that centre by the data's own means are off by 1e-5 and more.
 TOLERANCE = 1e-10
 
-_N_POINTS = 3
+_N_POINTS, _RADIUS = 3, 2.0
 _MAX_TRIES = 100
 
 # Observations per part when all blocks are evaluated.
@@ -74,7 +74,7 @@ class Population(factors.Population, Protocol):
     @property
     def kind(self) -> Literal["instances", "rewritten", "uncut", "functions", "partitions"]: ...
 
-    def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
+    def recut(self, size: int) -> Population: ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,6 @@ def draw_points(
     full: Whole,
     *,
     n_points: int = _N_POINTS,
-    radius: float = 2.0,
     progress: Progress | None = None,
 ) -> list[FloatArray]:
     """Draw unconstrained parameters, uniform in a box, at which the program's log density is finite.
@@ -121,7 +120,7 @@ def draw_points(
         if progress is not None:
             progress.check()
         tries = range(first, min(first + n_points, _MAX_TRIES))
-        drawn = [rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
+        drawn = [rng.uniform(-_RADIUS, _RADIUS, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
         values = full.log_densities(drawn)
         points += [theta for theta, (value, _) in zip(drawn, values, strict=True) if np.isfinite(value)]
         if len(points) >= n_points:

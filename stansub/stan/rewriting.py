@@ -96,10 +96,11 @@ class Symbols:
         """Return the names of a program's variables and functions as taken."""
         return cls(symbols(program))
 
-    def fresh(self, stem: str, first: int = 1) -> str:
-        """Return ``stem`` with a number as suffix: ``first``, or the next that is free."""
-        while (name := f"{stem}_{first}") in self.taken:
-            first += 1
+    def fresh(self, stem: str) -> str:
+        """Return ``stem`` with the first number as suffix that is free."""
+        number = 1
+        while (name := f"{stem}_{number}") in self.taken:
+            number += 1
         self.taken.add(name)
         return name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -40,7 +39,7 @@ class OneBlock:
         """Return itself: it is one block."""
         return self
 
-    def recut(self, size: int, points: Sequence[FloatArray]) -> Self:
+    def recut(self, size: int) -> Self:
         """Return itself: there are no smaller blocks."""
         return self
 

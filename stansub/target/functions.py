@@ -103,7 +103,7 @@ class FunctionFactors:
         """Return whether there are gradients of the log likelihoods."""
         return self._log_lik_gradient is not None
 
-    def recut(self, size: int, points: Sequence[FloatArray] = ()) -> FunctionFactors:
+    def recut(self, size: int) -> FunctionFactors:
         """Return the same posterior with ``size`` observations per factor."""
         other = copy(self)
         other.any_block_size = False

@@ -215,7 +215,7 @@ MOVES = [((1.8, -0.8), (-1.4, 1.2)), ((-1.4, 1.2), (1.8, -0.8)), ((-2.0, -1.0), 
 @pytest.mark.parametrize("factors", FEW)
 def test_acceptance_probability(factors: str, kappa: float) -> None:
     """As enumerated; with the wrong share of candidates kept it would be another."""
-    model, n, furthest = FEW[factors], 20_000, 0.0
+    model, n, furthest = FEW[factors], 10_000, 0.0
     for start, end in MOVES[1::2]:
         theta, proposed = model.at(np.array(start)), model.at(np.array(end))
         expected, other = (acceptance(model, theta, proposed, kappa, rates) for rates in (right, wrong))
@@ -269,7 +269,7 @@ def truth() -> tuple[Array, float, float]:
 @pytest.mark.parametrize("size", [None, 4], ids=["observations", "blocks"])
 @pytest.mark.parametrize("kappa", FEW_KAPPAS)
 def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
-    model, n, rng = replace(ONE, size=size), 100_000, np.random.default_rng(6)
+    model, n, rng = replace(ONE, size=size), 50_000, np.random.default_rng(6)
     kernel = MetropolisHastings(model.decider(Poisson(kappa=kappa), model.anchor))
     records = Records.allocate(n, 1, kernel.stats)
     move = laplace_pcn(model.anchor, 1.3 * model.cholesky, 0.0)

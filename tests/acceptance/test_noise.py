@@ -117,7 +117,7 @@ def balance(decider, n):
 
 
 class TestDetailedBalance:
-    LOG_RATIO, N = 1.0, 10_000
+    LOG_RATIO, N = 1.0, 5_000
 
     @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
     @pytest.mark.parametrize("noise", [0.45, 0.9])

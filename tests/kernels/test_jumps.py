@@ -137,7 +137,7 @@ OPTIONS: dict[str, Any] = {
     "inits": {"beta": [0.0, 0.0]},
     "chains": 4,
     "iter_warmup": 100,
-    "iter_sampling": 6_000,
+    "iter_sampling": 3_000,
     "seed": 3,
     "show_progress": False,
     "parallel_chains": 1,
@@ -330,7 +330,7 @@ class TestDetailedBalance:
         target = FunctionFactors(
             ["x"], 1, lambda theta, which: np.log(TARGET[[int(theta[0])]])[np.zeros(len(which), int)]
         )
-        options = OPTIONS | {"inits": {"x": 0.0}, "chains": 1, "iter_sampling": 20_000}
+        options = OPTIONS | {"inits": {"x": 0.0}, "chains": 1, "iter_sampling": 10_000}
         idata = stansub.sample(target, kernel=LADDER, test="exact", **options)
         states = inference_data.group(idata, "posterior")["x"].values[0].astype(int)
         for i, row in enumerate(transitions()):

@@ -115,6 +115,7 @@ def test_conclusions_are_those_of_the_intervals(study: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures_drawn")
 def test_a_page_of_a_short_study(study: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(study.run.SIZES, "small", (6, (3,)))
     monkeypatch.setattr(study.run, "FIXED", (0.0, 0.005, 0.2))

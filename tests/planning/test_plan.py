@@ -327,6 +327,7 @@ def test_help() -> None:
     assert "--budget" in result.output
 
 
+@pytest.mark.usefixtures("pictures_drawn")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((300, 1))

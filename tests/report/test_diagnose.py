@@ -148,6 +148,7 @@ def test_austerity_promises_its_level_at_every_look(model: CompiledModel) -> Non
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["healthy", "heavy", "sparse"])
+@pytest.mark.usefixtures("pictures_drawn")
 def test_the_picture_shows_three_panels(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     result = request.getfixturevalue(name)
     picture = figure(result)

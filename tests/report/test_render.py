@@ -107,6 +107,7 @@ def test_committed_reports_look_as_those_made_today(name: str) -> None:
     assert f"<style>\n{style}\n</style>" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("pictures_drawn")
 def test_names_cannot_become_markup() -> None:
     evil = "<script>alert(1)</script>|*x*[y](http://z)"
     variable = evil.replace("/", "")  # which ArviZ 1.x does not allow in names

@@ -393,6 +393,7 @@ class TestCommand:
         app.command()(command)
         typer.main.get_command(app).main(arguments, standalone_mode=False)
 
+    @pytest.mark.usefixtures("pictures_drawn")
     def test_it_prints_a_table_and_writes_picture_and_figures(
         self, files: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 PROGRAMS = Path(__file__).parent / "programs"
 MAX_Z = 4.5
-RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 1500, "iter_sampling": 6000, "seed": 8, "block_size": 4}
+RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 1500, "iter_sampling": 3000, "seed": 8, "block_size": 4}
 # Of a joint posterior with a product of log densities no part of which may be left out.
 NAMES = ["mu", "tau", "effect[1]", "effect[2]", "effect[3]"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import bridgestan
 import numpy as np
 import pytest
-from simulated import BRMS, EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
+from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
 
 from stansub.errors import InputError
 from stansub.stan.compilation import CompiledModel
@@ -153,9 +153,10 @@ def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
 
 def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> None:
     """Its blocks add up to the log density, for all of them are 0."""
-    data = dict(simulated(BRMS), prior_only=1)
+    file = PROGRAMS / "brms_gaussian.stan"
+    data = dict(simulated(file), prior_only=1)
     with pytest.raises(InputError, match=r"there is no likelihood: .* set `prior_only` to 0"):
-        compiled(BRMS).with_data(data, block_size=8, evaluator="instances")
+        compiled(file).with_data(data, block_size=8, evaluator="instances")
 
 
 REFUSED = {

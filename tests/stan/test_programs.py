@@ -20,9 +20,10 @@ from stansub.stan.proof import explain_undefined, find_undefined
 PROGRAM_FACTS = {
     "brms_gaussian": (107, True, Instances),
     "survival": (235, True, Instances),
-    "threading_brms_style": (71, True, LoopEvaluator),
 }
+# That of brms with threads takes longest to compile; what it shares with others is tested by them.
 SLOW_FACTS = {
+    "threading_brms_style": (71, True, LoopEvaluator),
     "centred": (53, True, Instances),
     "varying_dispersion": (53, True, Instances),
     "mixture": (103, True, Instances),
@@ -134,11 +135,13 @@ def test_shuffling_moves_the_right_axis(compiled: Compiled) -> None:
     np.testing.assert_allclose(posterior.each(theta[np.newaxis], np.arange(len(by_hand)))[0], by_hand, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_centring_inside_the_program_takes_the_rewritten_one(compiled: Compiled) -> None:
     with pytest.raises(InputError, match="not a sum over observations"):
         compiled(BRMS).with_data(simulated(BRMS), block_size=8, evaluator="instances")
 
 
+@pytest.mark.slow
 def test_likelihood_that_is_switched_off(compiled: Compiled) -> None:
     with pytest.raises(InputError, match="the program skips its likelihood"):
         compiled(BRMS).with_data({**simulated(BRMS), "prior_only": 1}, block_size=8)

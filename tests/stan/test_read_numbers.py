@@ -146,7 +146,7 @@ def test_text_that_is_broken_anywhere_is_judged_alike_in_pieces() -> None:
     rng = np.random.default_rng(4)
     good = json.dumps({"x": rng.standard_normal((12, 3)).round(2).tolist(), "n": 12, "y": [1, 0] * 6}).encode()
     n_read = 0
-    for _ in range(300):
+    for _ in range(150):
         text = broken(rng, good)
         whole = _loop.read_json_numbers(text)
         n_read += whole is not None
@@ -157,15 +157,15 @@ def test_text_that_is_broken_anywhere_is_judged_alike_in_pieces() -> None:
                 assert all(same(found[name], whole[name]) for name in whole), text
         if whole is not None:
             assert all(same(whole[name], np.asarray(value)) for name, value in orjson.loads(text).items()), text
-    assert 30 < n_read < 270
+    assert 15 < n_read < 135
 
 
 def test_a_ragged_row_of_a_large_file_is_named(tmp_path: Path) -> None:
     declarations = parse("data { int N; matrix[N, 2] x; }").data.declarations
-    many = "[0.25, 1.5], " * 599_998  # several pieces
+    many = "[0.25, 1.5], " * 199_998  # several pieces of a megabyte
     file = tmp_path / "tall.json"
-    for row, what in (("[1.0]", "is ragged: x[599999] has length 1"), ("[1.0, null]", "x[599999, 2] is null")):
-        file.write_text(f'{{"N": 600000, "x": [{many}{row}, [0.25, 1.5]]}}')
+    for row, what in (("[1.0]", "is ragged: x[199999] has length 1"), ("[1.0, null]", "x[199999, 2] is null")):
+        file.write_text(f'{{"N": 200000, "x": [{many}{row}, [0.25, 1.5]]}}')
         with pytest.raises(InputError, match=re.escape(what)):
             data.read(file, declarations)
 

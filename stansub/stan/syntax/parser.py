@@ -87,17 +87,6 @@ def parse_expression(text: str) -> Expression:
     return _Parser(text).alone(_Parser.expression, "an expression")
 
 
-def parse_index(text: str) -> Expression:
-    """Parse an index of a subscript: an expression or a slice.
-
-    Raises
-    ------
-    InputError
-        If the text is neither.
-    """
-    return _Parser(text).alone(_Parser.index, "an index")
-
-
 def parse_statements(text: str) -> tuple[Statement, ...]:
     """Parse statements.
 

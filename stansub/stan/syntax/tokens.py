@@ -53,7 +53,7 @@ _TOKEN = re.compile(
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
+def tokenize(text: str) -> list[Token]:
     """Return the tokens of a Stan text, without white space, comments and ``#include`` lines.
 
     Raises
@@ -61,11 +61,9 @@ def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
     InputError
         If the text contains a character that Stan does not allow.
     """
-    end = len(text) if end is None else end
-    tokens = []
-    position = start
-    while position < end:
-        match = _TOKEN.match(text, position, end)
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
             line = text.count("\n", 0, position) + 1
             raise InputError(f"line {line} of the Stan program: unexpected character {text[position]!r}")
