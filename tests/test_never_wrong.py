@@ -97,7 +97,7 @@ def test_components_are_compared_in_the_order_of_their_means() -> None:
 
 
 def test_warnings_of_cost_are_not_against_the_draws() -> None:
-    cost = "A decision used 95 % of the data on average: subsampling saved next to nothing. Use --test exact."
+    cost = "A decision used 95 % of the data on average: subsampling saved little."
     r_hat = "R-hat is above 1.01 for 2 of 8 quantities: the chains do not agree yet. There may be several modes."
     mode = "A higher mode was found after sampling. Use other inits."
     assert verdict.against(f"{cost}\n{r_hat}") == [r_hat]

@@ -23,7 +23,7 @@ MEAN_LIMIT_SD, SD_RATIO_LIMITS, ERRORS = 0.5, (0.7, 1.4), 4.0
 
 # Warnings about what draws cost, which say nothing against them.
 _OF_COST = (
-    "subsampling saved next to nothing",
+    "subsampling saved little",
     "was too large for the",
     "the steps are too short to explore well",
 )
