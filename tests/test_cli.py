@@ -278,7 +278,7 @@ COUNTS = ("chains", "parallel-chains", "iter-warmup", "iter-sampling", "thin", "
 INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the command itself
     "unknown command": (lambda: ["smaple"], "No such command 'smaple'"),
-    "unknown option": (lambda: options("--iter", "5"), "No such option"),
+    "unknown option": (lambda: options("--iters-of-it", "5"), "No such option"),
     "no data given": (lambda: ["sample", LOGISTIC], "Missing argument"),
     "not a number": (lambda: options("--chains", "many"), "--chains"),
     "no such test": (lambda: options("--test", "bootstrap"), "austerity"),

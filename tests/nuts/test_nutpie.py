@@ -158,12 +158,12 @@ def test_data_are_read_before_anything_is_compiled(monkeypatch: pytest.MonkeyPat
     ("options", "message"),
     [
         ({"chains": 0}, "chains=0"),
-        ({"iter_warmup": 0}, "iter_warmup 0"),
-        ({"iter_sampling": 1.5}, "iter_sampling 1.5"),
-        ({"seed": -1}, "seed -1"),
-        ({"seed": 2**32}, "seed 4294967296"),
+        ({"iter_warmup": 0}, "iter_warmup=0"),
+        ({"iter_sampling": 1.5}, "iter_sampling=1.5"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**32}, "seed=4294967296"),
         ({"adapt_delta": 1.0}, "adapt_delta=1.0` must be between 0 and 1"),
-        ({"max_treedepth": 0}, "max_treedepth 0"),
+        ({"max_treedepth": 0}, "max_treedepth=0"),
         ({"engine": "stan"}, "unknown engine 'stan'; choose from auto, cmdstan, nutpie"),
     ],
 )

@@ -237,11 +237,6 @@ def test_a_download_that_hangs_is_given_up_and_remembered(own_cache, monkeypatch
     answered.set()
 
 
-def test_no_download_when_not_wanted(own_cache, monkeypatch):
-    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("a download was tried"))
-    assert find_home(download=False).origin == "made"
-
-
 # stanc
 
 
@@ -728,7 +723,7 @@ def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
     """The home in the user's cache, so that its C API object is compiled for the first run only."""
     monkeypatch.delenv("BRIDGESTAN", raising=False)
     monkeypatch.setattr(download, "failed_download", lambda cache: "no network in tests")
-    home = find_home(download=False)
+    home = find_home()
     if home.origin != "made":
         pytest.skip("BridgeStan's own sources are installed")
     monkeypatch.setenv("BRIDGESTAN", str(home.path))
@@ -750,7 +745,7 @@ def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_exact_hessian(tmp_path, monkeypatch):
     monkeypatch.delenv("BRIDGESTAN", raising=False)
-    monkeypatch.setenv("BRIDGESTAN", str(find_home(download=False).path))
+    monkeypatch.setenv("BRIDGESTAN", str(find_home().path))
     (tmp_path / "program.stan").write_text("parameters { vector[2] x; } model { target += exp(x[1]) * sin(x[2]); }")
     library = bridgestan.compile_model(
         tmp_path / "program.stan", make_args=["STAN_THREADS=true", "O=0", "BRIDGESTAN_AD_HESSIAN=true"]
