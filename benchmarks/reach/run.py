@@ -9,7 +9,8 @@ python benchmarks/reach/run.py --brms           # programs and data that brms wr
 
 With STANSUB_POSTERIORDB naming a checkout of posteriordb, its programs that have reference draws are asked about too.
 Writes reports/reach/README.md and results.json (tall.md and tall.json with --size tall), which are kept up to date
-while it runs (--resume goes on from there), and ends with 1 where a verdict is false or draws differ from those of NUTS.
+while it runs (--resume goes on from there), and ends with 1 where a verdict is false, or where tall data's draws differ
+from those of NUTS.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def subjects(options: argparse.Namespace) -> Iterator[Subject]:
 
 def corpus(options: argparse.Namespace) -> list[str]:
     """The programs of the corpus that are asked for: for tall data sums in brms's style."""
-    names = [case.name for case in CASES.values() if not options.is_tall or case.in_brms_style and not case.obstacle]
-    return [name for name in names if not options.only or name in options.only]
+    cases = [case for case in CASES.values() if not options.only or case.name in options.only]
+    return [case.name for case in cases if not options.is_tall or (case.in_brms_style and not case.obstacle)]
 
 
 def command(options: argparse.Namespace) -> str:
@@ -114,17 +115,12 @@ def command(options: argparse.Namespace) -> str:
 
 def header(options: argparse.Namespace) -> dict[str, Any]:
     """What the results begin with."""
-    if options.is_tall:
-        limits = {"run": options.core_seconds, "nuts": options.nuts_core_seconds}
-        about = {"limits": limits, "observations": options.observations}
-    else:
-        about = {
-            "observations": f"about {SMALL:,} observations" if options.size != "full" else "thousands of observations"
-        }
+    about = f"about {SMALL:,} observations" if options.size != "full" else "thousands of observations"
     return {
         "command": command(options),
         "seed": options.seed,
-        **about,
+        "observations": options.observations if options.is_tall else about,
+        "limits": {"run": options.core_seconds, "nuts": options.nuts_core_seconds} if options.is_tall else None,
         "brms": options.brms,
         "machine": facts(),
     }

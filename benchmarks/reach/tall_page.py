@@ -63,8 +63,8 @@ def done(rows: Sequence[Row]) -> list[Row]:
 def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
     """Return the results in sentences."""
     found = done(rows)
-    missing = [name for name in wanted if name not in {row["program"] for row in found}]
-    texts = [f"{len(found)} of {len(wanted)} programs were measured; not measured: {', '.join(missing) or 'none'}"]
+    missing = [{"program": name} for name in wanted if name not in {row["program"] for row in found}]
+    texts = [f"{len(found)} of {len(wanted)} programs were measured; not measured: {names(missing)}"]
     if not found:
         return texts
     approximate = [row for row in found if not is_exact(row)]
