@@ -253,45 +253,52 @@ def tall_row(program: str, **more: Any) -> dict[str, Any]:
 
 
 def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
-    plain = tall_row("brms_a")
-    warmup = {"note": "still in warmup", "at_most": 0.5}
-    few = {**plain["nuts"], "ess": 50.0}
-    approximate = {**plain["default"], "guarantee": "asymptotic"}
-    late, short = tall_row("brms_b", nuts=warmup), tall_row("brms_c", nuts=few, default=approximate)
+    page, plain = reach.tall_page, tall_row("brms_a")
+    assert page.ratio(plain) == (500, False)
+    assert page.ratio(plain, "pocock") == (4, False)
+    # On smaller data 0.1 effective draws per gradient while sampling, and half of that with warmup.
+    small = {**plain["nuts"], "ess": 400.0, "gradients": 4000.0, "warmup_gradients": 4000.0}
+    smaller = {"default": {**plain["default"], "observations": 1000}, "nuts": small, "agreement": plain["agreement"]}
+    late = tall_row("brms_b", nuts={"gradient_core_s": 0.5}, smaller=smaller)
     del late["agreement"]
-    assert [reach.tall_page.ratio(row) for row in (plain, late, short)] == [(500, False), (2000, True), (250, True)]
-    assert reach.tall_page.ratio(plain, "pocock") == (4, False)
+    assert page.ratio(late) == (5000, True)
+    assert page.rate(late, "nuts", whole=True) == (0.1, True)
+    approximate = {**plain["default"], "guarantee": "asymptotic"}
+    none = {"default": plain["default"], "nuts": {"note": "still in warmup"}}
+    short = tall_row("brms_c", nuts={"gradient_core_s": 9.0}, default=approximate, smaller=none)
+    del short["agreement"]
     stuck = tall_row("brms_d", default={**plain["default"], "r_hat": 1.2})
-    assert reach.tall_page.ratio(stuck) is None
+    assert page.ratio(short) is page.ratio(stuck) is None
     differs = tall_row("brms_e", agreement={**plain["agreement"], "verdict": "differs"})
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
     rows = [plain, late, short, stuck, differs, {"program": "brms_f", "failure": "took more than 1 s"}]
     result = {"command": "python x", "machine": machine, "observations": 10_000, "limits": {"run": 5, "nuts": 6}}
     names = [f"brms_{letter}" for letter in "abcdef"]
-    text = reach.tall_page.write({**result, "rows": rows}, names, tmp_path).read_text(encoding="utf-8")
+    text = page.write({**result, "rows": rows}, names, tmp_path).read_text(encoding="utf-8")
     for sentence in (
         "5 of 6 programs were measured; not measured: `brms_f`",
         "Decisions are exact in 4; not exact: `brms_c`",
-        "the median program makes 500 times",
-        "3 of 4 make at least 500 times. In 2 of them",
-        "3 agree with NUTS; differing: `brms_e`",
-        "NUTS had too few draws in its time for a comparison: `brms_b`",
+        "the median of 3 programs makes 500 times",
+        "3 make at least 500 times",
+        "In 1 of them the rate of NUTS is a prediction",
+        "3 agree with NUTS; differing: `brms_e`; too few draws for a verdict: `brms_c`",
         "or chains that disagree, with the default: `brms_d`",
         "0.1 (0.001 %)",
+        "| about 5,000 | agrees, 1.5, N = 1,000 |",
     ):
         assert sentence in text, sentence
-    assert reach.tall_page.disagreeing(rows) == [differs]
+    assert page.disagreeing(rows) == [differs]
     (table,) = (part for part in text.split("\n\n") if part.startswith("| "))
     assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
 def test_parts_of_a_row_outlive_the_limit(reach: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def parts(subject: Any, limits: Any, seed: int) -> Iterator[dict[str, Any]]:
+    def parts(subject: Any, smaller: Any, limits: Any, seed: int) -> Iterator[dict[str, Any]]:
         yield {"default": {"ess": 1.0}}
         yield {"pocock": {"ess": 2.0}}
         if subject.name == "brms_poisson":
             time.sleep(60)
-        yield {"nuts": {"ess": limits.nuts}}
+        yield {"nuts": {"ess": limits.nuts}, "smaller": smaller.data["N"]}
 
     monkeypatch.setattr(reach.tall, "measured", parts)
     monkeypatch.setattr(reach.tall_page, "write", lambda *_: None)
@@ -300,18 +307,19 @@ def test_parts_of_a_row_outlive_the_limit(reach: Any, monkeypatch: pytest.Monkey
     rows = {row["program"]: row for row in reach.run.make(options)["rows"]}
     assert set(rows) == {"brms_gaussian", "brms_poisson"}
     assert rows["brms_gaussian"]["nuts"] == {"ess": 3.0}
+    assert rows["brms_gaussian"]["smaller"] == 5
     assert "failure" not in rows["brms_gaussian"]
     assert rows["brms_poisson"]["pocock"] == {"ess": 2.0}
     assert rows["brms_poisson"]["failure"] == "took more than 5 s"
 
 
 @pytest.mark.slow
-def test_tall_data(reach: Any) -> None:
+def test_tall_data(reach: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both runs and NUTS, their rates and their agreement."""
     before, case = reach.tall.clock.now, reach.corpus.CASES["brms_gaussian"]
-    subject = reach.measure.Subject.of(case, 5000, 1)
+    subject, smaller = (reach.measure.Subject.of(case, n, 1) for n in (5000, 500))
     row: dict[str, Any] = {}
-    for part in reach.tall.measured(subject, reach.tall.Limits(20, 20), 1):
+    for part in reach.tall.measured(subject, smaller, reach.tall.Limits(20, 20), 1):
         row |= part
     assert reach.tall.clock.now is before
     assert reach.tall_page.is_exact(row)
@@ -320,9 +328,19 @@ def test_tall_data(reach: Any) -> None:
     for side in ("default", "pocock", "nuts"):
         assert 0 < row[side]["sampling_core_s"] < row[side]["core_s"]
         assert row[side]["ess"] > 1000
-    value, is_limit = reach.tall_page.ratio(row)
+    value, is_predicted = reach.tall_page.ratio(row)
     assert value > 1
-    assert not is_limit
+    assert not is_predicted
+    # With no time for NUTS on all the data, its rate is that on a tenth of them, by gradients.
+    short: dict[str, Any] = {}
+    monkeypatch.setattr(reach.tall, "_GRADIENTS", float("inf"))
+    for part in reach.tall.measured(subject, smaller, reach.tall.Limits(20, 20), 1):
+        short |= part
+    assert "agreement" not in short
+    assert short["smaller"]["agreement"]["verdict"] == "agrees"
+    predicted = reach.tall_page.rate(short, "nuts")
+    assert predicted.is_predicted
+    assert 0.2 < predicted.value / reach.tall_page.rate(row, "nuts").value < 5
 
 
 @pytest.mark.slow

@@ -175,7 +175,8 @@ def _measure(sender: Connection, subject: Subject, options: argparse.Namespace) 
     os.setsid()
     if options.is_tall:
         limits = tall.Limits(options.core_seconds, options.nuts_core_seconds)
-        for part in tall.measured(subject, limits, options.seed):
+        smaller = Subject.of(CASES[subject.name], options.observations // 10, options.seed)
+        for part in tall.measured(subject, smaller, limits, options.seed):
             sender.send(part)
     else:
         sender.send(measure(subject, sampled=options.size == "full", seed=options.seed))

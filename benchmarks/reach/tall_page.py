@@ -6,43 +6,52 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure import Row
 from page import cell, names, template
+from tall import is_sound
 
 from stansub.output.record import EXACT
 
-# An effective sample size below which a rate says little, and an R-hat above which it says nothing.
-_FEWEST, _R_HAT = 100.0, 1.05
 # How many times the effective draws of NUTS are asked for.
 _WANTED = 500.0
 
 
-def rate(side: Row, seconds: str) -> float | None:
-    """Return effective draws a core-second, of sampling or of everything; None if the chains have not converged."""
-    if "ess" not in side or not _is_sound(side):
-        return None
-    return float(side["ess"] / side[seconds])
+class Rate(NamedTuple):
+    """Effective draws a core-second, or a ratio of them, and whether NUTS's part is a prediction."""
+
+    value: float
+    is_predicted: bool = False
+
+    def __str__(self) -> str:
+        return f"{'about ' * self.is_predicted}{_number(self.value)}"
 
 
-def _is_sound(side: Row) -> bool:
-    """Return whether the effective sample size can be believed."""
-    return bool(side["ess"] >= _FEWEST and side["r_hat"] <= _R_HAT)
+def rate(row: Row, side: str, *, whole: bool = False) -> Rate | None:
+    """Return the rate of a sampler, of sampling or of everything; None if it has too few draws or has not converged.
 
-
-def ratio(row: Row, of: str = "nuts") -> tuple[float, bool] | None:
-    """Return how many times the effective draws of another sampler the default makes, and whether it is at least that.
-
-    Both while they sample. If NUTS has too few draws for a rate, its limit is a draw per iteration.
+    That of NUTS is predicted from the effective draws per gradient on smaller data if it has none on all of them.
     """
-    own, other = rate(row["default"], "sampling_core_s"), rate(row[of], "sampling_core_s")
-    if own is None:
+    one = row[side]
+    if is_sound(one):
+        return Rate(one["ess"] / one["core_s" if whole else "sampling_core_s"])
+    small = row.get("smaller", {}).get(side, {}) if side == "nuts" else {}
+    if not is_sound(small):
         return None
-    if other is not None:
-        return own / other, False
-    limit = row[of].get("at_most")
-    return (own / limit, True) if limit else None
+    gradients = small["gradients"] + small["warmup_gradients"] * whole
+    return Rate(small["ess"] / (gradients * one["gradient_core_s"]), True)
+
+
+def ratio(row: Row, to: str = "nuts") -> Rate | None:
+    """Return how many times the effective draws of another sampler the default makes while it samples."""
+    own, other = rate(row, "default"), rate(row, to)
+    return None if own is None or other is None else Rate(own.value / other.value, other.is_predicted)
+
+
+def agreement(row: Row) -> Row:
+    """Return what the comparison with NUTS says, on all data or on smaller ones; empty if NUTS made no draws."""
+    return row.get("agreement", row.get("smaller", {}).get("agreement", {}))
 
 
 def is_exact(row: Row) -> bool:
@@ -52,7 +61,7 @@ def is_exact(row: Row) -> bool:
 
 def disagreeing(rows: Sequence[Row]) -> list[Row]:
     """Return programs whose draws differ from those of NUTS."""
-    return [row for row in rows if row.get("agreement", {}).get("verdict") == "differs"]
+    return [row for row in rows if agreement(row).get("verdict") == "differs"]
 
 
 def done(rows: Sequence[Row]) -> list[Row]:
@@ -71,25 +80,21 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
     texts.append(f"Decisions are exact in {len(found) - len(approximate)}; not exact: {names(approximate)}")
     ratios = [one for row in found if (one := ratio(row))]
     if ratios:
-        least = sum(bound for _, bound in ratios)
-        texts.append(
-            f"While sampling, the median program makes {_times(median(value for value, _ in ratios))} times the "
-            f"effective draws a core-second of NUTS; {sum(value >= _WANTED for value, _ in ratios)} of {len(ratios)} "
-            f"make at least {_WANTED:g} times. In {least} of them NUTS had too few draws for a rate, and the limit of "
-            f"a draw per iteration stands for it"
-        )
-    beside = [row for row in found if "agreement" in row]
-    agreeing = [row for row in beside if row["agreement"]["verdict"] == "agrees"]
-    unclear = [row for row in beside if row["agreement"]["verdict"] == "do not use"]
-    texts += [
-        f"{len(agreeing)} agree with NUTS; differing: {names(disagreeing(beside))}",
-        f"NUTS had too few draws in its time for a comparison: {names([row for row in found if row not in beside])}",
+        middle, reaching = median(one.value for one in ratios), sum(one.value >= _WANTED for one in ratios)
+        texts += [
+            f"While sampling, the median of {len(ratios)} programs makes {_number(middle)} times the effective draws a "
+            f"core-second of NUTS; {reaching} make at least {_WANTED:g} times",
+            f"In {sum(one.is_predicted for one in ratios)} of them the rate of NUTS is a prediction",
+        ]
+    agreeing = [row for row in found if agreement(row).get("verdict") == "agrees"]
+    unclear = [row for row in found if row not in agreeing and row not in disagreeing(found)]
+    slow = [row for row in found if rate(row, "default") is None]
+    return [
+        *texts,
+        f"{len(agreeing)} agree with NUTS; differing: {names(disagreeing(found))}; too few draws for a verdict: "
+        f"{names(unclear)}",
+        f"Too few effective draws, or chains that disagree, with the default: {names(slow)}",
     ]
-    if unclear:
-        texts.append(f"Too few effective draws, on either side, for a verdict: {names(unclear)}")
-    slow = [row for row in found if rate(row["default"], "sampling_core_s") is None]
-    texts.append(f"Too few effective draws, or chains that disagree, with the default: {names(slow)}")
-    return texts
 
 
 def write(result: Mapping[str, Any], wanted: Sequence[str], folder: Path) -> Path:
@@ -106,7 +111,7 @@ def write(result: Mapping[str, Any], wanted: Sequence[str], folder: Path) -> Pat
 
 def _cells(row: Row) -> Iterator[str]:
     """Yield the cells of a program."""
-    default, pocock, nuts = row["default"], row["pocock"], row["nuts"]
+    default = row["default"]
     yield f"`{row['program']}`"
     if "failure" in default:
         yield from ("", f"**fails**: {cell(default['failure'])}", "", "")
@@ -116,40 +121,30 @@ def _cells(row: Row) -> Iterator[str]:
         yield f"{default['test']}, {'exact' if is_exact(row) else 'approximate'}"
         yield "" if used is None else f"{used * default['observations']:.2g} ({100 * used:.2g} %)"
         yield f"{default['ess']:,.0f}, {default['r_hat']:.3f}"
-    for seconds in ("sampling_core_s", "core_s"):
-        yield from (_rate(side, seconds) for side in (default, pocock, nuts))
-    yield from (_ratio(ratio(row, of)) for of in ("pocock", "nuts"))
+    for whole in (False, True):
+        yield from (_cell_of(rate(row, side, whole=whole), row[side]) for side in ("default", "pocock", "nuts"))
+    yield from (str(ratio(row, to) or "") for to in ("pocock", "nuts"))
     yield _agreement(row)
     yield f"{row['load']:g}"
 
 
-def _rate(side: Row, seconds: str) -> str:
-    """Return a rate; limits are of sampling alone."""
-    value = rate(side, seconds)
-    if value is not None:
-        return _times(value)
-    if "at_most" in side:
-        return f"below {side['at_most']:.2g}" if seconds == "sampling_core_s" else ""
-    return "fails" if "failure" in side else f"({side['ess']:.0f} draws)"
-
-
-def _ratio(found: tuple[float, bool] | None) -> str:
-    if found is None:
-        return ""
-    value, is_limit = found
-    return f"{'above ' * is_limit}{_times(value)}"
+def _cell_of(found: Rate | None, side: Row) -> str:
+    if found is not None:
+        return str(found)
+    return "fails" if "failure" in side else f"({side['ess']:.0f} draws)" if "ess" in side else ""
 
 
 def _agreement(row: Row) -> str:
-    if "agreement" not in row:
-        return "no draws of NUTS"
-    one = row["agreement"]
-    said = {"agrees": "agrees", "differs": "**differs**"}.get(one["verdict"], "too few draws")
-    return f"{said}, {one['largest_z']:.1f}"
+    found = agreement(row)
+    if not found:
+        return ""
+    said = {"agrees": "agrees", "differs": "**differs**"}.get(found["verdict"], "too few draws")
+    own = row["smaller"]["default"] if "agreement" not in row else row["default"]
+    return f"{said}, {found['largest_z']:.1f}, N = {own['observations']:,}"
 
 
-def _times(value: float) -> str:
-    """Return a number with two digits, or three from a thousand on."""
+def _number(value: float) -> str:
+    """Return a number with two digits, or three from ten on."""
     if value < 10:
         return f"{value:.2g}"
     return f"{round(value, 2 - math.floor(math.log10(value))):,.0f}"
