@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 # Chains of NUTS: few, so that more of its time goes into draws than into warmup. Gradients that it needs until it has
 # draws for a rate, more or less.
 _CHAINS, _GRADIENTS = 2, 8000
+# How many times longer it may take on smaller data.
+_LONGER = 3
 # An effective sample size below which a rate says little, and an R-hat above which it says nothing.
 FEWEST, R_HAT = 100.0, 1.05
 # Runs of stansub by key, with their options. Audits are no part of a decision: sampling without them is faster.
@@ -84,7 +86,8 @@ def measured(subject: Subject, smaller: Subject, limits: Limits, seed: int) -> I
         if reference is not None and is_sound(row):
             yield {"agreement": _agreement(draws, reference, task.names)}
         else:
-            yield {"smaller": _on_smaller(_Task.of(smaller, Path(folder), limits, seed))}
+            longer = limits._replace(nuts=_LONGER * limits.nuts)
+            yield {"smaller": _on_smaller(_Task.of(smaller, Path(folder), longer, seed))}
         yield {"nuts": row | {"gradient_core_s": cost}}
 
 
