@@ -267,7 +267,7 @@ def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
     none = {"default": plain["default"], "nuts": {"note": "still in warmup"}}
     short = tall_row("brms_c", nuts={"gradient_core_s": 9.0}, default=approximate, smaller=none)
     del short["agreement"]
-    stuck = tall_row("brms_d", default={**plain["default"], "r_hat": 1.2})
+    stuck = tall_row("brms_d", default={**plain["default"], "r_hat": 1.2, "share": 1.0})
     assert page.ratio(short) is page.ratio(stuck) is None
     differs = tall_row("brms_e", agreement={**plain["agreement"], "verdict": "differs"})
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
@@ -277,7 +277,7 @@ def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
     text = page.write({**result, "rows": rows}, names, tmp_path).read_text(encoding="utf-8")
     for sentence in (
         "5 of 6 programs were measured; not measured: `brms_f`",
-        "Decisions are exact in 4; not exact: `brms_c`",
+        "Decisions are exact in 4; not exact: `brms_c`; exact because they read all the data: `brms_d`",
         "the median of 3 programs makes 500 times",
         "3 make at least 500 times",
         "In 1 of them the rate of NUTS is a prediction",

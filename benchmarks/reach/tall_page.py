@@ -77,7 +77,11 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
     if not found:
         return texts
     approximate = [row for row in found if not is_exact(row)]
-    texts.append(f"Decisions are exact in {len(found) - len(approximate)}; not exact: {names(approximate)}")
+    reading = [row for row in found if row["default"].get("share") == 1]
+    texts.append(
+        f"Decisions are exact in {len(found) - len(approximate)}; not exact: {names(approximate)}; exact because they "
+        f"read all the data: {names(reading)}"
+    )
     ratios = [one for row in found if (one := ratio(row))]
     if ratios:
         middle, reaching = median(one.value for one in ratios), sum(one.value >= _WANTED for one in ratios)
