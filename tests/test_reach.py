@@ -281,6 +281,7 @@ def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
         "the median of 3 programs makes 500 times",
         "3 make at least 500 times",
         "In 1 of them the rate of NUTS is a prediction",
+        "the median makes 400 times those of NUTS; `pocock` makes more than the default in 0 of 4",
         "3 agree with NUTS; differing: `brms_e`; too few draws for a verdict: `brms_c`",
         "or chains that disagree, with the default: `brms_d`",
         "0.1 (0.001 %)",

@@ -43,9 +43,9 @@ def rate(row: Row, side: str, *, whole: bool = False) -> Rate | None:
     return Rate(small["ess"] / (gradients * one["gradient_core_s"]), True)
 
 
-def ratio(row: Row, to: str = "nuts") -> Rate | None:
-    """Return how many times the effective draws of another sampler the default makes while it samples."""
-    own, other = rate(row, "default"), rate(row, to)
+def ratio(row: Row, to: str = "nuts", *, whole: bool = False) -> Rate | None:
+    """Return how many times the effective draws of another sampler the default makes."""
+    own, other = rate(row, "default", whole=whole), rate(row, to, whole=whole)
     return None if own is None or other is None else Rate(own.value / other.value, other.is_predicted)
 
 
@@ -89,6 +89,7 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
             f"While sampling, the median of {len(ratios)} programs makes {_number(middle)} times the effective draws a "
             f"core-second of NUTS; {reaching} make at least {_WANTED:g} times",
             f"In {sum(one.is_predicted for one in ratios)} of them the rate of NUTS is a prediction",
+            _with_set_up(found),
         ]
     agreeing = [row for row in found if agreement(row).get("verdict") == "agrees"]
     unclear = [row for row in found if row not in agreeing and row not in disagreeing(found)]
@@ -99,6 +100,17 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
         f"{names(unclear)}",
         f"Too few effective draws, or chains that disagree, with the default: {names(slow)}",
     ]
+
+
+def _with_set_up(rows: Sequence[Row]) -> str:
+    """Return what set-up and warmup change."""
+    beside_nuts = [one.value for row in rows if (one := ratio(row, whole=True))]
+    beside_pocock = [one.value for row in rows if (one := ratio(row, "pocock", whole=True))]
+    text = f"With set-up and warmup of both, the median makes {_number(median(beside_nuts))} times those of NUTS"
+    if not beside_pocock:
+        return text
+    slower = sum(one < 1 for one in beside_pocock)
+    return f"{text}; `pocock` makes more than the default in {slower} of {len(beside_pocock)}, because bounds take time"
 
 
 def write(result: Mapping[str, Any], wanted: Sequence[str], folder: Path) -> Path:
