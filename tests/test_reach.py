@@ -272,12 +272,14 @@ def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
     differs = tall_row("brms_e", agreement={**plain["agreement"], "verdict": "differs"})
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
     rows = [plain, late, short, stuck, differs, {"program": "brms_f", "failure": "took more than 1 s"}]
+    rows.append({"program": "brms_g", "load": 1.0, "default": plain["default"], "failure": "took more than 9 s"})
     result = {"command": "python x", "machine": machine, "observations": 10_000, "limits": {"run": 5, "nuts": 6}}
-    names = [f"brms_{letter}" for letter in "abcdef"]
+    names = [f"brms_{letter}" for letter in "abcdefg"]
     text = page.write({**result, "rows": rows}, names, tmp_path).read_text(encoding="utf-8")
     for sentence in (
-        "5 of 6 programs were measured; not measured: `brms_f`",
-        "Decisions are exact in 4; not exact: `brms_c`; exact because they read all the data: `brms_d`",
+        "6 of 7 programs were sampled; not sampled: `brms_f`",
+        "because the time for the program was up: `brms_g`",
+        "Decisions are exact in 5; not exact: `brms_c`; exact because they read all the data: `brms_d`",
         "the median of 3 programs makes 500 times",
         "3 make at least 500 times",
         "In 1 of them the rate of NUTS is a prediction",

@@ -33,11 +33,11 @@ def rate(row: Row, side: str, *, whole: bool = False) -> Rate | None:
 
     That of NUTS is predicted from the effective draws per gradient on smaller data if it has none on all of them.
     """
-    one = row[side]
+    one = row.get(side, {})
     if is_sound(one):
         return Rate(one["ess"] / one["core_s" if whole else "sampling_core_s"])
     small = row.get("smaller", {}).get(side, {}) if side == "nuts" else {}
-    if not is_sound(small):
+    if not is_sound(small) or "gradient_core_s" not in one:
         return None
     gradients = small["gradients"] + small["warmup_gradients"] * whole
     return Rate(small["ess"] / (gradients * one["gradient_core_s"]), True)
@@ -65,15 +65,19 @@ def disagreeing(rows: Sequence[Row]) -> list[Row]:
 
 
 def done(rows: Sequence[Row]) -> list[Row]:
-    """Return programs for which everything was run."""
-    return [row for row in rows if "nuts" in row]
+    """Return programs that were sampled, beside NUTS or not."""
+    return [row for row in rows if "default" in row]
 
 
 def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
     """Return the results in sentences."""
     found = done(rows)
     missing = [{"program": name} for name in wanted if name not in {row["program"] for row in found}]
-    texts = [f"{len(found)} of {len(wanted)} programs were measured; not measured: {names(missing)}"]
+    alone = [row for row in found if "nuts" not in row]
+    texts = [
+        f"{len(found)} of {len(wanted)} programs were sampled; not sampled: {names(missing)}",
+        f"Not compared with NUTS, because the time for the program was up: {names(alone)}",
+    ]
     if not found:
         return texts
     approximate = [row for row in found if not is_exact(row)]
@@ -92,7 +96,8 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
             _with_set_up(found),
         ]
     agreeing = [row for row in found if agreement(row).get("verdict") == "agrees"]
-    unclear = [row for row in found if row not in agreeing and row not in disagreeing(found)]
+    others = (*agreeing, *disagreeing(found), *alone)
+    unclear = [row for row in found if row not in others]
     slow = [row for row in found if rate(row, "default") is None]
     return [
         *texts,
@@ -138,7 +143,7 @@ def _cells(row: Row) -> Iterator[str]:
         yield "" if used is None else f"{used * default['observations']:.2g} ({100 * used:.2g} %)"
         yield f"{default['ess']:,.0f}, {default['r_hat']:.3f}"
     for whole in (False, True):
-        yield from (_cell_of(rate(row, side, whole=whole), row[side]) for side in ("default", "pocock", "nuts"))
+        yield from (_cell_of(rate(row, side, whole=whole), row.get(side, {})) for side in ("default", "pocock", "nuts"))
     yield from (str(ratio(row, to) or "") for to in ("pocock", "nuts"))
     yield _agreement(row)
     yield f"{row['load']:g}"
