@@ -140,7 +140,7 @@ def _cells(row: Row) -> Iterator[str]:
         used = default["share"]
         yield f"{default['parameters']:,}"
         yield f"{default['test']}, {'exact' if is_exact(row) else 'approximate'}"
-        yield "" if used is None else f"{used * default['observations']:.2g} ({100 * used:.2g} %)"
+        yield "" if used is None else f"{_number(used * default['observations'])} ({_number(100 * used)} %)"
         yield f"{default['ess']:,.0f}, {default['r_hat']:.3f}"
     for whole in (False, True):
         yield from (_cell_of(rate(row, side, whole=whole), row.get(side, {})) for side in ("default", "pocock", "nuts"))
