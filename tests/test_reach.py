@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from stansub.stan import source
 from stansub.stan.syntax import Program, names
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
-MODULES = ("run", "page", "measure", "published", "corpus", "brms")
+MODULES = ("run", "page", "tall", "tall_page", "measure", "published", "corpus", "brms")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,19 @@ def reach() -> Iterator[Any]:
         import page
         import published
         import run
+        import tall
+        import tall_page
 
-        yield SimpleNamespace(brms=brms, corpus=corpus, measure=measure, page=page, published=published, run=run)
+        yield SimpleNamespace(
+            brms=brms,
+            corpus=corpus,
+            measure=measure,
+            page=page,
+            published=published,
+            run=run,
+            tall=tall,
+            tall_page=tall_page,
+        )
         for name in MODULES:
             sys.modules.pop(name, None)
 
@@ -227,6 +239,111 @@ def test_run_by_the_text(
     with pytest.raises(SystemExit):
         reach.run.main(options)
     assert "--force" in capsys.readouterr().err
+
+
+def tall_row(program: str, **more: Any) -> dict[str, Any]:
+    """A program whose default makes 1,000 effective draws a core-second, and NUTS 2."""
+    side = {"ess": 2000.0, "r_hat": 1.001, "slowest": "b", "sampling_core_s": 2.0, "core_s": 4.0}
+    run = {**side, "test": "factorised", "guarantee": "exact by proved bounds", "share": 1e-5, "parameters": 3}
+    nuts = {**side, "ess": 200.0, "sampling_core_s": 100.0, "core_s": 160.0, "at_most": 4.0, "note": ""}
+    agreement = {"verdict": "agrees", "headline": "", "largest_z": 1.5}
+    run |= {"observations": 10_000}
+    parts = {"default": run, "pocock": {**run, "test": "pocock", "ess": 500.0}, "nuts": nuts, "agreement": agreement}
+    return {"program": program, "about": "A regression", "load": 1.5, **parts, **more}
+
+
+def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
+    page, plain = reach.tall_page, tall_row("brms_a")
+    assert page.ratio(plain) == (500, False)
+    assert page.ratio(plain, "pocock") == (4, False)
+    # On smaller data 0.1 effective draws per gradient while sampling, and half of that with warmup.
+    small = {**plain["nuts"], "ess": 400.0, "gradients": 4000.0, "warmup_gradients": 4000.0}
+    smaller = {"default": {**plain["default"], "observations": 1000}, "nuts": small, "agreement": plain["agreement"]}
+    late = tall_row("brms_b", nuts={"gradient_core_s": 0.5}, smaller=smaller)
+    del late["agreement"]
+    assert page.ratio(late) == (5000, True)
+    assert page.rate(late, "nuts", whole=True) == (0.1, True)
+    approximate = {**plain["default"], "guarantee": "asymptotic"}
+    none = {"default": plain["default"], "nuts": {"note": "still in warmup"}}
+    short = tall_row("brms_c", nuts={"gradient_core_s": 9.0}, default=approximate, smaller=none)
+    del short["agreement"]
+    stuck = tall_row("brms_d", default={**plain["default"], "r_hat": 1.2, "share": 1.0})
+    assert page.ratio(short) is page.ratio(stuck) is None
+    differs = tall_row("brms_e", agreement={**plain["agreement"], "verdict": "differs"})
+    machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
+    rows = [plain, late, short, stuck, differs, {"program": "brms_f", "failure": "took more than 1 s"}]
+    rows.append({"program": "brms_g", "load": 1.0, "default": plain["default"], "failure": "took more than 9 s"})
+    result = {"command": "python x", "machine": machine, "observations": 10_000, "limits": {"run": 5, "nuts": 6}}
+    names = [f"brms_{letter}" for letter in "abcdefg"]
+    text = page.write({**result, "rows": rows}, names, tmp_path).read_text(encoding="utf-8")
+    for sentence in (
+        "6 of 7 programs were sampled; not sampled: `brms_f`",
+        "because the time for the program was up: `brms_g`",
+        "Decisions are exact in 5; not exact: `brms_c`; exact because they read all the data: `brms_d`",
+        "the median of 3 programs makes 500 times",
+        "3 make at least 500 times",
+        "In 1 of them the rate of NUTS is a prediction",
+        "the median makes 400 times those of NUTS; `pocock` makes more than the default in 0 of 4",
+        "3 agree with NUTS; differing: `brms_e`; too few draws for a verdict: `brms_c`",
+        "or chains that disagree, with the default: `brms_d`",
+        "0.1 (0.001 %)",
+        "| about 5,000 | agrees, 1.5, N = 1,000 |",
+    ):
+        assert sentence in text, sentence
+    assert page.disagreeing(rows) == [differs]
+    (table,) = (part for part in text.split("\n\n") if part.startswith("| "))
+    assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_parts_of_a_row_outlive_the_limit(reach: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def parts(subject: Any, smaller: Any, limits: Any, seed: int) -> Iterator[dict[str, Any]]:
+        yield {"default": {"ess": 1.0}}
+        yield {"pocock": {"ess": 2.0}}
+        if subject.name == "brms_poisson":
+            time.sleep(60)
+        yield {"nuts": {"ess": limits.nuts}, "smaller": smaller.data["N"]}
+
+    monkeypatch.setattr(reach.tall, "measured", parts)
+    monkeypatch.setattr(reach.tall_page, "write", lambda *_: None)
+    asked = ["--size", "tall", "--observations", "50", "--nuts-core-seconds", "3", "--output-dir", str(tmp_path)]
+    options = reach.run.parse([*asked, "--only", "brms_gaussian", "brms_poisson", "ar1", "--program-seconds", "5"])
+    rows = {row["program"]: row for row in reach.run.make(options)["rows"]}
+    assert set(rows) == {"brms_gaussian", "brms_poisson"}
+    assert rows["brms_gaussian"]["nuts"] == {"ess": 3.0}
+    assert rows["brms_gaussian"]["smaller"] == 5
+    assert "failure" not in rows["brms_gaussian"]
+    assert rows["brms_poisson"]["pocock"] == {"ess": 2.0}
+    assert rows["brms_poisson"]["failure"] == "took more than 5 s"
+
+
+@pytest.mark.slow
+def test_tall_data(reach: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both runs and NUTS, their rates and their agreement."""
+    before, case = reach.tall.clock.now, reach.corpus.CASES["brms_gaussian"]
+    subject, smaller = (reach.measure.Subject.of(case, n, 1) for n in (5000, 500))
+    row: dict[str, Any] = {}
+    for part in reach.tall.measured(subject, smaller, reach.tall.Limits(20, 20), 1):
+        row |= part
+    assert reach.tall.clock.now is before
+    assert reach.tall_page.is_exact(row)
+    assert row["pocock"]["test"] == "pocock"
+    assert row["agreement"]["verdict"] == "agrees"
+    for side in ("default", "pocock", "nuts"):
+        assert 0 < row[side]["sampling_core_s"] < row[side]["core_s"]
+        assert row[side]["ess"] > 1000
+    value, is_predicted = reach.tall_page.ratio(row)
+    assert value > 1
+    assert not is_predicted
+    # With no time for NUTS on all the data, its rate is that on a tenth of them, by gradients.
+    short: dict[str, Any] = {}
+    monkeypatch.setattr(reach.tall, "_GRADIENTS", float("inf"))
+    for part in reach.tall.measured(subject, smaller, reach.tall.Limits(20, 20), 1):
+        short |= part
+    assert "agreement" not in short
+    assert short["smaller"]["agreement"]["verdict"] == "agrees"
+    predicted = reach.tall_page.rate(short, "nuts")
+    assert predicted.is_predicted
+    assert 0.2 < predicted.value / reach.tall_page.rate(row, "nuts").value < 5
 
 
 @pytest.mark.slow

@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 import arviz
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
 from rows import ROWS, SIZES, Row  # noqa: E402
 from suite.base import StillInWarmup, Task, Unavailable  # noqa: E402
+from suite.figures import Draws, parameters, slowest  # noqa: E402
 from suite.machine import facts as machine  # noqa: E402
 from suite.nuts import nutpie  # noqa: E402
 from suite.workloads import Workload  # noqa: E402
@@ -45,8 +45,6 @@ import stansub  # noqa: E402
 import stansub.stan.source  # noqa: E402
 from stansub.errors import StansubError  # noqa: E402
 from stansub.output.inference_data import attrs, group  # noqa: E402
-
-Draws = Mapping[str, NDArray[Any]]
 
 
 class Side(NamedTuple):
@@ -119,24 +117,10 @@ class Bound(NamedTuple):
         return {**self._asdict(), "at_most": self.per_core}
 
 
-def parameters(draws: Draws, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Elements of the program's parameters that vary, shape (chain, draw) each."""
-    found = {}
-    for name in names:
-        values = np.asarray(draws[name], np.float64)
-        flat = values.reshape(*values.shape[:2], -1)
-        for k in range(flat.shape[2]):
-            if np.ptp(flat[:, :, k]) > 0:
-                found[name if flat.shape[2] == 1 else f"{name}[{k + 1}]"] = flat[:, :, k]
-    return found
-
-
 def summarised(draws: Draws, *, seconds: float, set_up: float, cores: float, note: str) -> Side:
     """The figures of draws of parameters."""
-    ess = {name: float(arviz.ess(values, method="bulk")) for name, values in draws.items()}
-    r_hat = max(float(arviz.rhat(values)) for values in draws.values())
-    slowest = min(ess, key=lambda name: ess[name])
-    return Side(seconds, set_up, cores, ess[slowest], r_hat, slowest, note, draws)
+    ess, name, r_hat = slowest(draws)
+    return Side(seconds, set_up, cores, ess, r_hat, name, note, draws)
 
 
 def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from measure import MAYBE, NO_WORD, QUALIFIES, REFUSED, Row
 
 # A reason in a cell.
@@ -93,7 +93,7 @@ class Findings:
 
 def sentences(found: Findings) -> list[str]:
     """Return the results in sentences."""
-    unnamed = f"Refused without naming their kind: {_names(found.unnamed)}"
+    unnamed = f"Refused without naming their kind: {names(found.unnamed)}"
     texts = [_of_text(found)]
     if not found.measured:
         return [*texts, unnamed]
@@ -105,18 +105,18 @@ def sentences(found: Findings) -> list[str]:
     if qualifying := [row for row in sums if row["qualifies"] and "exact" in row]:
         texts.append(f"Of those that qualify, decisions are exact in {_share(qualifying, 'exact')}")
     texts += [
-        f"Refused although they are sums: {_names(found.false_refusals)}",
-        f"Accepted although they are not sums: {_names(found.false_approvals)}",
+        f"Refused although they are sums: {names(found.false_refusals)}",
+        f"Accepted although they are not sums: {names(found.false_approvals)}",
         unnamed,
     ]
     if found.failures:
-        texts.append(f"No verdict because of a failure: {_names(found.failures)}")
+        texts.append(f"No verdict because of a failure: {names(found.failures)}")
     if found.sampled:
         agreeing = len(found.sampled) - len(found.disagreeing)
         exact = sum(row["draws"].get("guarantee", "").startswith("exact") for row in found.sampled)
         texts += [
             f"{agreeing} of {len(found.sampled)} sampled programs agree with NUTS; decisions were exact in {exact}",
-            f"Sampled without agreement: {_names(found.disagreeing)}",
+            f"Sampled without agreement: {names(found.disagreeing)}",
         ]
     if published := [row for row in found.published if "qualifies" in row]:
         texts.append(f"Of posteriordb's programs with reference draws, {_share(published, 'qualifies')} qualify")
@@ -129,7 +129,7 @@ def _of_text(found: Findings) -> str:
     silent = sum(row["text"] == NO_WORD for row in found.known)
     return (
         f"By the text alone, {right} of {len(found.known)} verdicts are correct, {undecided} are undecided, and "
-        f"{silent} programs have none; false: {_names(found.misread)}"
+        f"{silent} programs have none; false: {names(found.misread)}"
     )
 
 
@@ -137,12 +137,12 @@ def _share(rows: Sequence[Row], key: str) -> str:
     return f"{sum(bool(row[key]) for row in rows)} of {len(rows)}"
 
 
-def _names(rows: Sequence[Row]) -> str:
+def names(rows: Sequence[Row]) -> str:
     return ", ".join(f"`{row['program']}`" for row in rows) or "none"
 
 
-def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
-    """Write the page."""
+def template(name: str) -> Template:
+    """Return a template of this folder."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent),
         undefined=StrictUndefined,
@@ -150,6 +150,11 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.get_template(name)
+
+
+def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
+    """Write the page."""
     facts = {
         "command": result["command"],
         "machine": result["machine"],
@@ -165,7 +170,7 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         "published": [_sum_cells(row, found.measured) for row in found.published],
     }
     path = folder / "README.md"
-    path.write_text(environment.get_template("page.md").render(facts), encoding="utf-8")
+    path.write_text(template("page.md").render(facts), encoding="utf-8")
     return path
 
 
@@ -175,7 +180,7 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
     if not row.get("qualifies"):
         return [*cells, *([""] * 9 if measured else [])]
     cells += [
-        "yes" if row["exact"] else ": ".join(["no", *([_cell(row["inexact"])] if "inexact" in row else [])]),
+        "yes" if row["exact"] else ": ".join(["no", *([cell(row["inexact"])] if "inexact" in row else [])]),
         f"{row['observations']:,}",
         f"{row['parameters']:,}",
         f"{row['proof']:.0e}",
@@ -187,7 +192,7 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
     if draws is None:
         return [*cells, "", ""]
     if "failure" in draws:
-        return [*cells, "", f"**fails**: {_cell(draws['failure'])}"]
+        return [*cells, "", f"**fails**: {cell(draws['failure'])}"]
     kind = "exact" if draws["guarantee"].startswith("exact") else "approximate"
     said = draws["verdict"] if draws["verdict"] == "agrees" else f"**{draws['verdict']}**"
     return [*cells, f"{draws['test']}, {kind}, {draws['seconds']:.0f} s", f"{said}, {draws['largest_z']:.1f}"]
@@ -199,19 +204,19 @@ def _other_cells(row: Row) -> list[str]:
     verdicts = {True: "**qualifies**", False: "refused", None: "**fails**" if "failure" in row else ""}
     with_data = verdicts[row.get("qualifies")]
     named = ("yes" if row["named"] else "no") if refused else ""
-    reason = _cell(row.get("reason", row.get("failure", "")))
+    reason = cell(row.get("reason", row.get("failure", "")))
     return [f"`{row['program']}`", row["obstacle"], row["text"], with_data, named, reason]
 
 
 def _with_data(row: Row) -> str:
     if "qualifies" not in row:
-        return f"**fails**: {_cell(row['failure'])}" if "failure" in row else ""
+        return f"**fails**: {cell(row['failure'])}" if "failure" in row else ""
     if row["qualifies"]:
         return "qualifies"
-    return f"**refused**: {_cell(row['reason'])}"
+    return f"**refused**: {cell(row['reason'])}"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return a text, shortened for a cell of a table."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return short.replace("|", "\\|")

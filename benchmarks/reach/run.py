@@ -3,12 +3,14 @@
 python benchmarks/reach/run.py                  # 400 observations each; the first time most of an hour, for compilers
 python benchmarks/reach/run.py --size full      # more observations, and draws beside NUTS: hours
 python benchmarks/reach/run.py --size text      # what is said of the text alone, without data or compilers: a minute
+python benchmarks/reach/run.py --size tall      # effective draws beside NUTS, 100,000 observations, brms's style: hours
 python benchmarks/reach/run.py --only ar1 hmm   # some of them
 python benchmarks/reach/run.py --brms           # programs and data that brms writes (R with brms): an hour or two
 
 With STANSUB_POSTERIORDB naming a checkout of posteriordb, its programs that have reference draws are asked about too.
-Writes reports/reach/README.md and results.json, which is kept up to date while it runs (--resume goes on from there),
-and ends with 1 where a verdict is false.
+Writes reports/reach/README.md and results.json (tall.md and tall.json with --size tall), which are kept up to date
+while it runs (--resume goes on from there), and ends with 1 where a verdict is false, or where tall data's draws differ
+from those of NUTS.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ sys.path.insert(1, str(HERE.parent))
 import brms  # noqa: E402
 import page  # noqa: E402
 import published  # noqa: E402
+import tall  # noqa: E402
+import tall_page  # noqa: E402
 from corpus import CASES  # noqa: E402
 from measure import Row, Subject, by_text, measure  # noqa: E402
 from suite.machine import facts  # noqa: E402
@@ -40,8 +44,8 @@ from suite.machine import facts  # noqa: E402
 from stansub.errors import StansubError  # noqa: E402
 
 REPORTS = HERE.parent.parent / "reports"
-SMALL, FULL_BRMS = 400, 2000
-SIZES = ("text", "small", "full")
+SMALL, FULL_BRMS, TALL = 400, 2000, 100_000
+SIZES = ("text", "small", "full", "tall")
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -52,13 +56,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--brms", action="store_true", help="programs that brms writes, in place of those here")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program-seconds", type=float, default=600.0, help="limit of each; 600 by default")
+    parser.add_argument("--observations", type=int, default=TALL, help="of --size tall; 100,000 by default")
+    parser.add_argument("--core-seconds", type=float, default=60.0, help="limit of a run, --size tall; 60 by default")
+    parser.add_argument("--nuts-core-seconds", type=float, default=60.0, help="limit of NUTS there; 60 by default")
     parser.add_argument("--output-dir", type=Path, help="by default reports/reach, or reports/brms with --brms")
     parser.add_argument("--resume", action="store_true", help="measure only programs that are not there yet")
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
     options = parser.parse_args(arguments)
     if options.output_dir is None:
         options.output_dir = REPORTS / ("brms" if options.brms else "reach")
-    options.results = options.output_dir / "results.json"
+    options.is_tall = options.size == "tall"
+    options.results = options.output_dir / ("tall.json" if options.is_tall else "results.json")
+    if options.is_tall and options.brms:
+        parser.error("--size tall is for the programs here: leave out --brms")
     if options.seed < 0:
         parser.error("--seed must be at least 0")
     if options.results.exists() and not (options.force or options.resume):
@@ -76,30 +86,41 @@ def subjects(options: argparse.Namespace) -> Iterator[Subject]:
                 if not options.only or subject.name in options.only:
                     yield subject
         return
-    for name, case in CASES.items():
-        if not options.only or name in options.only:
-            yield Subject.of(case, case.full if full else SMALL, options.seed)
+    for name in corpus(options):
+        case = CASES[name]
+        yield Subject.of(case, options.observations if options.is_tall else case.full if full else SMALL, options.seed)
+    if options.is_tall:
+        return
     if place := published.folder():
         for subject in published.subjects(place):
             if not options.only or subject.name in options.only:
                 yield subject
 
 
+def corpus(options: argparse.Namespace) -> list[str]:
+    """The programs of the corpus that are asked for: for tall data sums in brms's style."""
+    cases = [case for case in CASES.values() if not options.only or case.name in options.only]
+    return [case.name for case in cases if not options.is_tall or (case.in_brms_style and not case.obstacle)]
+
+
 def command(options: argparse.Namespace) -> str:
     """What makes the same figures."""
     only = f" --only {' '.join(options.only)}" if options.only else ""
     seed = f" --seed {options.seed}" if options.seed != 1 else ""
-    corpus = " --brms" if options.brms else ""
-    return f"python benchmarks/reach/run.py --size {options.size}{corpus}{only}{seed}"
+    of_brms = " --brms" if options.brms else ""
+    limits = ("observations", "core_seconds", "nuts_core_seconds") if options.is_tall else ()
+    limited = "".join(f" --{name.replace('_', '-')} {getattr(options, name):g}" for name in limits)
+    return f"python benchmarks/reach/run.py --size {options.size}{limited}{of_brms}{only}{seed}"
 
 
 def header(options: argparse.Namespace) -> dict[str, Any]:
     """What the results begin with."""
-    about = f"{SMALL:,} observations" if options.size != "full" else "thousands of observations"
+    about = f"about {SMALL:,} observations" if options.size != "full" else "thousands of observations"
     return {
         "command": command(options),
         "seed": options.seed,
-        "observations": f"about {about}",
+        "observations": options.observations if options.is_tall else about,
+        "limits": {"run": options.core_seconds, "nuts": options.nuts_core_seconds} if options.is_tall else None,
         "brms": options.brms,
         "machine": facts(),
     }
@@ -123,23 +144,27 @@ def make(options: argparse.Namespace) -> dict[str, Any]:
         row = by_text(subject) if options.size == "text" else _measured(subject, options)
         rows.append(row)
         options.results.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if options.is_tall:
+            tall_page.write(result, corpus(options), options.output_dir)
         print(f"{_line(row)}, {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     return result
 
 
 def _measured(subject: Subject, options: argparse.Namespace) -> Row:
-    """A row, from a process that is stopped with its compilers when its time is up."""
+    """A row, from a process that is stopped with its compilers when its time is up; then the parts that it had."""
     receiver, sender = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_measure, args=(sender, subject, options))
     process.start()
     sender.close()
+    row: Row = {"program": subject.name, "about": subject.about} if options.is_tall else by_text(subject)
+    ends = time.perf_counter() + options.program_seconds
     try:
-        if receiver.poll(options.program_seconds):
-            return dict(receiver.recv())
-        return by_text(subject) | {"failure": f"took more than {options.program_seconds:g} s"}
+        while receiver.poll(max(0.0, ends - time.perf_counter())):
+            row |= receiver.recv()
+        return row | {"failure": f"took more than {options.program_seconds:g} s"}
     except EOFError:
         process.join()
-        return by_text(subject) | {"failure": f"ended with exit code {process.exitcode}"}
+        return row | ({"failure": f"ended with exit code {process.exitcode}"} if process.exitcode else {})
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -148,17 +173,23 @@ def _measured(subject: Subject, options: argparse.Namespace) -> Row:
 
 def _measure(sender: Connection, subject: Subject, options: argparse.Namespace) -> None:
     os.setsid()
-    sender.send(measure(subject, sampled=options.size == "full", seed=options.seed))
+    if options.is_tall:
+        limits = tall.Limits(options.core_seconds, options.nuts_core_seconds)
+        smaller = Subject.of(CASES[subject.name], options.observations // 10, options.seed)
+        for part in tall.measured(subject, smaller, limits, options.seed):
+            sender.send(part)
+    else:
+        sender.send(measure(subject, sampled=options.size == "full", seed=options.seed))
 
 
 def _line(row: Row) -> str:
     """A row for whoever waits."""
-    parts = [f"{row['program']}: by the text {row['text']}"]
+    parts = [f"{row['program']}: by the text {row['text']}" if "text" in row else row["program"]]
     if "qualifies" in row:
         parts.append("with data " + ("qualifies" if row["qualifies"] else f"refused ({row['reason'][:100]})"))
     if "failure" in row:
         parts.append(f"fails ({row['failure'][:100]})")
-    draws = row.get("draws", {})
+    draws = row.get("draws", row.get("default", {})) | row.get("agreement", {})
     return ", ".join([*parts, *(str(draws[key]) for key in ("test", "verdict", "failure") if key in draws)])
 
 
@@ -168,6 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result = make(options)
     except StansubError as error:
         sys.exit(f"Error: {error}")
+    if options.is_tall:
+        print("\n".join(tall_page.sentences(result["rows"], corpus(options))))
+        sys.exit(bool(tall_page.disagreeing(result["rows"])))
     found = page.Findings(result["rows"])
     print("\n".join(page.sentences(found)))
     print(page.write(result, found, options.output_dir))

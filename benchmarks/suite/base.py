@@ -27,11 +27,13 @@ class StillInWarmup(Unavailable):
         Evaluations of the gradient, in all chains together.
     leapfrog : float
         Leapfrog steps of an iteration in the second half of what it did.
+    core_seconds : float
+        Of warmup.
     """
 
-    def __init__(self, text: str, gradients: float, leapfrog: float) -> None:
+    def __init__(self, text: str, gradients: float, leapfrog: float, core_seconds: float) -> None:
         super().__init__(text)
-        self.gradients, self.leapfrog = gradients, leapfrog
+        self.gradients, self.leapfrog, self.core_seconds = gradients, leapfrog, core_seconds
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Task:
         Limit of warmup and sampling.
     cache : Path
         Folder for what an engine keeps between runs.
+    core_seconds : float
+        Limit of warmup and sampling in processor time of all threads, for engines of this process.
     """
 
     workload: Workload
@@ -58,6 +62,7 @@ class Task:
     chains: int
     seconds: float
     cache: Path
+    core_seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class Run:
         Part of the run that was compilation and would not be there with a filled cache.
     ess : float, optional
         Effective sample size of weighted draws, in place of that of chains.
+    gradient_core_s : float, optional
+        Core-seconds of an evaluation of the gradient, with all that an iteration does besides.
     notes : sequence of str
     """
 
@@ -91,6 +98,7 @@ class Run:
     audit_s: float = 0.0
     compile_s: float = 0.0
     ess: float | None = None
+    gradient_core_s: float | None = None
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
 

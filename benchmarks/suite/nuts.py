@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from suite.base import Run, StillInWarmup, Task, Unavailable, elapsed
 _DRAWS = 1000
 # Draws a chain below which there are no statistics.
 _FEWEST = 4
+# Seconds between two looks at the processor time.
+_POLL = 0.5
 
 
 def cmdstan(task: Task) -> Run:
@@ -74,22 +78,21 @@ def nutpie(task: Task) -> Run:
         progress_bar=False,
         blocking=False,
     )
-    try:
-        drawn, stopped = sampler.wait(timeout=task.seconds), False
-    except TimeoutError:
-        drawn, stopped = sampler.abort(), True
-    wall = time.perf_counter() - ready
+    spent = time.process_time()
+    drawn, stopped = _drawn(sampler, task.seconds, task.core_seconds)
+    wall, spent = time.perf_counter() - ready, time.process_time() - spent
     stats: Any = group(drawn, "sample_stats")
     # Chains that were stopped differ in length and are filled up with NaN, or with 0 where there is no NaN.
     lengths = np.isfinite(stats["logp"].values).sum(axis=1)
     steps = stats["n_steps"].values.sum(axis=1).astype(float)
     warmup = group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1).astype(float)
     if not lengths.size or lengths.min() < _FEWEST:
-        raise _in_warmup(group(drawn, "warmup_sample_stats")["n_steps"].values, wall)
+        raise _in_warmup(group(drawn, "warmup_sample_stats")["n_steps"].values, wall, spent)
     diverging = int(stats["diverging"].values.sum())
     notes = _trouble(diverging, int(steps.sum()), int(lengths.sum()))
     # The engine tells no times: a gradient is taken to cost the same in warmup and in sampling.
     per_gradient = wall / (warmup + steps if stopped else (warmup + steps).max())
+    gradient_core_s = spent / float(warmup.sum() + steps.sum())
     # Of chains of different length what is beyond the shortest is dropped, and its time with it.
     steps *= lengths.min() / lengths
     sampling = float((per_gradient * steps).max())
@@ -101,16 +104,26 @@ def nutpie(task: Task) -> Run:
         sampling_s=sampling,
         warmup_passes=float(warmup.sum()),
         sampling_passes=float(steps.sum()),
+        gradient_core_s=gradient_core_s,
         notes=[*notes, *(["stopped by the time limit"] if stopped else [])],
     )
 
 
-def _in_warmup(n_steps: NDArray[Any], wall: float) -> StillInWarmup:
+def _drawn(sampler: Any, seconds: float, core_seconds: float) -> tuple[Any, bool]:
+    """What the sampler has drawn when it ends or a limit does, and whether a limit did."""
+    ends, spent = time.perf_counter() + seconds, time.process_time() + core_seconds
+    while (left := ends - time.perf_counter()) > 0 and time.process_time() < spent:
+        with suppress(TimeoutError):
+            return sampler.wait(timeout=min(left, _POLL) if core_seconds < math.inf else left), False
+    return sampler.abort(), True
+
+
+def _in_warmup(n_steps: NDArray[Any], wall: float, cores: float) -> StillInWarmup:
     """Leapfrog steps, shape (chain, iteration), with 0 where a chain was ended before."""
     later = [steps[len(steps) // 2 :] for steps in (chain[chain > 0] for chain in n_steps)]
     total, leapfrog = float(n_steps.sum()), float(np.mean(np.concatenate(later)))
     text = f"still in warmup after {wall:.0f} s ({total:,.0f} gradients, at last {leapfrog:.0f} a draw)"
-    return StillInWarmup(text, total, leapfrog)
+    return StillInWarmup(text, total, leapfrog, cores)
 
 
 def _trouble(diverging: int, gradients: int, draws: int) -> list[str]:
