@@ -14,6 +14,7 @@ from rich.text import Text
 
 from stansub import clock
 from stansub.acceptance.ranges import DERIVATIVES
+from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.decisions import choose_test
@@ -118,7 +119,7 @@ def report(
     lines = [*_refusal(found, read.text), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
     for label, text in (
         *lines,
-        *_proposals(surrogate, found.posterior),
+        *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
         *(_inside(read, observations) if verbose else ()),
         *_of_stanc(Path(stan_file)),
     ):

@@ -183,6 +183,7 @@ def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "will not qualify: a Gaussian process; its covariance couples all observations"
     assert lines[1] == "Shown by      line 17: matrix[N, N] K = gp_exp_quad_cov(x, alpha, rho);"
+    assert not any(line.startswith("Proposals") for line in lines)
 
 
 def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
