@@ -86,7 +86,7 @@ def keep_freed() -> None:
     """Let the C library use freed memory again, instead of giving it back each time.
 
     Workers of dask start with a fixed threshold (``MALLOC_TRIM_THRESHOLD_``), above which each array of a pass over the
-    data is mapped, filled with zeros and unmapped: that took three times as long as the passes.
+    data is mapped, filled with zeros and unmapped: passes took about three times as long.
     """
     with contextlib.suppress(AttributeError):  # C libraries other than GNU's
         library = ctypes.CDLL(None)
