@@ -111,6 +111,8 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
+    monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2))
+    assert run(["sample", LOGISTIC, "data.json", *QUICK, "--force"], capsys)[0] == 0
 
 
 def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -345,8 +345,9 @@ class TestDraws:
         kept = tree["chain_stats"].to_dataset()
         tree["chain_stats"] = stansub_tree(kept.drop_vars(list(set(counts) & set(kept))).assign(counts))
         inference_data.write(tree, tmp_path / "draws.nc")
-        error = refused("summary", tmp_path / "draws.nc", capsys=capsys)
-        assert f"damaged: `{next(iter(counts))}` has an unexpected value" in error
+        for command in READERS:
+            error = refused(command, tmp_path / "draws.nc", capsys=capsys)
+            assert f"damaged: `{next(iter(counts))}` has an unexpected value" in error
 
     def test_a_dimension_of_two_sizes(self, draws: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         import h5py

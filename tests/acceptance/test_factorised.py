@@ -105,7 +105,7 @@ def rate(model: Logistic, theta: Array, proposed: Array, n: int, *, share: float
 @pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_acceptance_probability(theta: Array, proposed: Array, share: float, order: int) -> None:
-    model, n = Logistic.make(order), 10_000
+    model, n = Logistic.make(order), 20_000
     if order == 1:  # remainders are larger there
         theta, proposed = (model.anchor + 0.3 * (point - model.anchor) for point in (theta, proposed))
     expected = model.acceptance(theta, proposed)

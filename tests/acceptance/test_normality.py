@@ -181,7 +181,7 @@ class TestStatistic:
 class TestVerdict:
     @pytest.mark.parametrize("make", [normal, binary])
     @pytest.mark.parametrize(
-        ("n_units", "n_trials"), [(100, 10), (391, 5), pytest.param(1279, 150, marks=pytest.mark.slow)]
+        ("n_units", "n_trials"), [(100, 20), (391, 10), pytest.param(1279, 150, marks=pytest.mark.slow)]
     )
     def test_healthy_data_are_not_warned_of(self, make: Make, n_units: int, n_trials: int) -> None:
         seen = [trial(make, seed, n_units, test) for test in (Pocock(), Austerity()) for seed in range(n_trials)]

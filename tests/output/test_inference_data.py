@@ -99,7 +99,7 @@ def variables(draw: st.DrawFn, chains: int, draws: int) -> dict[str, Any]:
 
 
 @given(data=st.data(), chains=st.integers(1, 4), draws=st.integers(1, 5), more=ATTRS)
-@settings(max_examples=3)
+@settings(max_examples=6)
 def test_every_attribute_and_variable_comes_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, chains: int, draws: int, more: dict[str, Any]
 ) -> None:

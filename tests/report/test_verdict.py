@@ -104,7 +104,7 @@ def torn(values: FloatArray) -> None:
     ids=["sds inflated by 15 %", "a mean shifted by 0.2 sd", "a stuck chain", "bimodal", "heavy-tailed", "torn"],
 )
 def test_faults_are_caught_every_time(change: Change) -> None:
-    assert all(verdict(seed, change, size=2).word != "agrees" for seed in range(10))
+    assert all(verdict(seed, change, size=2).word != "agrees" for seed in range(20))
 
 
 @pytest.mark.slow
