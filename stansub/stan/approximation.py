@@ -38,8 +38,11 @@ _ARGUMENTS = {
     "stansub_weights": "vector[stansub_n_weights]",
     "stansub_weighed": "array[stansub_n_weights] int",
     "stansub_weights_starts": "array[stansub_n_means + 1] int",
+    "stansub_first": "array[stansub_n_pairs] int",
+    "stansub_second": "array[stansub_n_pairs] int",
+    "stansub_mixed": "matrix[stansub_n_pairs, 5]",
 }
-_SIZES = (SIZE, "stansub_n_values", "stansub_n_places", "stansub_n_weights", "stansub_n_means")
+_SIZES = (SIZE, *(f"stansub_n_{name}" for name in ("values", "places", "weights", "means", "pairs")))
 _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
 
@@ -56,6 +59,7 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
     left = sp.csr_array(sp.tril(precision, -1))
     left.sort_indices()
     by_mean = np.argsort(profiles.means, kind="stable")
+    first, second = np.argsort(by_mean)[profiles.pairs]
     data = (
         quadratic.point,
         quadratic.gradient + approximation.slope,
@@ -70,9 +74,13 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
         profiles.weights,
         profiles.columns,
         profiles.starts,
+        first,
+        second,
+        np.ascontiguousarray(profiles.mixed.T),
     )
     arrays = (one if one.dtype.kind == "f" else one.astype(np.int64) for one in data)
-    sizes = (len(quadratic.point), left.nnz, len(profiles.places), len(profiles.weights), len(profiles.starts) - 1)
+    m, n_means = len(quadratic.point), len(profiles.starts) - 1
+    sizes = m, left.nnz, len(profiles.places), len(profiles.weights), n_means, len(first)
     return dict(zip(_SIZES, sizes, strict=True)) | dict(zip(_ARGUMENTS, arrays, strict=True))
 
 

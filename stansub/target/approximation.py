@@ -7,7 +7,8 @@ remove most of it and cost little compared with a gradient of the surrogate:
   slope (Stein's lemma). It is averaged over draws of an earlier surrogate.
 - A profile of each coefficient that a part of the observations reads. Along this coefficient, R is a function of one
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
-  stays a distribution.
+  stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
+  a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.groupings import Recentred, columns
+from stansub.target.groupings import Pairs, Recentred, columns, pairs
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -27,13 +28,16 @@ from stansub.types import FloatArray
 LIMIT = 6.0
 _NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
 _WEIGHTS = np.exp(-(_NODES**2) / 4)
+# The same for each of two coefficients at once.
+_BOTH = np.array([-3.0, -1.5, 1.5, 3.0])
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Sum of functions of one coefficient each, s^3 (a + b s + c s^2).
+    """Sum of functions of one coefficient each, s^3 (a + b s + c s^2), and of two coefficients each.
 
-    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted means of the changes d.
+    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted means of the changes d. The
+    functions of two coefficients are r s (a r + b s + c r^2 + d r s + e s^2), of their bounded arguments r and s.
 
     Attributes
     ----------
@@ -47,6 +51,9 @@ class Profiles:
         Columns of the weights, and the start of each mean's weights.
     sizes : ndarray, shape (k,)
     coefficients : ndarray, shape (3, k)
+    pairs : ndarray of int32, shape (2, p)
+        Indices of the profiles of the two coefficients.
+    mixed : ndarray, shape (5, p)
     """
 
     places: NDArray[np.int32]
@@ -56,24 +63,31 @@ class Profiles:
     starts: NDArray[np.int32]
     sizes: FloatArray
     coefficients: FloatArray
+    pairs: NDArray[np.int32]
+    mixed: FloatArray
 
     @classmethod
     def none(cls) -> Profiles:
         """Return profiles of no coefficients."""
         none, nowhere = np.empty(0), np.empty(0, np.int32)
-        return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)))
+        no_pairs = np.empty((2, 0), np.int32), np.empty((5, 0))
+        return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)), *no_pairs)
 
     def value(self, change: FloatArray) -> float:
         """Return the sum."""
         s, _ = self._bounded(change)
         a, b, c = self.coefficients
-        return float(np.sum(s * s * s * (a + s * (b + s * c))))
+        both = s[self.pairs]
+        return float(np.sum(s * s * s * (a + s * (b + s * c))) + np.sum(self.mixed * _mixed(*both)))
 
     def gradient(self, change: FloatArray) -> FloatArray:
         """Return the gradient of the sum, shape (m,)."""
         s, root = self._bounded(change)
         a, b, c = self.coefficients
-        slopes = s * s * (3 * a + s * (4 * b + 5 * s * c)) * (root * root * root) / self.sizes
+        slopes = s * s * (3 * a + s * (4 * b + 5 * s * c))
+        for which, basis in zip(self.pairs, _mixed_slopes(*s[self.pairs]), strict=True):
+            slopes += np.bincount(which, np.sum(self.mixed * basis, axis=0), minlength=len(s))
+        slopes *= root * root * root / self.sizes
         from_means = np.bincount(self.means, slopes, minlength=len(self.starts) - 1)[self._mean_of] * self.weights
         m = len(change)
         found = np.bincount(self.places, slopes, minlength=m) - np.bincount(self.columns, from_means, minlength=m)
@@ -151,41 +165,100 @@ def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> A
     return Approximation(quadratic, slope, found.profiles)
 
 
+def _mixed(r: FloatArray, s: FloatArray) -> FloatArray:
+    """Return the basis of functions of two coefficients, shape (5, n)."""
+    return r * s * np.stack([r, s, r * r, r * s, s * s])
+
+
+def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return its derivatives by the first and by the second."""
+    return s * np.stack([2 * r, s, 3 * r * r, 2 * r * s, s * s]), r * np.stack([r, 2 * s, r * r, 2 * r * s, 3 * s * s])
+
+
 def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, sds: FloatArray) -> Profiles:
     """Return polynomials fitted by weighted least squares."""
-    values = np.zeros((len(_NODES), predictors.dim))
-    read = np.zeros(predictors.dim, bool)
-    family, centre = predictors.family, predictors.at(quadratic.point)
-    value, slopes, curves = family.derivatives((0, 1, 2), centre)
-    for k, row in enumerate(predictors.rows):
-        for places, factors in columns(row):
-            has = np.flatnonzero(places >= 0)
-            read[places[has]] = True
-            for one, node in zip(values, _NODES, strict=True):
-                moved, change = centre.copy(), np.zeros(row.n)
-                change[has] = node * factors[has] * sds[places[has]]
-                moved[k] += change
-                left_out = family.log_lik(moved) - value - change * (slopes[k] + 0.5 * change * curves[k, k])
-                one += np.bincount(places[has], left_out[has], minlength=predictors.dim)
-    read &= (sds > 0) & np.isfinite(values).all(axis=0)
+    along = _Along(predictors, quadratic.point, sds)
+    values = np.array([along.each(node) for node in _NODES])
+    read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
-    s = _NODES / np.sqrt(1 + (_NODES / LIMIT) ** 2)
-    basis = s[:, np.newaxis] ** np.array([3, 4, 5])
-    root = np.sqrt(_WEIGHTS)[:, np.newaxis]
-    coefficients, *_ = np.linalg.lstsq(root * basis, root * values[:, places], rcond=None)
-    shifts = recentred.shifts
-    means = np.full(predictors.dim, len(shifts), np.int32)
-    for k, shift in enumerate(shifts):
-        means[shift.places] = k
-    weights = [*(shift.weights for shift in shifts), np.empty(0)]
+    basis = _bounded(_NODES)[:, np.newaxis] ** np.array([3, 4, 5])
+    means = recentred.means()
+    joint, mixed = _joint_profiles(along, pairs(predictors), read)
+    index = np.cumsum(read) - 1
     return Profiles(
         places,
-        means[places],
-        np.concatenate(weights),
-        np.concatenate([*(shift.places for shift in shifts), np.empty(0)]).astype(np.int32),
-        np.concatenate([[0], np.cumsum([len(one) for one in weights])]).astype(np.int32),
+        means.of[places],
+        means.weights,
+        means.columns,
+        means.starts,
         sds[places],
-        coefficients,
+        _fitted(basis, _WEIGHTS, values[:, places]),
+        index[joint].astype(np.int32),
+        mixed,
     )
+
+
+def _joint_profiles(
+    along: _Along, levels: Sequence[Pairs], read: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return pairs of coefficients, shape (2, p), and the functions of both, shape (5, p)."""
+    nodes = np.stack(np.meshgrid(_BOTH, _BOTH)).reshape(2, -1)
+    weights, basis = np.exp(-np.sum(nodes**2, axis=0) / 4), _mixed(*_bounded(nodes)).T
+    found = [(np.empty((2, 0), np.int64), np.empty((5, 0)))]
+    for one in levels:
+        values = np.array([along.both(one, *node) for node in nodes.T])
+        keep = read[one.places].all(axis=0) & np.isfinite(values).all(axis=0)
+        found.append((one.places[:, keep], _fitted(basis, weights, values[:, keep])))
+    joint, mixed = zip(*found, strict=True)
+    return np.concatenate(joint, axis=1), np.concatenate(mixed, axis=1)
+
+
+def _bounded(t: FloatArray) -> FloatArray:
+    return np.asarray(t / np.sqrt(1 + (t / LIMIT) ** 2))
+
+
+def _fitted(basis: FloatArray, weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Return coefficients by weighted least squares, shape (n_functions, n)."""
+    root = np.sqrt(weights)[:, np.newaxis]
+    found, *_ = np.linalg.lstsq(root * basis, root * values, rcond=None)
+    return np.asarray(found)
+
+
+class _Along:
+    """What the expansion omits along one or two coefficients of the groupings, from a point, in sds."""
+
+    def __init__(self, predictors: SparsePredictors, point: FloatArray, sds: FloatArray) -> None:
+        self._family, self._centre, self._sds = predictors.family, predictors.at(point), sds
+        self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
+        self._columns = [(k, column) for k, row in enumerate(predictors.rows) for column in columns(row)]
+        self.read = np.zeros(predictors.dim, bool)
+        for _, column in self._columns:
+            self.read[column.places[column.places >= 0]] = True
+
+    def each(self, node: float) -> FloatArray:
+        """Return the sums over the observations of each coefficient, shape (m,)."""
+        found = np.zeros(len(self.read))
+        for k, column in self._columns:
+            change = column.change(node * self._sds)
+            omitted = self._moved((k, change)) - change * (self._slopes[k] + 0.5 * change * self._curves[k, k])
+            found += column.sums(omitted, len(found))
+        return found
+
+    def both(self, level: Pairs, first: float, second: float) -> FloatArray:
+        """Return the sums over the observations of each pair, without what changes with one of them, shape (p,)."""
+        changes = [
+            (k, column.change(node * self._sds))
+            for k, column, node in zip(level.arguments, level.columns, (first, second), strict=True)
+        ]
+        (j, one), (k, other) = changes
+        alone = sum(self._moved(change) for change in changes)
+        return level.sums(self._moved(*changes) - alone - one * other * self._curves[j, k])
+
+    def _moved(self, *changes: tuple[int, FloatArray]) -> FloatArray:
+        """Return the change of log likelihoods with changes of arguments."""
+        moved = self._centre.copy()
+        for k, change in changes:
+            moved[k] += change
+        return np.asarray(self._family.log_lik(moved) - self._value)

@@ -210,12 +210,10 @@ class SparsePredictors:
             found += _back(rows, slopes)
         return found
 
-    def expansion(self, phi: FloatArray, *, concave: bool = False) -> Quadratic:
-        """Return the expansion about a point; if ``concave``, without what makes an observation's convex."""
+    def expansion(self, phi: FloatArray) -> Quadratic:
+        """Return the expansion about a point."""
         eta = self.at(phi)
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
-        if concave:
-            curvatures = _concave(curvatures)
         gradient = _back(self.rows, slopes)
         precision = sum(
             (
@@ -226,13 +224,6 @@ class SparsePredictors:
             start=self.empty(),
         )
         return Quadratic.of(phi, float(values.sum()) + self.constant, gradient, sp.csr_array(precision))
-
-
-def _concave(curvatures: FloatArray) -> FloatArray:
-    """Return Hessians of shape (q, q, n) with their positive eigenvalues set to 0."""
-    values, vectors = np.linalg.eigh(np.moveaxis(curvatures, 2, 0))
-    found = (vectors * np.minimum(values, 0.0)[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2)
-    return np.ascontiguousarray(np.moveaxis(found, 0, 2))
 
 
 def _at(rows: Sequence[SparseRows], phi: FloatArray) -> FloatArray:

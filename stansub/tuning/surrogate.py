@@ -32,8 +32,9 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
-# Precision of the ridge, and steps and step halvings towards its mode, which need not be exact.
-_RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
+# Precision of the ridge; steps towards its mode, which need not be exact; the share of the expected gain with which one
+# is taken; and the factor of the damping from step to step.
+_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR = 0.1, 60, 0.1, 0.1, 4.0
 # Relative error of a step up to which its precision was positive definite.
 _EXACT = 1e-4
 # Rounds with a new metric, and expansions.
@@ -170,32 +171,36 @@ def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> Float
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
-    """Return the expansion near the mode of the likelihood with a ridge, and the passes that it took."""
-    m, n_passes = predictors.dim, 1
-    ridge = sp.identity(m, format="csr") * _RIDGE
-    here = predictors.expansion(np.zeros(m))
-    for _ in range(_NEWTON):
+    """Return the expansion near the mode of the likelihood with a ridge, and the passes that it took.
+
+    The search is Levenberg and Marquardt's: a likelihood of products, such as a discrimination times an ability, has
+    saddles, and damping makes every step go up.
+    """
+    identity = sp.identity(predictors.dim, format="csr")
+    here, n_passes, damping = predictors.expansion(np.zeros(predictors.dim)), 1, 0.0
+    for _ in range(_SEARCH):
         progress.check()
         slope = here.gradient - _RIDGE * here.point
-        step, is_definite = _newton_step(here.precision + ridge, slope)
-        if not is_definite:
-            # A likelihood of products, such as a discrimination times an ability, has saddles.
-            n_passes += 1
-            step, _ = _newton_step(predictors.expansion(here.point, concave=True).precision + ridge, slope)
+        step, is_definite = _newton_step(here.precision + (_RIDGE + damping) * identity, slope)
         decrement = float(slope @ step)
-        if not decrement > _DECREMENT:
+        if not np.isfinite(decrement) or (is_definite and damping == 0 and decrement <= _DECREMENT):
             break
-        value = here.value - 0.5 * _RIDGE * here.point @ here.point
-        for halving in range(_HALVINGS):
-            phi = here.point + 0.5**halving * step
+        share = -np.inf  # of the gain that the expansion promises
+        if is_definite:
+            phi, before = here.point + step, _with_ridge(here.value, here.point)
+            promised = _with_ridge(here(phi), phi) - before
+            share = (_with_ridge(predictors.log_lik(phi), phi) - before) / promised
             n_passes += 1
-            if predictors.log_lik(phi) - 0.5 * _RIDGE * phi @ phi > value + 1e-4 * 0.5**halving * decrement:
-                break
-        else:
-            break
-        here = predictors.expansion(phi)
-        n_passes += 1
+        if share > _ENOUGH:
+            here = predictors.expansion(phi)
+            n_passes += 1
+        less = damping / _FACTOR if damping > 1 else 0.0
+        damping = less if share > 0.5 else max(_FACTOR * damping, 1.0)
     return here, n_passes
+
+
+def _with_ridge(value: float, phi: FloatArray) -> float:
+    return value - 0.5 * _RIDGE * float(phi @ phi)
 
 
 def _newton_step(precision: sp.csr_array, slope: FloatArray) -> tuple[FloatArray, bool]:

@@ -10,7 +10,6 @@ from scipy.special import expit
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
-from stansub.target.cholesky import cholesky
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning import surrogate as tuning
 
@@ -55,13 +54,3 @@ def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparseP
     slope = found.gradient - tuning._RIDGE * found.point
     assert slope @ np.linalg.solve(whole, slope) < tuning._DECREMENT
     assert found.value > start.value + 100
-
-
-def test_a_concave_expansion_has_a_precision(predictors: SparsePredictors) -> None:
-    phi = np.random.default_rng(2).standard_normal(predictors.dim)
-    as_it_is, concave = predictors.expansion(phi), predictors.expansion(phi, concave=True)
-    np.testing.assert_array_equal(as_it_is.gradient, concave.gradient)
-    least = np.linalg.eigvalsh(concave.precision.toarray()).min()
-    assert least > -1e-8
-    assert np.linalg.eigvalsh(as_it_is.precision.toarray()).min() < -1
-    cholesky(concave.precision.tocsc())

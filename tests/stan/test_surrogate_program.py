@@ -48,6 +48,8 @@ def random_approximation(seed: int) -> Approximation:
         np.array([0, 3, 5, 5], np.int32),
         rng.gamma(2.0, size=len(places)),
         rng.standard_normal((3, len(places))),
+        np.array([[0, 3, 3, len(places) - 1], [3, 1, 7, 2]], np.int32),
+        rng.standard_normal((5, 4)),
     )
     point, gradient, slope = rng.standard_normal((3, M))
     return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles)
@@ -105,15 +107,25 @@ def changed(which: str, found: Approximation) -> Approximation:
         profiles = replace(profiles, weights=profiles.weights + 1e-6 * np.eye(5)[1])
     elif which == "mean":
         profiles = replace(profiles, means=np.where(profiles.places == 5, 1, profiles.means).astype(np.int32))
+    elif which == "pair":
+        profiles = replace(profiles, pairs=profiles.pairs + (np.arange(4) == 2).astype(np.int32))
+    elif which.startswith("mixed"):
+        mixed = profiles.mixed.copy()
+        mixed[int(which[-1]), 1] += 1e-4
+        profiles = replace(profiles, mixed=mixed)
     else:
         row = ("cubic", "quartic", "quintic").index(which)
         coefficients = profiles.coefficients.copy()
-        coefficients[row, 4] += 1e-6
+        coefficients[row, 4] += 1e-4
         profiles = replace(profiles, coefficients=coefficients)
     return replace(found, quadratic=quadratic, profiles=profiles)
 
 
-@pytest.mark.parametrize("which", ["off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"])
+OF_ONE = "off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"
+OF_TWO = "pair", *(f"mixed {k}" for k in range(5))
+
+
+@pytest.mark.parametrize("which", [*OF_ONE, *OF_TWO])
 def test_another_number_is_another_value(library: Library, which: str) -> None:
     found, theta = random_approximation(1), np.random.default_rng(1).standard_normal(DIM)
     ours, prior = surrogate(library, found), surrogate(library, nothing())

@@ -11,7 +11,7 @@ from scipy.special import expit
 from stansub.progress import Progress
 from stansub.target.approximation import LIMIT, Approximation, approximation
 from stansub.target.families import Binomial, Poisson
-from stansub.target.groupings import Recentred
+from stansub.target.groupings import Recentred, pairs
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning.surrogate import _ridge_mode
@@ -38,9 +38,10 @@ def likelihood(kind: str) -> SparsePredictors:
 def normal(predictors: SparsePredictors, n: int, seed: int) -> list[Array]:
     """Draws of a normal distribution whose precision is the likelihood's, and a normal prior's."""
     expansion, _ = _ridge_mode(predictors, Progress())
-    point, precision = expansion.point, expansion.precision.toarray() + 4 * np.eye(M)
+    m = predictors.dim
+    point, precision = expansion.point, expansion.precision.toarray() + 4 * np.eye(m)
     root = np.linalg.cholesky(np.linalg.inv(precision))
-    return [point + root @ one for one in np.random.default_rng(seed).standard_normal((n, M))]
+    return [point + root @ one for one in np.random.default_rng(seed).standard_normal((n, m))]
 
 
 KINDS = ["binomial", "poisson", "normal"]
@@ -68,13 +69,13 @@ def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
     return np.asarray(np.mean([predictors.gradient(phi) - plain.gradient(phi) for phi in phis], axis=0))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "slopes"])
 def test_gradients(kind: str) -> None:
-    predictors = likelihood(kind)
+    predictors = slopes("poisson") if kind == "slopes" else likelihood(kind)
     phis = normal(predictors, 20, 1)
     found = approximation(predictors, phis)
     for f, gradient in ((found, found.gradient(phis[0])), (predictors.log_lik, predictors.gradient(phis[0]))):
-        numerical = [(f(phis[0] + step) - f(phis[0] - step)) / 2e-5 for step in 1e-5 * np.eye(M)]
+        numerical = [(f(phis[0] + step) - f(phis[0] - step)) / 2e-5 for step in 1e-5 * np.eye(predictors.dim)]
         np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-3)
 
 
@@ -104,12 +105,73 @@ def test_profiles_are_those_of_the_likelihood_one_by_one() -> None:
     assert np.std(np.subtract(profiles, expected)) < 0.1 * np.std(expected)
 
 
-def test_profiles_are_bounded() -> None:
-    predictors = likelihood("poisson")
+def slopes(kind: str) -> SparsePredictors:
+    """An intercept, and an intercept and a slope of each level."""
+    rng = np.random.default_rng(2)
+    x, g = rng.standard_normal(N), rng.integers(J, size=N)
+    numbers = sp.csr_array((np.column_stack([np.ones(N), x]).ravel(), np.column_stack([1 + g, 1 + J + g]).ravel(),
+                            np.arange(0, 2 * N + 1, 2)), shape=(N, 1 + 2 * J))  # fmt: skip
+    row = SparseRows(np.ones((1, 1)), np.array([0], np.int64), numbers, np.zeros(1))
+    eta = 0.3 + rng.normal(0, 0.5, J)[g] + rng.normal(0, 0.5, J)[g] * x
+    if kind == "binomial":
+        return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
+    return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
+
+
+@pytest.mark.parametrize("kind", ["binomial", "poisson"])
+def test_two_coefficients_of_a_level_have_a_function_of_both(kind: str) -> None:
+    predictors = slopes(kind)
+    found = approximation(predictors, normal(predictors, 60, 1))
+    profiles = found.profiles
+    places = profiles.places[profiles.pairs]
+    np.testing.assert_array_equal(np.sort(places[0]), np.arange(1, 1 + J))
+    np.testing.assert_array_equal(places[1] - places[0], np.full(J, J))
+
+    def noise(one: Approximation) -> float:
+        return float(np.std([predictors.log_lik(phi) - one(phi) for phi in normal(predictors, 200, 2)]))
+
+    assert noise(found) < 0.5 * noise(replace(found, profiles=replace(profiles, mixed=0 * profiles.mixed)))
+
+
+def test_crossed_groupings_have_functions_of_one_coefficient_each() -> None:
+    rng = np.random.default_rng(3)
+    g, h = rng.integers(20, size=N), rng.integers(30, size=N)
+    numbers = sp.csr_array((np.ones(2 * N), np.column_stack([g, 20 + h]).ravel(), np.arange(0, 2 * N + 1, 2)))
+    nothing = SparseRows(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    predictors = SparsePredictors((nothing,), Poisson(rng.poisson(2.0, N).astype(float), np.ones(N)))
+    assert not pairs(predictors)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_grouping_absorbs_a_shift_of_another(sign: float) -> None:
+    """Without an intercept, effects of one grouping and of the other can change together, as in item response."""
+    rng = np.random.default_rng(3)
+    g, h = rng.integers(20, size=N), 20 + rng.integers(30, size=N)
+    factors = np.column_stack([np.ones(N), np.full(N, sign)]).ravel()
+    numbers = sp.csr_array((factors, np.column_stack([g, h]).ravel(), np.arange(0, 2 * N + 1, 2)))
+    row = SparseRows(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    predictors = SparsePredictors((row,), Poisson(rng.poisson(2.0, N).astype(float), np.ones(N)))
+    start = np.full(50, 0.3)
+    phis = [start + 0.1 * one for one in rng.standard_normal((40, 50))]
+    found = approximation(predictors, phis)
+    shift = np.where(np.arange(50) < 20, 0.2, -sign * 0.2)
+    assert predictors.log_lik(phis[0] + shift) == pytest.approx(predictors.log_lik(phis[0]), abs=1e-8)
+    assert found.profiles.value(phis[0] + shift - found.point) == pytest.approx(
+        found.profiles.value(phis[0] - found.point), abs=1e-8
+    )
+    recentred = Recentred(predictors, found.point)
+    np.testing.assert_allclose(recentred(phis[0] + shift), recentred(phis[0]), atol=1e-12)
+    np.testing.assert_allclose(predictors.at(recentred(phis[0])), predictors.at(phis[0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["one", "two"])
+def test_profiles_are_bounded(kind: str) -> None:
+    predictors = likelihood("poisson") if kind == "one" else slopes("poisson")
     profiles = approximation(predictors, normal(predictors, 60, 1)).profiles
-    most = np.abs(profiles.coefficients).T @ LIMIT ** np.array([3, 4, 5])
-    for far in np.random.default_rng(4).normal(0, 1e6, (20, M)):
-        assert abs(profiles.value(far)) <= most.sum()
+    most = (np.abs(profiles.coefficients).T @ LIMIT ** np.array([3, 4, 5])).sum()
+    most += (np.abs(profiles.mixed).T @ LIMIT ** np.array([3, 3, 4, 4, 4])).sum()
+    for far in np.random.default_rng(4).normal(0, 1e6, (20, predictors.dim)):
+        assert abs(profiles.value(far)) <= most
 
 
 def test_of_no_coefficients() -> None:

@@ -8,6 +8,7 @@
 
 #include <stan/model/model_header.hpp>
 
+#include <cstddef>
 #include <iosfwd>
 #include <stdexcept>
 #include <type_traits>
@@ -42,13 +43,33 @@ inline double stansub_quadratic(const Eigen::VectorXd& x, const StansubVector& d
   return value;
 }
 
-// The same for the sum of s^3 (a + b s + c s^2) over coefficients, with t = (x_j - mean) / size and
+// Functions r s (a r + b s + c r^2 + d r s + e s^2) of pairs of coefficients.
+struct StansubPairs {
+  const StansubPlaces &first, &second;  // which profiles
+  const Eigen::Ref<const Eigen::MatrixXd>& mixed;
+
+  // Adds their derivatives to `slopes`, and returns their sum.
+  double operator()(const Eigen::ArrayXd& all, Eigen::ArrayXd& slopes) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      const double r = all[first[k]], s = all[second[k]];
+      const double a = mixed(k, 0), b = mixed(k, 1), c = mixed(k, 2), d = mixed(k, 3), e = mixed(k, 4);
+      sum += r * s * (r * (a + c * r + d * s) + s * (b + e * s));
+      slopes[first[k]] += s * (r * (2 * a + 3 * c * r + 2 * d * s) + s * (b + e * s));
+      slopes[second[k]] += r * (r * (a + c * r + 2 * d * s) + s * (2 * b + 3 * e * s));
+    }
+    return sum;
+  }
+};
+
+// The same for the sum of s^3 (a + b s + c s^2) over coefficients, and for pairs of these, with t = (x_j - mean) / size and
 // s = t / sqrt(1 + (t / limit)^2). `profiles` has 1 / size, a, b and c in its columns. Means are weighted ones of x;
 // those of mean m have profiles from `profiles_starts[m]` and weights from `weights_starts[m]` to the next.
 inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& places,
                                const Eigen::Ref<const Eigen::MatrixXd>& profiles, const StansubPlaces& profiles_starts,
                                const StansubVector& weights, const StansubPlaces& weighed,
-                               const StansubPlaces& weights_starts, double limit, Eigen::VectorXd& slope) {
+                               const StansubPlaces& weights_starts, const StansubPairs& pairs, double limit,
+                               Eigen::VectorXd& slope) {
   const Eigen::Index n_means = weights_starts.size() - 1;
   const auto profiles_of = [&](auto& all, Eigen::Index m) {
     return all.segment(profiles_starts[m], profiles_starts[m + 1] - profiles_starts[m]);
@@ -63,12 +84,14 @@ inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& pl
   for (Eigen::Index m = 0; m < n_means; ++m) profiles_of(t, m) -= weights_of(weighted, m).sum();
   t *= scales;
   const Eigen::ArrayXd root = (1.0 + (t / limit).square()).sqrt().inverse(), s = t * root;
-  const Eigen::ArrayXd slopes = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c)) * root.cube() * scales;
+  Eigen::ArrayXd slopes = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c));
+  const double of_pairs = pairs(s, slopes);
+  slopes *= root.cube() * scales;
   slope(places).array() += slopes;
   for (Eigen::Index m = 0; m < n_means; ++m)
     weights_of(weighted, m) = weights_of(weights, m) * profiles_of(slopes, m).sum();
   slope(weighed).array() -= weighted;
-  return (s.cube() * (a + s * (b + s * c))).sum();
+  return (s.cube() * (a + s * (b + s * c))).sum() + of_pairs;
 }
 
 }  // namespace
@@ -80,7 +103,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
     const StansubPlaces& places, const Eigen::Ref<const Eigen::MatrixXd>& profiles,
     const StansubPlaces& profiles_starts, const StansubVector& weights, const StansubPlaces& weighed,
-    const StansubPlaces& weights_starts, double limit, std::ostream*) {
+    const StansubPlaces& weights_starts, const StansubPlaces& first, const StansubPlaces& second,
+    const Eigen::Ref<const Eigen::MatrixXd>& mixed, double limit, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
@@ -89,7 +113,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     Eigen::VectorXd slope = gradient;
     double value = gradient.dot(x);
     value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
-    value += stansub_profiles(x, places, profiles, profiles_starts, weights, weighed, weights_starts, limit, slope);
+    value += stansub_profiles(x, places, profiles, profiles_starts, weights, weighed, weights_starts,
+                              {first, second, mixed}, limit, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
     } else {
