@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -52,6 +53,7 @@ class Coordinates {
         throw std::invalid_argument("a function of coordinates depends on effects, or on no parameters");
     rests_.resize(n_functions);
     tanhs_.resize(n_functions);
+    share(n_functions);
   }
 
   std::size_t dim() const { return dim_; }
@@ -80,7 +82,7 @@ class Coordinates {
 
   // Transforms a log density and its gradient at a point to these coordinates. The point is the latest one that was
   // converted to or from inner coordinates.
-  void pull(const double* inner, const double* theta, double& log_density, double* gradient) const {
+  void pull(const double* inner, const double* theta, double& log_density, double* gradient) {
     blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
       for (std::int32_t i = k; i-- > 0;) {  // S'^-1 of the gradient
         for (std::int32_t m = i + 1; m < k; ++m) gradient[at[i]] -= entry(first, m, i) * gradient[at[m]];
@@ -90,18 +92,22 @@ class Coordinates {
         const std::size_t row = first + index(i, 0);
         const double slope = gradient[at[i]];
         log_density -= std::log(rests_[row + i]);
-        add(row + i, -slope * inner[at[i]] - 1, gradient);
+        add(row + i, -slope * inner[at[i]] - 1);
         double after = rests_[row + i] * theta[at[i]];  // the sum of S_im z_m, m > j
         for (std::int32_t j = i; j-- > 0;) {
           const double rest = rests_[row + j], next = rests_[row + j + 1], tanh = tanhs_[row + j];
-          add(row + j, tanh - slope * (next * (next / rest) * theta[at[j]] - tanh * after), gradient);
+          add(row + j, tanh - slope * (next * (next / rest) * theta[at[j]] - tanh * after));
           after += rest * tanh * theta[at[j]];
         }
       }
     });
+    distribute(gradient);
   }
 
  private:
+  // Relative difference up to which rows, which stem from finite differences, are multiples of each other.
+  static constexpr double kSame = 1e-6;
+
   static std::size_t index(std::int32_t i, std::int32_t j) { return static_cast<std::size_t>(i) * (i + 1) / 2 + j; }
 
   // S_ij of the block that starts at this function.
@@ -121,26 +127,66 @@ class Coordinates {
     }
   }
 
-  double value(std::size_t f, const double* theta) const {
-    double sum = own_.constants[f];
-    for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
-      sum += own_.coefficients[k] * theta[own_.columns[k]];
-    return sum;
+  // Each row of coefficients a multiple of one that is computed once: hundreds of blocks may have one scale, itself a
+  // function of hundreds of parameters.
+  void share(std::size_t n_functions) {
+    std::map<std::vector<std::int32_t>, std::vector<std::int32_t>> by_columns;
+    for (std::size_t f = 0; f < n_functions; ++f) {
+      const std::int32_t first = own_.starts[f], n = own_.starts[f + 1] - first;
+      auto& candidates = by_columns[{own_.columns.begin() + first, own_.columns.begin() + first + n}];
+      const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::int32_t r) {
+        return is_multiple(own_.coefficients.data() + first, own_.coefficients.data() + own_.starts[rows_[r]], n);
+      });
+      if (same == candidates.end()) {
+        candidates.push_back(static_cast<std::int32_t>(rows_.size()));
+        row_of_.push_back(candidates.back());
+        factors_.push_back(1);
+        rows_.push_back(static_cast<std::int32_t>(f));
+      } else {
+        row_of_.push_back(*same);
+        factors_.push_back(n > 0 ? own_.coefficients[first] / own_.coefficients[own_.starts[rows_[*same]]] : 1);
+      }
+    }
+    sums_.resize(rows_.size());
+    slopes_.resize(rows_.size());
   }
 
-  void add(std::size_t f, double slope, double* gradient) const {
-    for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
-      gradient[own_.columns[k]] += slope * own_.coefficients[k];
+  static bool is_multiple(const double* one, const double* other, std::int32_t n) {
+    if (n > 0 && other[0] == 0) return false;
+    for (std::int32_t k = 1; k < n; ++k)
+      if (!(std::abs(one[k] * other[0] - other[k] * one[0]) <= kSame * std::abs(one[k] * other[0]))) return false;
+    return true;
+  }
+
+  void add_up(const double* theta) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      sums_[r] = 0;
+      for (std::int32_t k = own_.starts[rows_[r]]; k < own_.starts[rows_[r] + 1]; ++k)
+        sums_[r] += own_.coefficients[k] * theta[own_.columns[k]];
+    }
+  }
+
+  double value(std::size_t f) const { return own_.constants[f] + factors_[f] * sums_[row_of_[f]]; }
+
+  void add(std::size_t f, double slope) { slopes_[row_of_[f]] += slope * factors_[f]; }
+
+  void distribute(double* gradient) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      for (std::int32_t k = own_.starts[rows_[r]]; k < own_.starts[rows_[r] + 1]; ++k)
+        gradient[own_.columns[k]] += slopes_[r] * own_.coefficients[k];
+      slopes_[r] = 0;
+    }
   }
 
   // Remaining norm of a row before each entry: e^f_ii, then times sech f_i0, and so on.
   void set(const double* theta) {
+    add_up(theta);
     blocks([&](const std::int32_t*, std::size_t first, std::int32_t k) {
       for (std::int32_t i = 0; i < k; ++i) {
         const std::size_t row = first + index(i, 0);
-        double rest = std::exp(value(row + i, theta));
+        double rest = std::exp(value(row + i));
         for (std::int32_t j = 0; j < i; ++j) {
-          const double f = value(row + j, theta);
+          const double f = value(row + j);
           rests_[row + j] = rest;
           tanhs_[row + j] = std::tanh(f);
           rest /= std::cosh(f);
@@ -153,6 +199,8 @@ class Coordinates {
   Functions own_;
   std::size_t dim_ = 0;
   std::vector<double> rests_, tanhs_;
+  std::vector<std::int32_t> rows_, row_of_;  // functions whose rows are computed; the row of each function
+  std::vector<double> factors_, sums_, slopes_;
 };
 
 }  // namespace stansub

@@ -37,7 +37,8 @@ class Differences:
 
     def __init__(self, density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> None:
         self._dim, self._check = density.dim, check
-        whole = np.array([self._difference(density, theta, np.array([k])) for k in range(density.dim)])
+        here = self._gradient(density, theta)
+        whole = np.array([self._difference(density, theta, here, np.array([k])) for k in range(density.dim)])
         self._pattern = _without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
         counts = np.diff(self._pattern.indptr)
         self._alone = np.flatnonzero(counts > max(_MANY * np.median(counts), 2 * _MANY))
@@ -46,23 +47,24 @@ class Differences:
     @property
     def n_gradients(self) -> int:
         """Return the number of gradients per Hessian."""
-        return 2 * (len(self._alone) + len(self._groups))
+        return 1 + len(self._alone) + len(self._groups)
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
         """Return minus the Hessian of a density with the same interactions, shape (dim, dim)."""
         rows: list[NDArray[Any]] = []
         columns: list[NDArray[Any]] = []
         values: list[FloatArray] = []
+        here = self._gradient(density, theta)
         others = np.ones(self._dim, bool)
         others[self._alone] = False
         for k in self._alone:
-            own = self._difference(density, theta, np.array([k]))
+            own = self._difference(density, theta, here, np.array([k]))
             rows += [np.arange(self._dim), np.full(self._dim, k)]
             columns += [np.full(self._dim, k), np.arange(self._dim)]
             halves = np.where(others, own, own / 2)  # entries given by two such columns are averaged
             values += [halves, halves]
         for group in self._groups:
-            together = self._difference(density, theta, group)
+            together = self._difference(density, theta, here, group)
             for k in group:
                 places = self._pattern.indices[self._pattern.indptr[k] : self._pattern.indptr[k + 1]]
                 places = places[others[places]]
@@ -73,15 +75,18 @@ class Differences:
         found = sp.coo_array((np.concatenate(values), place), shape=(self._dim, self._dim)).tocsc()
         return _without_rounding(sp.csc_array((found + found.T) / 2))
 
-    def _difference(self, density: Differentiable, theta: FloatArray, which: NDArray[np.int64]) -> FloatArray:
+    def _difference(
+        self, density: Differentiable, theta: FloatArray, here: FloatArray, which: NDArray[np.int64]
+    ) -> FloatArray:
         """Return the change of the gradient, each row over the step of the one parameter that affects it."""
-        self._check()
-        up, down = theta.copy(), theta.copy()
-        up[which] += _STEP
-        down[which] -= _STEP
-        before, after = (density.log_density_gradient(at)[1] for at in (down, up))
+        moved = theta.copy()
+        moved[which] += _STEP
         with np.errstate(invalid="ignore"):  # if gradients overflow
-            return np.asarray((before - after) / (2 * _STEP))
+            return np.asarray((here - self._gradient(density, moved)) / _STEP)
+
+    def _gradient(self, density: Differentiable, theta: FloatArray) -> FloatArray:
+        self._check()
+        return density.log_density_gradient(theta)[1]
 
 
 def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.int64]]:
