@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import z_scores
 from scipy.special import expit
 
+import stansub
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
+from stansub.target.approximation import approximation
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning import surrogate as tuning
 
@@ -17,20 +20,37 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "multilevel" / "programs" /
 N, ITEMS, PERSONS = 2_000, 10, 40
 
 
+def answers(n: int, items: int, persons: int) -> dict[str, Any]:
+    rng = np.random.default_rng(8)
+    item, person = np.arange(n) % items, np.arange(n) // items % persons
+    a, b, theta = np.exp(0.4 * rng.standard_normal(items)), rng.standard_normal(items), rng.standard_normal(persons)
+    y = rng.random(n) < expit(a[item] * (theta[person] - b[item]))
+    sizes = {"N": n, "I": items, "P": persons}
+    return {**sizes, "y": y.astype(int), "item": item + 1, "person": person + 1}
+
+
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    rng = np.random.default_rng(8)
-    item, person = np.arange(N) % ITEMS, np.arange(N) // ITEMS % PERSONS
-    a, b, theta = np.exp(0.4 * rng.standard_normal(ITEMS)), rng.standard_normal(ITEMS), rng.standard_normal(PERSONS)
-    y = rng.random(N) < expit(a[item] * (theta[person] - b[item]))
-    sizes = {"N": N, "I": ITEMS, "P": PERSONS}
-    return {**sizes, "y": y.astype(int), "item": item + 1, "person": person + 1}
+    return answers(N, ITEMS, PERSONS)
 
 
 @pytest.fixture(scope="module")
 def predictors(data: dict[str, Any]) -> SparsePredictors:
     own = read(PROGRAM).analysis.likelihood_split()
     return sparse_predictors(own, data, N)
+
+
+def test_a_level_has_a_function_of_its_two_coefficients(predictors: SparsePredictors) -> None:
+    """Of a discrimination and a difficulty; a shift of difficulties is one of abilities."""
+    point, _ = tuning._ridge_mode(predictors, Progress())
+    rng = np.random.default_rng(5)
+    found = approximation(predictors, [point.point + 0.1 * one for one in rng.standard_normal((20, predictors.dim))])
+    first, second = found.profiles.places[found.profiles.pairs]
+    np.testing.assert_array_equal(np.sort(np.abs(first - second)), np.full(ITEMS, ITEMS + PERSONS))
+    shift = 0.2 * (np.arange(predictors.dim) < ITEMS + PERSONS)
+    phi = found.point + 0.1
+    assert predictors.log_lik(phi + shift) == pytest.approx(predictors.log_lik(phi), abs=1e-8)
+    assert found.profiles.value(0.1 + shift) == pytest.approx(found.profiles.value(0.1 + 0 * shift), abs=1e-8)
 
 
 def test_an_answer_reads_three_elements(predictors: SparsePredictors, data: dict[str, Any]) -> None:
@@ -54,3 +74,15 @@ def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparseP
     slope = found.gradient - tuning._RIDGE * found.point
     assert slope @ np.linalg.solve(whole, slope) < tuning._DECREMENT
     assert found.value > start.value + 100
+
+
+@pytest.mark.slow
+def test_draws_agree_with_nuts() -> None:
+    """Means and mean squares of all parameters; draws that are 10 % wider must not agree."""
+    options: dict[str, Any] = {"seed": 4, "show_progress": False}
+    idata = stansub.sample(PROGRAM, answers(6_000, 40, 60), **options, iter_sampling=3_000)
+    assert float(idata.sample_stats["accepted"].mean()) > 0.3
+    reference = stansub.reference(PROGRAM, answers(6_000, 40, 60), **options)
+    names = ("log_a", "b", "theta", "sigma_a", "sigma_b")
+    assert max(z_scores(idata, reference, names)) < 4.5
+    assert max(z_scores(idata, reference, names, wider=1.1)) > 4.5
