@@ -32,9 +32,9 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
-# Precision of the ridge; steps towards its mode, which need not be exact; the share of the expected gain with which one
-# is taken; and the factor of the damping from step to step.
-_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR = 0.1, 60, 0.1, 0.1, 4.0
+# Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
+# is taken; the factor of the damping from step to step; and that of the last decrement of a damped step, which is short.
+_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 60, 0.1, 0.1, 4.0, 1e-3
 # Relative error of a step up to which its precision was positive definite.
 _EXACT = 1e-4
 # Rounds with a new metric, and expansions.
@@ -183,7 +183,7 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
         slope = here.gradient - _RIDGE * here.point
         step, is_definite = _newton_step(here.precision + (_RIDGE + damping) * identity, slope)
         decrement = float(slope @ step)
-        if not np.isfinite(decrement) or (is_definite and damping == 0 and decrement <= _DECREMENT):
+        if not np.isfinite(decrement) or (is_definite and decrement <= (_DAMPED if damping else 1) * _DECREMENT):
             break
         share = -np.inf  # of the gain that the expansion promises
         if is_definite:
