@@ -17,6 +17,7 @@ from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+MODULES = "run", "rows", "gibbs"
 ROWS = (
     *("crossed", "poisson", "negative_binomial", "groups", "cumulative", "horseshoe", "smooths_linear"),
     *("smooths_logistic", "item_response"),
@@ -29,13 +30,14 @@ def study() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for folder in (BENCHMARKS, BENCHMARKS / "multilevel"):
             patch.syspath_prepend(str(folder))
-        for name in ("run", "rows"):
+        for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
+        import gibbs
         import rows
         import run
 
-        yield SimpleNamespace(rows=rows, run=run)
-        for name in ("run", "rows"):
+        yield SimpleNamespace(gibbs=gibbs, rows=rows, run=run)
+        for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
 
 
@@ -75,3 +77,41 @@ def test_figures_are_of_the_slowest_parameter(study: Any) -> None:
     assert "still in warmup" in study.run.table([record])
     record["nuts"] = study.run.Bound(0.02, 25.0, "still in warmup").record()
     assert f"below 2 | above {side.per_core / 2:.3g} |" in study.run.table([record])
+
+
+@pytest.fixture(scope="module")
+def crossed() -> dict[str, Any]:
+    rng, n = np.random.default_rng(1), 300
+    sizes = {"N": n, "K": 2, "J": 4, "M": 6}
+    g, h = rng.integers(4, size=n) + 1, rng.integers(6, size=n) + 1
+    return {**sizes, "y": rng.integers(2, size=n), "x": rng.standard_normal((n, 2)), "g": g, "h": h}
+
+
+def design(data: dict[str, Any]) -> np.ndarray:
+    return np.column_stack([np.ones(data["N"]), data["x"], np.eye(4)[data["g"] - 1], np.eye(6)[data["h"] - 1]])
+
+
+def test_the_gibbs_sampler_s_precision_is_that_of_the_whole_design(study: Any, crossed: dict[str, Any]) -> None:
+    model, rows, data = study.gibbs.Crossed(crossed), design(crossed), crossed
+    weights = np.random.default_rng(2).random(data["N"])
+    np.testing.assert_allclose(model.precision(weights), rows.T @ (weights[:, np.newaxis] * rows), atol=1e-10)
+    np.testing.assert_allclose(model.linear, rows.T @ (data["y"] - 0.5), atol=1e-10)
+    b = np.random.default_rng(3).standard_normal(model.dim)
+    np.testing.assert_allclose(model.eta(b), rows @ b, atol=1e-12)
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.3])
+def test_scales_have_their_conditional_distribution(study: Any, wider: float) -> None:
+    """By quadrature; effects that are 1.3 times as large must not agree."""
+    rng = np.random.default_rng(4)
+    effects = 0.5 * rng.standard_normal(30)
+    draws, now = [], 0.5
+    for _ in range(4_000):
+        now = study.gibbs.scale(rng, wider * effects, now)
+        draws.append(now)
+    grid = np.linspace(0.2, 1.5, 4_000)
+    density = grid ** -len(effects) * np.exp(-0.5 * (effects @ effects) / grid**2 - 0.5 * grid**2)
+    mean = np.average(grid, weights=density)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=density))
+    z = abs(np.mean(draws) - mean) / (sd / np.sqrt(len(draws) / 4))
+    assert (z < 4) == (wider == 1.0)
