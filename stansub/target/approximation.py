@@ -13,9 +13,10 @@ remove most of it and cost little compared with a gradient of the surrogate:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,9 +103,7 @@ class Profiles:
         """Return s and s / t."""
         weighted = self.weights * change[self.columns]
         means = np.bincount(self._mean_of, weighted, minlength=len(self.starts) - 1)
-        t = (change[self.places] - means[self.means]) / self.sizes
-        root = 1 / np.sqrt(1 + (t / LIMIT) ** 2)
-        return t * root, root
+        return _bounded((change[self.places] - means[self.means]) / self.sizes)
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Rec
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
-    basis = _bounded(_NODES)[:, np.newaxis] ** np.array([3, 4, 5])
+    basis = _bounded(_NODES)[0][:, np.newaxis] ** np.array([3, 4, 5])
     means = recentred.means()
     joint, mixed = _joint_profiles(along, pairs(predictors), read)
     index = np.cumsum(read) - 1
@@ -204,19 +203,21 @@ def _joint_profiles(
     along: _Along, levels: Sequence[Pairs], read: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return pairs of coefficients, shape (2, p), and the functions of both, shape (5, p)."""
-    nodes = np.stack(np.meshgrid(_BOTH, _BOTH)).reshape(2, -1)
-    weights, basis = np.exp(-np.sum(nodes**2, axis=0) / 4), _mixed(*_bounded(nodes)).T
+    nodes = np.array(list(product(_BOTH, _BOTH))).T
+    weights, basis = np.exp(-np.sum(nodes**2, axis=0) / 4), _mixed(*_bounded(nodes)[0]).T
     found = [(np.empty((2, 0), np.int64), np.empty((5, 0)))]
     for one in levels:
-        values = np.array([along.both(one, *node) for node in nodes.T])
+        values = np.array(list(along.both(one, _BOTH)))
         keep = read[one.places].all(axis=0) & np.isfinite(values).all(axis=0)
         found.append((one.places[:, keep], _fitted(basis, weights, values[:, keep])))
     joint, mixed = zip(*found, strict=True)
     return np.concatenate(joint, axis=1), np.concatenate(mixed, axis=1)
 
 
-def _bounded(t: FloatArray) -> FloatArray:
-    return np.asarray(t / np.sqrt(1 + (t / LIMIT) ** 2))
+def _bounded(t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return s and s / t."""
+    root = 1 / np.sqrt(1 + (t / LIMIT) ** 2)
+    return t * root, root
 
 
 def _fitted(basis: FloatArray, weights: FloatArray, values: FloatArray) -> FloatArray:
@@ -246,15 +247,18 @@ class _Along:
             found += column.sums(omitted, len(found))
         return found
 
-    def both(self, level: Pairs, first: float, second: float) -> FloatArray:
-        """Return the sums over the observations of each pair, without what changes with one of them, shape (p,)."""
-        changes = [
-            (k, column.change(node * self._sds))
-            for k, column, node in zip(level.arguments, level.columns, (first, second), strict=True)
-        ]
-        (j, one), (k, other) = changes
-        alone = sum(self._moved(change) for change in changes)
-        return level.sums(self._moved(*changes) - alone - one * other * self._curves[j, k])
+    def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:
+        """Yield the sums over the observations of each pair, without what changes with one of them, shape (p,).
+
+        There is one for each two nodes; the second changes first.
+        """
+        first, second = (
+            [((k, change), self._moved((k, change))) for change in (column.change(node * self._sds) for node in nodes)]
+            for k, column in zip(level.arguments, level.columns, strict=True)
+        )
+        for ((j, one), of_one), ((k, other), of_other) in product(first, second):
+            expanded = one * other * self._curves[j, k]
+            yield level.sums(self._moved((j, one), (k, other)) - of_one - of_other - expanded)
 
     def _moved(self, *changes: tuple[int, FloatArray]) -> FloatArray:
         """Return the change of log likelihoods with changes of arguments."""

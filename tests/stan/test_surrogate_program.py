@@ -49,7 +49,7 @@ def random_approximation(seed: int) -> Approximation:
         rng.gamma(2.0, size=len(places)),
         rng.standard_normal((3, len(places))),
         np.array([[0, 3, 3, len(places) - 1], [3, 1, 7, 2]], np.int32),
-        rng.standard_normal((5, 4)),
+        0.1 * np.random.default_rng(seed + 100).standard_normal((5, 4)),
     )
     point, gradient, slope = rng.standard_normal((3, M))
     return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles)
@@ -111,12 +111,12 @@ def changed(which: str, found: Approximation) -> Approximation:
         profiles = replace(profiles, pairs=profiles.pairs + (np.arange(4) == 2).astype(np.int32))
     elif which.startswith("mixed"):
         mixed = profiles.mixed.copy()
-        mixed[int(which[-1]), 1] += 1e-4
+        mixed[int(which[-1]), 1] += 1e-6
         profiles = replace(profiles, mixed=mixed)
     else:
         row = ("cubic", "quartic", "quintic").index(which)
         coefficients = profiles.coefficients.copy()
-        coefficients[row, 4] += 1e-4
+        coefficients[row, 4] += 1e-6
         profiles = replace(profiles, coefficients=coefficients)
     return replace(found, quadratic=quadratic, profiles=profiles)
 
