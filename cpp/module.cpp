@@ -567,6 +567,8 @@ std::int64_t run_batch(Decider& decider, std::int64_t n_steps, const Proposals& 
 }  // namespace
 
 NB_MODULE(_loop, m) {
+  // What an uncaught error's traceback still holds when the interpreter ends is not a leak to report to users.
+  nb::set_leak_warnings(false);
   // As Python's OSError, and as the package's own error, which is one line for the user.
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {

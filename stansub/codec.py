@@ -11,6 +11,7 @@ document records which of the given objects belongs where, and the caller passes
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import types
 import typing
@@ -323,6 +324,8 @@ class _Decoder:
 def fits(value: Any, hint: Any) -> bool:
     """Return whether a value has an annotated type, as far as annotations say; numpy numbers count as numbers."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hasattr(origin, "__value__"):  # alias of a `type` statement, as NDArray is since numpy 2.5
+        return fits(value, origin.__value__[arguments])
     if hint is Any or hint is object:
         return True
     if origin is types.UnionType or origin is typing.Union:
@@ -365,7 +368,7 @@ def fits(value: Any, hint: Any) -> bool:
 @cache
 def _members(protocol: type) -> tuple[str, ...]:
     """Return the members of a protocol."""
-    declared = [{**vars(one), **vars(one).get("__annotations__", {})} for one in protocol.__mro__[:-1]]
+    declared = [{**vars(one), **inspect.get_annotations(one)} for one in protocol.__mro__[:-1]]
     names = {name for one in declared for name in one}
     return tuple(name for name in names if name == "__call__" or not name.startswith("_"))
 

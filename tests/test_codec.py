@@ -3,12 +3,13 @@
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from stansub.acceptance.rules import Pocock
 from stansub.codec import ANEW, GIVEN, Codec, Encoded, Foreign, MalformedError, NotKeptError, _hints, fits
@@ -20,6 +21,9 @@ from stansub.run.state import PhaseCounts, Totals
 from stansub.tuning.adapt import CovarianceAdapter
 
 NOTHING = Foreign()
+NUMBER = TypeVar("NUMBER", bound=np.generic)
+# As `type VECTOR[NUMBER] = ...`, which needs Python 3.12.
+VECTOR: Any = TypeAliasType("VECTOR", np.ndarray[Any, np.dtype[NUMBER]], type_params=(NUMBER,))
 
 
 def through(value: Any, foreign: Foreign = NOTHING, codec: Codec = CODEC) -> Any:
@@ -270,6 +274,8 @@ def test_a_value_of_another_type_than_is_wanted_is_refused() -> None:
         ({"a": "b"}, dict[str, int], False),
         (np.zeros(2), np.ndarray[Any, np.dtype[np.float64]], True),
         (np.zeros(2, int), np.ndarray[Any, np.dtype[np.float64]], False),
+        (np.zeros(2), VECTOR[np.float64], True),
+        (np.zeros(2, int), VECTOR[np.float64], False),
     ],
 )
 def test_fits(value: Any, hint: Any, expected: bool) -> None:

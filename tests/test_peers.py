@@ -156,8 +156,8 @@ def test_zigzag_with_a_fault_is_told(small, change, violated):
     assert np.abs(z_scores(theta, small)).max() > 2 * LIMIT
 
 
-@pytest.mark.parametrize(("method", "tolerance"), [("bulk", 0.02), ("tail", 0.05)])
-def test_a_grid_twice_as_fine_tells_no_more_of_the_worst_coordinate(small, method, tolerance):
+@pytest.mark.parametrize(("method", "prob", "tolerance"), [("bulk", None, 0.02), ("tail", (0.05, 0.95), 0.05)])
+def test_a_grid_twice_as_fine_tells_no_more_of_the_worst_coordinate(small, method, prob, tolerance):
     import arviz
 
     sampler = peer("zigzag-cv", small)
@@ -166,7 +166,7 @@ def test_a_grid_twice_as_fine_tells_no_more_of_the_worst_coordinate(small, metho
     sampler.spacing /= 2
     theta, _ = sample(sampler, 40_000)
     fine, tuned, coarse = (
-        min(float(arviz.ess(theta[:, ::step, k], method=method)) for k in range(3)) for step in (1, 2, 64)
+        min(float(arviz.ess(theta[:, ::step, k], method=method, prob=prob)) for k in range(3)) for step in (1, 2, 64)
     )
     assert tuned == pytest.approx(fine, rel=tolerance)
     assert coarse < (1 - 2 * tolerance) * fine

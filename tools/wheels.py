@@ -4,9 +4,9 @@
     python3 tools/wheels.py                       # for each CPython of 3.11 to 3.14 that is found
     PYTHON=/opt/python3.13/bin/python3 python3 tools/wheels.py
 
-Needs a C++ compiler, make and a package registry; interpreters without pip or venv are left out. Wheels are built from
-the sdist, so that nothing comes from the working tree that a user would not get. auditwheel repairs them to the oldest
-manylinux tag that the libraries of this machine allow: build in a manylinux container for older ones.
+Needs a C++ compiler, make and a package registry; interpreters that cannot make environments are left out. Wheels are
+built from the sdist, so that nothing comes from the working tree that a user would not get. auditwheel repairs them to
+the oldest manylinux tag that the libraries of this machine allow: build in a manylinux container for older ones.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 
 def usable(interpreter: str) -> str | None:
-    """Return the interpreter's full path, past any shim, if it starts, has pip, and can make environments."""
+    """Return the interpreter's full path, past any shim, if it starts and can make environments."""
     path = shutil.which(interpreter)
     if path is None:
         return None
-    probe = "import ensurepip, pip, sys, venv; print(sys.executable)"
+    probe = "import ensurepip, sys, venv; print(sys.executable)"
     done = subprocess.run([path, "-c", probe], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -99,7 +99,8 @@ def build(out: Path, tools: Path, interpreters: Sequence[str], scratch: Path) ->
     wheels = []
     for interpreter in interpreters:
         place = scratch / f"wheel-{len(wheels)}"
-        run(interpreter, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, sdist)
+        builder = environment(scratch / f"builder-{len(wheels)}", interpreter, "pip")
+        run(builder / "python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, sdist)
         (wheel,) = place.glob("*.whl")
         with_tools = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
         before = set(out.glob("*.whl"))
@@ -142,7 +143,7 @@ def main() -> None:
     wanted = chosen.python or os.environ.get("PYTHON", "").split() or INTERPRETERS
     interpreters = {name: usable(name) for name in wanted}
     for name in [name for name, path in interpreters.items() if path is None]:
-        print(f"left out: {name} does not start, or has no pip, venv or ensurepip (pyenv: `--python FULL_PATH`)")
+        print(f"left out: {name} does not start, or has no venv or ensurepip (pyenv: `--python FULL_PATH`)")
     found = [path for path in interpreters.values() if path]
     if not found:
         raise SystemExit(f"none of {', '.join(wanted)} can be used")

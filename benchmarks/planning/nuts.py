@@ -23,7 +23,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 from suite.workloads import MODELS, ROOT, STAN_MODELS, simulated
 
 from stansub.nuts.reference import reference
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import attrs, group
 from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, nuts_cost
 from stansub.planning.plan import Estimate, PredictedNuts
 from stansub.progress import Progress
@@ -98,7 +98,7 @@ def run(program: Path, data: Path, chains: int, draws: int, seed: int) -> Nuts:
     """NUTS itself."""
     idata = reference(program, data, chains=chains, iter_sampling=draws, seed=seed, show_progress=False)
     facts, n = attrs(idata), chains * draws
-    ess = arviz.ess(idata, method="bulk")
+    ess = arviz.ess(group(idata, "posterior"), method="bulk")
     effective = np.concatenate([np.ravel(one) for one in ess.data_vars.values()])
     return Nuts(
         engine=f"{facts['engine']} {facts['engine_version']}",

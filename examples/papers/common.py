@@ -27,6 +27,7 @@ from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
 import stansub
+from stansub.output import inference_data
 from stansub.output.style import BLUE, CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE
 
 matplotlib.use("Agg")
@@ -207,7 +208,7 @@ def drawn(make: Callable[[], Any]) -> Drawn:
 
 def smallest_ess(idata: Any, names: Sequence[str] | None = None) -> float:
     """The smallest bulk ESS of any parameter."""
-    found = az.ess(idata, var_names=names)
+    found = az.ess(inference_data.group(idata, "posterior"), var_names=names)
     return float(min(found[name].min() for name in found.data_vars))
 
 

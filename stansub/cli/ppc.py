@@ -38,8 +38,8 @@ def ppc(
 ) -> None:
     """Check the model by data that it predicts for a random subset of the observations.
 
-    The program must have generated quantities such as y_rep for the data y. The file opens in ArviZ, whose plot_ppc
-    draws it.
+    The program must have generated quantities such as y_rep for the data y. The file opens in ArviZ, whose
+    plot_ppc_dist (plot_ppc before 1.0) draws it.
     """
     from stansub.diagnostics.ppc import ppc as predict
     from stansub.output import files, inference_data, plots

@@ -33,7 +33,8 @@ class Estimate(NamedTuple):
     ----------
     value : float
     se : float
-        Standard error of the sum as a sample of N observations from a population; that of `arviz.loo`.
+        Standard error of the sum as a sample of N observations from a population, by their sample variance (divided by
+        N - 1), as in R's loo and `arviz.loo` from ArviZ 1.0 on.
     subsampling_se : float
         Standard error due to the subset alone; 0 if it is all observations, NaN if it is a single one of several.
     """
@@ -94,7 +95,8 @@ def estimate_sum(values: FloatArray, sums: Sums) -> Estimate:
     # Unbiased for the sum of the squares, and for the square of the sum.
     squares += n * float((values**2 - chosen**2).mean())
     square = (total + correction) ** 2 - variance
-    return Estimate(total + correction, float(np.sqrt(max(squares - square / n, 0.0))), float(np.sqrt(variance)))
+    population = max(squares - square / n, 0.0) * n / max(n - 1, 1)
+    return Estimate(total + correction, float(np.sqrt(population)), float(np.sqrt(variance)))
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ def ppc(
     -------
     InferenceData
         Groups ``posterior_predictive`` and ``observed_data``, in which replicated and observed data share the name of
-        the data variable, as `arviz.plot_ppc` expects. The coordinate ``observation`` is the row of the data, from 0.
+        the data variable, as `arviz.plot_ppc_dist` expects (`plot_ppc` before ArviZ 1.0). The coordinate
+        ``observation`` is the row of the data, from 0.
 
     Raises
     ------

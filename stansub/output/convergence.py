@@ -49,7 +49,7 @@ def mcse_mean(draws: FloatArray) -> FloatArray:
 def mcse_sd(draws: FloatArray) -> FloatArray:
     """Return standard errors of standard deviations, shape (quantity,), from those of mean squares by the delta method.
 
-    The package's own function uses the draws' effective sample size for that of their squares.
+    The function of arviz-stats 0.8 uses the draws' effective sample size for that of their squares.
     """
     squares = (draws - draws.mean(axis=(0, 1))) ** 2
     of_variance = np.sqrt(squares.var(axis=(0, 1)) / _statistic("ess", squares, method="mean"))

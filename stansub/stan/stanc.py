@@ -16,7 +16,8 @@ _CANONICAL = [
     "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
     "--max-line-length=10000",
 ]
-_WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+)?: ", re.MULTILINE)
+# Newer versions give a range, "line 4, column 20 to column 21" or "to line 5, column 3", and break the line after it.
+_WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+(?: to [^:]*)?)?:\s", re.MULTILINE)
 # stanc takes the name of a user's function with this suffix for a variable.
 _FALSE_WARNING = re.compile(r"The variable \w+_lup[dm]f may not have been assigned")
 STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")

@@ -277,7 +277,7 @@ def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
     _, mean, sd = truth()
     draws = records.theta[:, 0]
     for values, expected in ((draws, mean), ((draws - mean) ** 2, sd**2)):
-        error = values.std() / np.sqrt(float(az.ess(values)))
+        error = values.std() / np.sqrt(float(az.ess(values[np.newaxis])))
         assert abs(values.mean() - expected) < MAX_Z * error < 0.1 * sd
     assert records["n_obs_used"].mean() < 0.9 * n
 

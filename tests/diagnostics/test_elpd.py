@@ -49,7 +49,7 @@ def without_total(values: Array, chosen: Array, surrogate: Array) -> Estimate:
 def with_biased_se(values: Array, chosen: Array, surrogate: Array) -> Estimate:
     """The square of the estimate in place of an unbiased estimate of the square."""
     found, n = estimate(values, chosen, surrogate), len(surrogate)
-    return found._replace(se=np.sqrt(found.se**2 - found.subsampling_se**2 / n))
+    return found._replace(se=np.sqrt(found.se**2 - found.subsampling_se**2 / (n - 1)))
 
 
 WRONG = [without_correction, without_surrogates, without_total, with_biased_se]
@@ -62,7 +62,7 @@ def is_unbiased(estimator: Estimator) -> bool:
     surrogate = values + rng.normal(-0.1, 0.15, n)
     subsets = [list(one) for one in combinations(range(n), m)]
     found = np.array([estimator(values[one], surrogate[one], surrogate) for one in subsets])
-    right = [values.sum(), n * values.var(), found[:, 0].var()]
+    right = [values.sum(), n * values.var(ddof=1), found[:, 0].var()]
     return np.allclose([found[:, 0].mean(), (found[:, 1] ** 2).mean(), (found[:, 2] ** 2).mean()], right, rtol=1e-12)
 
 
@@ -82,7 +82,7 @@ def test_differences_of_sums_are_estimated_alike() -> None:
         assert found.subsampling_se == pytest.approx(expected.subsampling_se, rel=1e-12)
         squares.append(found.se**2)
     assert min(squares) > 0  # none was negative and replaced by 0
-    assert np.mean(squares) == pytest.approx(n * values.var(), rel=1e-12)
+    assert np.mean(squares) == pytest.approx(n * values.var(ddof=1), rel=1e-12)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -119,7 +119,7 @@ def test_intervals_of_wrong_estimators_do_not(wrong: Estimator) -> None:
 def test_all_observations_give_the_sum() -> None:
     values = np.random.default_rng(5).normal(-1.0, 0.4, 50)
     found = estimate(values, np.zeros(50), np.zeros(50))
-    np.testing.assert_allclose(found, [values.sum(), np.sqrt(50 * values.var()), 0.0], rtol=1e-12)
+    np.testing.assert_allclose(found, [values.sum(), np.sqrt(50 * values.var(ddof=1)), 0.0], rtol=1e-12)
 
 
 def test_one_observation_of_several_says_nothing_about_its_error() -> None:

@@ -46,14 +46,16 @@ def drawn() -> Any:
 
 
 def by_arviz(draws: Any, log_lik: Any) -> Any:
-    """ArviZ's own result, as elpd, se, p and Pareto k."""
+    """ArviZ's own result, as elpd, se, p and Pareto k; its se from the sample variance, as from ArviZ 1.0 on."""
     groups = {name: inference_data.group(draws, name) for name in ("posterior", "sample_stats")}
     values = {name: {str(key): one.values for key, one in group.data_vars.items()} for name, group in groups.items()}
     tree = inference_data.build(**values, log_likelihood={"log_lik": log_lik}, attrs={})
     with np.errstate(all="ignore"):
         found = inference_data.arviz_module().loo(inference_data.container(tree), pointwise=True)
-    names = ("elpd", "se", "p") if hasattr(found, "elpd") else ("elpd_loo", "se", "p_loo")
-    return [*(found[name] for name in names), found["pareto_k"].values]
+    if hasattr(found, "elpd"):
+        return [found["elpd"], found["se"], found["p"], found["pareto_k"].values]
+    n = log_lik.shape[2]
+    return [found["elpd_loo"], found["se"] * np.sqrt(n / (n - 1)), found["p_loo"], found["pareto_k"].values]
 
 
 def by_hand(draws: Any) -> Any:

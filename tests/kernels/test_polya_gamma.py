@@ -74,7 +74,7 @@ def z_of(draws: Array) -> Array:
     mean, sd = truth()
     each = [
         ((own.mean() - mean[k]) / az.mcse(own), (own.std() - sd[k]) / az.mcse(own, method="sd"))
-        for k, own in enumerate(draws.T)
+        for k, own in enumerate(draws.T[:, np.newaxis])
     ]
     return np.abs(np.array(each))
 

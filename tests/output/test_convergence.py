@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float64]
 FIGURES: dict[str, Callable[[FloatArray], float]] = {
     "r_hat": lambda x: arviz_module().rhat(x),
     "ess_bulk": lambda x: arviz_module().ess(x, method="bulk"),
-    "ess_tail": lambda x: arviz_module().ess(x, method="tail"),
+    "ess_tail": lambda x: arviz_module().ess(x, method="tail", prob=(0.05, 0.95)),
     "mcse_mean": lambda x: arviz_module().mcse(x, method="mean"),
     "mcse_sd": lambda x: arviz_module().mcse(x, method="sd"),
 }

@@ -64,7 +64,7 @@ def test_cmdstanpy_reads_what_was_written(tmp_path: Path) -> None:
 
 def test_arviz_reads_what_was_written(tmp_path: Path) -> None:
     paths = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
-    found = inference_data.arviz_module().from_cmdstan([str(path) for path in paths])
+    found = inference_data.arviz_module().from_cmdstanpy(cmdstanpy.from_csv([str(path) for path in paths]))
     for name, values in POSTERIOR.items():
         np.testing.assert_array_equal(inference_data.group(found, "posterior")[name], values)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from stansub.diagnostics.comparison import compare_draws
+from stansub.output import inference_data
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "papers" / "low_rank_gp"
 sys.path.insert(0, str(FOLDER))
@@ -220,7 +221,9 @@ class TestDraws:
         idata = gp.draw(small.low_rank(8), seed=2, **OPTIONS)
         assert np.abs(in_errors(idata, gp.quadrature(small.exact))).max() > 10
         bare, again = (
-            az.from_dict(posterior={name: np.asarray(one["posterior"][name]) for name in gp.NAMES})
+            inference_data.build(
+                posterior={name: np.asarray(one["posterior"][name]) for name in gp.NAMES}, sample_stats={}, attrs={}
+            )
             for one in (drawn, gp.draw(small.exact, seed=3, **OPTIONS))
         )
         assert compare_draws(idata, bare).verdict.word in ("differs", "do not use")

@@ -95,7 +95,7 @@ def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.Capt
     [
         (
             "parameters { real a[2]; } model { b ~ normal(0, 1); }",
-            r"'b'.* \(correct this first; .* then convert the arrays",
+            r"\Wb\W.* \(correct this first; .* then convert the arrays",
         ),
         ("parameters { real a[2; }", "syntax error"),
     ],

@@ -332,15 +332,15 @@ class Run:
             "scale": self.scale,
             "typical": float(np.exp(np.log(used).mean())),
             "share": float(used.mean()),
-            "error": float(az.mcse(used)),
+            "error": float(az.mcse(used[np.newaxis])),
             "expected": self.expected,
             "accepted": float(self.chain.accepted.mean()),
             "n_wrong": int(self.chain.wrong.sum()),
             "n_steps": len(used),
             "mean": float(theta.mean()),
-            "mean_error": float(az.mcse(theta)),
+            "mean_error": float(az.mcse(theta[np.newaxis])),
             "sd": float(theta.std()),
-            "sd_error": float(az.mcse(theta, method="sd")),
+            "sd_error": float(az.mcse(theta[np.newaxis], method="sd")),
         }
 
 

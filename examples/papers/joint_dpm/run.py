@@ -32,6 +32,7 @@ from common import (  # noqa: E402
 from dpm import Assignments, Experts, JointDPM, Priors, from_prior, predict  # noqa: E402
 
 import stansub  # noqa: E402
+from stansub.output import inference_data  # noqa: E402
 from stansub.run.context import ChainContext  # noqa: E402
 from stansub.run.sample import draw  # noqa: E402
 
@@ -219,7 +220,7 @@ def today(made: Any, test: Points, *, setup: float, most: int = 300) -> Today:
     seconds = began + made["chain_stats"]["sampling_time"].values[:, np.newaxis] * np.arange(1, n + 1) / n
     import arviz as az
 
-    r_hat = az.rhat(made, var_names=["mu", "w"])
+    r_hat = az.rhat(inference_data.group(made, "posterior"), var_names=["mu", "w"])
     worst = max(float(r_hat[name].max()) for name in ("mu", "w"))
     return Today(made, followed(finite(posterior, test), seconds, test), setup, worst)
 

@@ -26,6 +26,7 @@ from common import Array, Curve, Drawn, Page, Settings
 
 import stansub
 from stansub.diagnostics.comparison import compare_draws
+from stansub.output import inference_data
 
 # Section 4.4.
 N_ROWS, N_COVARIATES, N_ZETAS = 4177, 8, 20
@@ -180,7 +181,8 @@ def names_of(truth: gp.Quadrature) -> list[str]:
 
 def verdict(idata: Any, reference: Any, names: list[str]) -> str:
     """Of `stansub compare`. Another matrix counts as other data there: the reference is given without its record."""
-    bare = az.from_dict(posterior={name: np.asarray(reference["posterior"][name]) for name in names})
+    kept = {name: np.asarray(reference["posterior"][name]) for name in names}
+    bare = inference_data.build(posterior=kept, sample_stats={}, attrs={})
     return str(compare_draws(idata, bare, var_names=names).verdict.word)
 
 
