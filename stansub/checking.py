@@ -29,7 +29,7 @@ from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.recognise import observations_in
+from stansub.stan.sizes import observations_in
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source

@@ -25,11 +25,11 @@ from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.proved import Proved
-from stansub.stan.recognise import Form, plain, size_candidates
+from stansub.stan.recognise import Form, plain
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.shares import Shares
-from stansub.stan.sizes import declarations, outcome_sizes
+from stansub.stan.sizes import declarations, outcome_sizes, size_candidates
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
@@ -340,7 +340,7 @@ class CompiledModel:
         )
 
     def _size_names(self) -> list[str]:
-        return [candidate.name for candidate in size_candidates(self.program)]
+        return list(size_candidates(self.program))
 
     def _sums(self, given: _CutInputs, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
         """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""

@@ -13,14 +13,7 @@ from functools import lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import (
-    changing_names,
-    declarations,
-    main_size,
-    observations_in,
-    size_candidates,
-    sized_by,
-)
+from stansub.stan.sizes import changing_names, declarations, main_size, observations_in, sized_by
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -50,13 +43,6 @@ from stansub.stan.syntax import (
     placed,
     walk,
 )
-
-__all__ = [
-    "Form",
-    "observations_in",
-    "recognise",
-    "size_candidates",
-]
 
 LOG_LIK = "log_lik_i"
 REDUCE_SUM = ("reduce_sum", "reduce_sum_static")

@@ -48,5 +48,5 @@ from stansub.stan.syntax.statements import (
     unlooped,
     walk,
 )
-from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, split, tokenize
+from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, tokenize
 from stansub.stan.syntax.types import Bound, SizedType, UnsizedType
