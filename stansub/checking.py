@@ -29,9 +29,8 @@ from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.sizes import observations_in
 from stansub.stan.remarks import find_line
-from stansub.stan.sizes import outcome_sizes
+from stansub.stan.sizes import observations_in, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors

@@ -182,7 +182,8 @@ class CompiledModel:
         cut = Whole(self.silent, values, known.sizes, seed)
         population = cut.instances((known.sizes,), None, size, known.points)
         found = self._posterior(given, population, None, known.proof, known.sizes)
-        return replace(found, observations=known.observations, known_predictors=known.predictors_over(values))
+        predictors, remembered = known.predictors_over(values), {"digest": known.digest}
+        return replace(found, observations=known.observations, known_predictors=predictors, _found=remembered)
 
     def _cut_somehow(
         self, given: _CutInputs, library: Library | None, evaluator: str, observations: str | None

@@ -130,6 +130,10 @@ class Data:
         parts = [slice(*one) for one in pairwise((0, *ends))]
         return digest_of(shared, [digest_of({name: value[part] for name, value in rows.items()}) for part in parts])
 
+    def digest_along(self, sizes: Iterable[str]) -> str:
+        """Return a hash of the variables declared along one of the size variables."""
+        return digest_of({name: self.values[name] for name in self.axes(sizes)})
+
     def axes(self, sizes: Iterable[str]) -> dict[str, int]:
         """Return variables declared along one of the size variables, with the axis of that size.
 

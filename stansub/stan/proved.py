@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from stansub.errors import InputError
-from stansub.stan.data import Data, digest_of
+from stansub.stan.data import Data
 from stansub.stan.design import design_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof
@@ -59,7 +59,7 @@ class Proved:
             return None
         empty = tuple(replace(z, runs=()) if isinstance(z, ColumnRows) else z for z in predictors.design)
         return cls(
-            digest_of_rows(posterior.values, posterior.sizes),
+            posterior.digest_of_rows(),
             posterior.sizes,
             posterior.blocks.size,
             posterior.points,
@@ -80,10 +80,5 @@ class Proved:
 
     def check(self, values: Data, name: str) -> None:
         """Raise InputError unless these data have the same rows."""
-        if digest_of_rows(values, self.sizes) != self.digest:
+        if values.digest_along(self.sizes) != self.digest:
             raise InputError(f"{name}: its rows are not those that were read at first; restore them and run again")
-
-
-def digest_of_rows(values: Data, sizes: Sequence[str]) -> str:
-    """Return a digest of the variables along the rows."""
-    return digest_of({name: values.values[name] for name in values.axes(sizes)})

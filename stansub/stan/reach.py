@@ -14,7 +14,6 @@ from operator import or_
 from typing import NamedTuple
 
 from stansub.stan.recognise import REDUCE_SUM
-from stansub.stan.recognise import terms as summands
 from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -45,6 +44,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    summands,
     walk,
     writes,
 )

@@ -26,11 +26,9 @@ from stansub.stan.syntax import (
     Function,
     Group,
     If,
-    Infix,
     Literal,
     Name,
     Node,
-    Prefix,
     Profile,
     Program,
     Span,
@@ -41,6 +39,7 @@ from stansub.stan.syntax import (
     calls,
     names,
     placed,
+    summands,
     walk,
 )
 
@@ -223,19 +222,7 @@ def plain(program: Program, *remarks: Remark) -> Form:
 
 def added_terms(*expressions: Expression) -> list[Expression]:
     """Return the terms of sums that are added, not subtracted."""
-    return [term for one in expressions for sign, term in terms(one) if sign > 0]
-
-
-def terms(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
-    """Yield the terms of a sum with their signs; an expression that is no sum is its only term."""
-    match expression:
-        case Infix("+" | "-" as operator, left, right):
-            yield from terms(left, sign)
-            yield from terms(right, -sign if operator == "-" else sign)
-        case Prefix("+" | "-" as operator, operand):
-            yield from terms(operand, -sign if operator == "-" else sign)
-        case _:
-            yield sign, expression
+    return [term for one in expressions for sign, term in summands(one) if sign > 0]
 
 
 def _goes_to_target(program: Program, statement: Statement) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
+from stansub.stan.proof import Whole
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -30,15 +30,6 @@ from stansub.types import FloatArray
 # Relative rounding by which surrogate and likelihood together may differ from the user's log density; and the same for
 # the gradient.
 _SAME, _SLOPE = 1e-9, 1e-6
-
-
-class Whole(Protocol):
-    """The user's log density."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def log_density(self, theta: FloatArray) -> float: ...
 
 
 @dataclass(frozen=True)

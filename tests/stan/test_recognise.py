@@ -10,6 +10,7 @@ from stansub.stan import stanc
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import find_line
+from stansub.stan.sizes import observations_in, size_candidates
 from stansub.stan.syntax import Call, For, Program, parse
 
 PROGRAMS = Path(__file__).parent / "programs"

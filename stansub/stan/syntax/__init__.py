@@ -21,6 +21,7 @@ from stansub.stan.syntax.expressions import (
     bare,
     flat,
     name_of,
+    summands,
 )
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_statements, parse_types
