@@ -18,10 +18,8 @@ class LookTrial:
     ----------
     observed, nominal : float
         Share of the trial subsets whose |t| exceeded its critical value, and its expectation.
-    n_subsets : int
     wrong : float
         Share of the trial decisions that were wrong.
-    n_decisions : int
     """
 
     observed: float
@@ -132,7 +130,6 @@ class ExactTaken(Chosen):
     ----------
     exact : str
         The exact test.
-    least : int
     """
 
     about = "test"
@@ -154,7 +151,6 @@ class ExactWon(Chosen):
     ----------
     exact : str
         The exact test.
-    instead_of : str
     gain : float or None
         Ratio of their effective draws to those of the other test; None if that made none.
     """
@@ -209,7 +205,6 @@ class KappaTaken(Chosen):
 
     Attributes
     ----------
-    kappa : float
     tried : tuple of float
         The values tried.
     """
@@ -289,8 +284,6 @@ class ErrorAudited(Chosen):
 
     Attributes
     ----------
-    max_error : float
-    n_audits : int
     n_passes : int or None
         Maximum passes over the data that the audits take, if more than usual.
     per_look : float or None
@@ -315,7 +308,6 @@ class ErrorNotAudited(Chosen):
 
     Attributes
     ----------
-    max_error : float
     n_needed : int
         Audits needed.
     n_audits : int or None

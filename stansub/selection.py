@@ -61,7 +61,6 @@ class ModesFound(Chosen):
         Parameters whose labels switch between modes.
     below : tuple of float
         Differences in log density of modes with negligible evidence from the highest.
-    n_passes, seconds : float
     """
 
     about = "mode"
@@ -125,7 +124,6 @@ class TransitionsTaken(Chosen):
         Whether the user requested them.
     effects : tuple of str
         Parameters that are effects with an unknown scale.
-    n_parameters : int
     normal : float or None
         Share of normal moves that would be accepted on the surrogate; None if not tried.
     accepted : float

@@ -52,7 +52,6 @@ class Repeat(NamedTuple):
 
     Attributes
     ----------
-    number : int
     names : tuple of str
         Names of the scalar quantities; empty if the run failed.
     ranks : tuple of Rank
@@ -268,7 +267,6 @@ def repeat(program: Program, simulate: Simulate, number: int, *, seed: int, **op
 
     Parameters
     ----------
-    program : CompiledModel, path or callable
     number : int
         Number of the repeat, from 0; with ``seed`` it determines everything random.
     """

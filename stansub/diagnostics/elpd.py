@@ -31,7 +31,6 @@ class Estimate(NamedTuple):
 
     Attributes
     ----------
-    value : float
     se : float
         Standard error of the sum as a sample of N observations from a population; that of `arviz.loo`.
     subsampling_se : float

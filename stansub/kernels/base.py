@@ -162,7 +162,6 @@ class Kernel(Protocol):
 
     Attributes
     ----------
-    stats : tuple of Stat
     dim : int
         Parameters of a state.
     deciders : tuple of Decider

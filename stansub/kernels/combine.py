@@ -127,7 +127,6 @@ class MixtureKernel(_Combined):
 
     Parameters
     ----------
-    parts : mapping of str to Kernel
     weights : ndarray, shape (k,)
         Probabilities.
     """
@@ -162,7 +161,6 @@ class ConditionalMetropolis(MetropolisHastings):
 
     Parameters
     ----------
-    decider : Decider
     index : ndarray of int64
         Indices of the parameters that move.
     touched : callable

@@ -161,8 +161,6 @@ class Moves(BuiltIn):
 
     Attributes
     ----------
-    names : tuple of str
-    moves : tuple of Move
     paired : tuple of int
         The index of the reverse of each move.
     """

@@ -310,10 +310,6 @@ class Checked(BuiltIn):
 
     Both positions are copies, so a function may modify its argument and may return the same array at every call.
 
-    Attributes
-    ----------
-    proposal : Proposal
-
     Raises
     ------
     InputError

@@ -68,11 +68,9 @@ def nuts_cost(
 
     Parameters
     ----------
-    posterior : Posterior
     centre : ndarray, shape (dim,)
     cholesky : ndarray, shape (dim, dim)
         A factor of the covariance, F with F F' = covariance.
-    rng : numpy.random.Generator
     """
     if not posterior.has_gradients:
         return None

@@ -117,13 +117,7 @@ class MetropolisSampler:
 
 @dataclass(frozen=True)
 class SurrogateSampler:
-    """Surrogate transitions, which choose their own test.
-
-    Attributes
-    ----------
-    split : Split
-    tuned : TunedSurrogate
-    """
+    """Surrogate transitions, which choose their own test."""
 
     split: Split
     tuned: TunedSurrogate
@@ -150,9 +144,6 @@ class Method:
 
     Attributes
     ----------
-    name : str
-    rule : StoppingRule
-    sampler : Sampler
     final_epsilon : float or None
         Final error level, if it decreases during the run.
     """
@@ -216,7 +207,6 @@ class Measurement:
 
     Attributes
     ----------
-    method : Method
     n_steps : int
         Timed steps of all chains.
     seconds : float

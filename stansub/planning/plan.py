@@ -106,12 +106,7 @@ NOT_READY = Estimate(math.inf, math.inf, math.inf)
 
 
 class Steps(NamedTuple):
-    """Length of each chain.
-
-    Attributes
-    ----------
-    iter_warmup, iter_sampling, thin : int
-    """
+    """Length of each chain."""
 
     iter_warmup: int
     iter_sampling: int
@@ -124,10 +119,8 @@ class PredictedMethod:
 
     Attributes
     ----------
-    measurement : Measurement
     set_up : float
         Seconds until chains begin.
-    chains : int
     """
 
     measurement: Measurement
@@ -234,13 +227,7 @@ class PredictedMethod:
 
 @dataclass(frozen=True)
 class PredictedNuts:
-    """Prediction for NUTS.
-
-    Attributes
-    ----------
-    cost : NutsCost
-    chains, threads : int
-    """
+    """Prediction for NUTS."""
 
     cost: NutsCost
     chains: int
@@ -296,8 +283,6 @@ class BudgetPlan:
         Name of the program.
     budget : float
         Budget in seconds.
-    n_observations : int
-    methods : tuple of PredictedMethod
     nuts : PredictedNuts or None
         None if there are no gradients.
     seconds : float
@@ -400,7 +385,6 @@ def plan(
         Options of the planned runs, without test and levels, which the plan chooses.
     pilot_seconds : float, optional
         Time for the steps of the pilot, without audits; by default a tenth of the budget, 3 to 60 s.
-    progress : Progress, optional
 
     Raises
     ------

@@ -58,8 +58,6 @@ class Finished:
 
     Attributes
     ----------
-    chains : sequence of Chain
-    outcome : Outcome
     setup : Setup
         Setup with what the chains chose together in warmup.
     began : float

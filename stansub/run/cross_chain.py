@@ -71,7 +71,6 @@ class AdaptationOptions:
     ----------
     test : StoppingRule
         The test before its looks were fitted.
-    request : ModeRequest
     iter_warmup, iter_sampling : int
         Steps per chain.
     """

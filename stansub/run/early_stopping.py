@@ -40,7 +40,6 @@ class Check:
 
     Attributes
     ----------
-    reached : bool
     n_checks, n_draws : int
         Checks up to this one, and draws per chain that it used.
     quantity : str
@@ -70,7 +69,6 @@ class EarlyStopping:
 
     Parameters
     ----------
-    precision : Precision
     constrain : callable
         From draws, shape (chain, draw, dim), to the parameters' values by name, each (chain, draw, *shape).
     most : int

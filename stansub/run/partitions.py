@@ -120,7 +120,6 @@ class Partitions:
 
     Attributes
     ----------
-    recipes : tuple of PartitionRecipe
     digests : tuple of str
         Expected digests of the rows; empty until known.
     progress : Progress

@@ -132,7 +132,6 @@ class Prepared:
     ----------
     setup : Setup
         Setup of the run; the other fields belong to this process.
-    posterior : Posterior
     ranges : Ranges
         Source of the range for the chains' deciders.
     compiled_at : float

@@ -83,8 +83,6 @@ class ChainState:
         Of the kernel.
     proposal
         The kernel's params: a proposal, or those of its parts by name.
-    adapter : Adapter
-    rng, audit_rng : Generator
     counters, counted_in_warmup : ndarray of int64, shape (4,)
         Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
     pause : int
@@ -99,7 +97,6 @@ class ChainState:
         Generator of the trial at the end of warmup.
     trial : Trial or None
         Result of the trial.
-    warmup, sampling : PhaseCounts
     kernel
         Result of `Kernel.save`; None for a kernel at ``state`` without memory.
     """
@@ -129,11 +126,8 @@ class Facts:
 
     Attributes
     ----------
-    seed : int
     asked_rule, rule, guarantee, range_kind, found, transition, plan, trial, notes
         As in `stansub.run.prepare.Setup`.
-    block_size : int
-    evaluator : str
     model_hash, data_hash : str
         Of the program and of the data.
     name, code : str

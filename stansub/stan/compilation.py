@@ -45,8 +45,6 @@ class CompiledParts:
 
     Attributes
     ----------
-    parts : Parts
-    library : Library
     exporting : Library or None
         The program that returns its transformed data; None if not needed.
     """

@@ -181,7 +181,6 @@ def find_sums(
 
     Parameters
     ----------
-    cut : Cut
     dim : int
         Number of unconstrained parameters.
     points : sequence of ndarray

@@ -226,9 +226,6 @@ class Raw:
 
     Attributes
     ----------
-    values : mapping
-    source : str
-    tables : tuple of Table
     columns : mapping
         Columns by variable, if their names differ.
     files : tuple of WatchedFile

@@ -37,10 +37,8 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    statement : Statement
     reads : frozenset of str
         Includes what decides whether and how often the statement runs.
-    writes : frozenset of str
     """
 
     statement: Statement

@@ -49,7 +49,6 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
 
     Parameters
     ----------
-    program : Program
     size : str
         The integer that counts the observations.
     """

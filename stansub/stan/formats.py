@@ -47,7 +47,6 @@ class Values(NamedTuple):
 
     Attributes
     ----------
-    by_name : mapping
     files : tuple of WatchedFile
         Files in which they remain while they are used.
     """
@@ -61,7 +60,6 @@ def opened(part: Any, name: str) -> Table | Values:
 
     Parameters
     ----------
-    part : path, mapping or table
     name : str
         Name in messages.
 

@@ -102,7 +102,6 @@ class BlockModels:
     ----------
     slicers : tuple of Slicer
         Makers of the instances of each sum's blocks, in the order of the sums.
-    blocks : Blocks
     dim : int
         Number of unconstrained parameters that each must have.
     """
@@ -144,9 +143,6 @@ class Instances:
     ----------
     slicers : tuple of Slicer
         Makers of the instances of each sum's blocks, in the order of the sums.
-    blocks : Blocks
-    models : BlockModels
-    global_models : tuple of Model
     alone : bool
         Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
     room : int

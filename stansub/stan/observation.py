@@ -94,7 +94,6 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
 
     Parameters
     ----------
-    program : Program
     values : mapping
         The data, and transformed data as far as known.
     n : int

@@ -43,7 +43,6 @@ def unconstrained(
 
     Parameters
     ----------
-    declarations : sequence of Declaration
     value : callable
         Evaluates an expression of sizes or bounds.
     n : int

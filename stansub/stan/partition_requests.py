@@ -24,12 +24,10 @@ class Description(NamedTuple):
 
     Attributes
     ----------
-    n_observations : int
     digest : str
         Digest of its rows.
     fixed : dict
         Values that are not read from its columns, except the number of observations.
-    origins : Origins
     shape : str
         What the predictors of all partitions must share.
     error : float

@@ -62,7 +62,6 @@ class PartitionRecipe:
         Values that are not in the partitions, as in `DataSources`.
     columns : mapping
         Columns by variable.
-    seed : int
     observations : str or None
         Name of the data variable that counts the observations, if given.
     stamp : str
@@ -145,7 +144,6 @@ class PartitionedData(Data):
     ----------
     holders : Holders
         The partitions, which answer requests.
-    described : tuple of Description
     recorded : str
         The sources as text (see `DataSources.recorded`).
     """
@@ -294,13 +292,7 @@ class PartitionedDensity(SumOfParts):
 
 @dataclass(frozen=True)
 class PartitionedBlocks(OneBlock):
-    """All observations as one block; the global part is the pilot's.
-
-    Attributes
-    ----------
-    pilot : Posterior
-    holders : Holders
-    """
+    """All observations as one block; the global part is the pilot's."""
 
     kind: ClassVar[Literal["partitions"]] = "partitions"
 

@@ -33,7 +33,6 @@ class PlannedProgram(NamedTuple):
     ----------
     role : str
         What it is for.
-    code : str
     why : str
         What it is for, in half a sentence.
     goal : str

@@ -26,7 +26,6 @@ class Proved:
         Digest of the variables along the rows.
     sizes : tuple of str
         Integers that count the observations.
-    block_size : int
     points, proof, seed, observations
         Of the posterior; the proof without the values of blocks.
     in_shares : bool

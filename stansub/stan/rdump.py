@@ -28,7 +28,6 @@ def parse(text: str, source: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    text : str
     source : str
         Name in messages.
 

@@ -197,8 +197,6 @@ class _Walk:
 
     Attributes
     ----------
-    program : Program
-    size : str
     values : dict
         Reach of variables.
     found : dict

@@ -86,7 +86,6 @@ class Shares(SumOfParts):
 
     Attributes
     ----------
-    slicer : Slicer
     n : int
         Number of observations.
     few : tuple of Model

@@ -91,7 +91,6 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
 
     Parameters
     ----------
-    stan_file : Path
     pedantic : bool
         Whether to include those of stanc's pedantic mode, such as unused parameters and unusual priors.
     """

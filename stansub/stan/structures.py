@@ -59,7 +59,6 @@ class Structure(NamedTuple):
 
     Attributes
     ----------
-    name : str
     why : str
         Why it is not such a sum, in half a sentence.
     find : callable
@@ -111,7 +110,6 @@ class Reading:
 
     Attributes
     ----------
-    program : Program
     size : str
         The integer that counts the observations.
     """
@@ -188,7 +186,6 @@ class Scope:
 
     Attributes
     ----------
-    statements : sequence of Statement
     over : set of str
         Names whose length, or value, is the number of observations.
     caller : str

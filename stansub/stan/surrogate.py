@@ -40,7 +40,6 @@ class Surrogate:
     ----------
     model : Model
         Log density: everything but the likelihood, and the approximation. Its generated quantity is phi.
-    approximation : Approximation
     """
 
     model: Model
@@ -76,7 +75,6 @@ class Split:
         Library of the program with a surrogate.
     values : Data
         The data that this program needs.
-    predictors : SparsePredictors
     """
 
     library: Library
@@ -111,7 +109,6 @@ def split(
 
     Parameters
     ----------
-    program : Program
     size : str
         The integer that counts the observations.
     values : Data
@@ -128,7 +125,6 @@ def split(
         Name of the program, for messages.
     predictors : SparsePredictors, optional
         Predictors of the likelihood, if its text could be followed.
-    progress : callable, optional
 
     Raises
     ------

@@ -36,7 +36,6 @@ class Table:
         Name in messages.
     types : mapping
         Arrow types by column.
-    n_rows : int
     batches : callable
         From names of columns to batches of these, in order.
     files : tuple of WatchedFile
@@ -59,7 +58,6 @@ class Wanted:
 
     Attributes
     ----------
-    column : str
     out : ndarray of int64 or float64, shape (n_rows,)
     lower, upper : int or None
         Bounds of integers, if known.

@@ -144,8 +144,6 @@ class _Wanted(NamedTuple):
 
     Attributes
     ----------
-    home : Home
-    cache : Path
     stem, flags, header
         Of its file, for stanc, and of C++ definitions.
     foundation, key : str

@@ -19,8 +19,6 @@ class Factor(NamedTuple):
 
     Attributes
     ----------
-    starts, rows : ndarray of int32
-    values : ndarray
     order : ndarray of int32
         Parameter at each place.
     """

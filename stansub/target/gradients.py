@@ -36,8 +36,6 @@ class Team:
 
     Parameters
     ----------
-    population : Population
-    threads : int
     progress : Progress, optional
         Checked before each task; records the progress of Hessians.
 
@@ -128,7 +126,6 @@ class Objective:
 
     Parameters
     ----------
-    team : Team
     which : ndarray of int32, optional
         Blocks, without repetition; by default all, which gives the log density itself.
     weight : float, optional
@@ -219,7 +216,6 @@ def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray,
 
     Parameters
     ----------
-    gradient : callable
     theta, steps : ndarray, shape (dim,)
 
     Returns

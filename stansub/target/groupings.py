@@ -43,7 +43,6 @@ class Recentred:
 
     Parameters
     ----------
-    predictors : SparsePredictors
     point : ndarray, shape (m,)
         Point from which changes are counted.
 

@@ -189,7 +189,6 @@ class LocationScale(Separate):
     Attributes
     ----------
     y : ndarray, shape (n,)
-    errors : Errors
     """
 
     y: FloatArray

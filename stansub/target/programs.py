@@ -50,8 +50,6 @@ class ProgramFamily(Separate):
 
     Attributes
     ----------
-    code : Code
-    n_arguments : int
     data : ndarray, shape (p, n)
         The variant of each observation, and its data.
     """

@@ -145,7 +145,6 @@ class LinearPredictors:
         z_k for each argument; one row if all observations share it.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
-    family : Family
     order : ndarray of int32, shape (n_observations,), optional
         The observation at each place of the population; by default in order.
     constant : float or None

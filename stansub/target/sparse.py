@@ -117,7 +117,6 @@ class Quadratic:
     Attributes
     ----------
     point, gradient : ndarray, shape (m,)
-    value : float
     values : ndarray
         Entries of the precision, by rows.
     columns, starts : ndarray of int32
@@ -159,7 +158,6 @@ class SparsePredictors:
     ----------
     rows : tuple of SparseRows
         One element for each of the family's arguments.
-    family : Family
     constant : float
         The program's log likelihood less the family's.
     """

@@ -80,7 +80,6 @@ def choose_order(
 
     Parameters
     ----------
-    posterior : Posterior
     mode : Mode
         Point at which the blocks would be expanded.
     rng : Generator

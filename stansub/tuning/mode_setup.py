@@ -71,7 +71,6 @@ class ModeSetup:
 
     Attributes
     ----------
-    modes : Modes
     variates : ControlVariates, ObservationVariates or None
         None if they do not pay.
     proposal : BuiltIn or None

@@ -93,8 +93,6 @@ class Candidate:
 
     Attributes
     ----------
-    name : str
-    proposal : BuiltIn
     least : float
         Acceptance rate below which it does not win while others do better.
     """
@@ -110,7 +108,6 @@ class Result:
 
     Attributes
     ----------
-    winner : Candidate
     outcome : RaceOutcome
         Why the winner won.
     rate, first_rate : float

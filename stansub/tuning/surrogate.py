@@ -50,7 +50,6 @@ class TunedSurrogate:
 
     Attributes
     ----------
-    transition : SurrogateTransition
     draws : ndarray, shape (n, dim)
         Draws of the surrogate, from which chains may start.
     noise : float

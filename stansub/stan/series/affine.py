@@ -16,7 +16,6 @@ class Affine:
     ----------
     terms : tuple of (Expression, int)
         Expressions that are not sums, and their non-zero factors.
-    constant : int
     """
 
     terms: tuple[tuple[Expression, int], ...]
@@ -28,7 +27,6 @@ class Affine:
 
         Parameters
         ----------
-        expression : Expression
         known : mapping, optional
             Terms that stand for other expressions: ``N`` for ``size(y)``.
         """

@@ -60,7 +60,6 @@ class _ResidualLoop(NamedTuple):
 
     Attributes
     ----------
-    loop : For
     residual : Assign
         ``err[n] = ...;``, its first statement.
     keeping : For

@@ -60,7 +60,6 @@ class Read(NamedTuple):
     ----------
     node : Expression
         The variable with its indices, or the function that returns the part.
-    variable : str
     indices : tuple of Expression
         Empty if the whole variable is read; for ``head`` and similar functions the slice that they return.
     """

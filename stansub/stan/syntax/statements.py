@@ -213,7 +213,6 @@ class Tilde(Statement):
 
     Attributes
     ----------
-    left : Expression
     distribution : Call
         Without the left-hand side.
     truncation : tuple of Group, at most one

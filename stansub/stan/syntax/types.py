@@ -22,7 +22,6 @@ class Bound(Node):
     ----------
     kind : str
         ``lower``, ``upper``, ``offset`` or ``multiplier``.
-    value : Expression
     """
 
     kind: str
@@ -44,7 +43,6 @@ class SizedType(Node):
         Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
     elements : tuple of SizedType
         Types of a tuple's elements.
-    bounds : tuple of Bound
     dims : tuple of Expression
         Inner sizes: N and K of ``matrix[N, K]``.
     """
