@@ -76,18 +76,12 @@ def report(
 
     Parameters
     ----------
-    stan_file : Path
-        The program.
     data : path, mapping, table, DataSources or None
         Data for the program, as `stansub.sample` takes them.
-    observations : str or None
-        The integer that counts the observations.
     console, progress : Console
         For the report, and for progress.
     write : Path, optional
         File for the program in current syntax, if it has arrays in the syntax of before 2021.
-    overwrite : bool
-        Whether that file may be overwritten.
     verbose : bool
         Whether to say which programs are compiled.
 

@@ -124,13 +124,7 @@ class TestStays(Chosen):
 
 @dataclass(frozen=True)
 class ExactTaken(Chosen):
-    """Exact decisions, because bounds are proved and cost less than another test's minimum.
-
-    Attributes
-    ----------
-    exact : str
-        The exact test.
-    """
+    """Exact decisions, because bounds are proved and cost less than another test's minimum."""
 
     about = "test"
     exact: str
@@ -149,8 +143,6 @@ class ExactWon(Chosen):
 
     Attributes
     ----------
-    exact : str
-        The exact test.
     gain : float or None
         Ratio of their effective draws to those of the other test; None if that made none.
     """
@@ -173,8 +165,6 @@ class ExactLost(Chosen):
 
     Attributes
     ----------
-    exact : str
-        The exact test.
     test : str
         The test used instead.
     gain : float or None

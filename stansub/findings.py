@@ -84,8 +84,6 @@ class Estimates:
 
     Attributes
     ----------
-    n_audited : int
-        Estimates audited.
     mean_square : float
         Mean square of their standardised errors; 1 is expected.
     low : float
@@ -175,8 +173,6 @@ class MissedMode(Finding):
 
     Attributes
     ----------
-    share : float
-        Share of the evidence, by Laplace approximations.
     above : float
         Difference from the highest mode that was visited; nan if none was.
     values : dict of str to list of float

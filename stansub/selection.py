@@ -95,8 +95,6 @@ class SurrogateSettled(Chosen):
     ----------
     noise : float
         Standard deviation of what it omits.
-    n_passes : int
-        Evaluations of all observations to find it.
     n_transitions : int
         Transitions of the sampler on it per decision.
     """
@@ -158,10 +156,6 @@ class TransitionsLeft(Chosen):
 
     Attributes
     ----------
-    effects : tuple of str
-        Their names.
-    n_parameters : int
-        Approximate number of parameters.
     hardly_moves : bool
         Whether other moves will not mix, because there are many parameters.
     reason : str

@@ -51,8 +51,6 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    n : int
-        Observations.
     total, squares : float
         Sums over all of them.
     chosen : ndarray, shape (m,)

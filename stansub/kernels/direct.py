@@ -28,11 +28,6 @@ MOVED: Info = {one.name: one.dtype(0) for one in (*STATS, DECISIONS)} | {"accept
 class DirectKernel(ABC):
     """Base of kernels without decisions or memory: implements all of `stansub.kernels.base.Kernel` but `step`.
 
-    Parameters
-    ----------
-    dim : int
-        Parameters of a state.
-
     Attributes
     ----------
     stats : tuple of Stat

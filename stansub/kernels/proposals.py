@@ -29,8 +29,6 @@ class Proposal(Protocol):
 
         Parameters
         ----------
-        rng : Generator
-            The chain's own generator.
         position : ndarray, shape (dim,)
             Unconstrained parameters.
 

@@ -43,8 +43,6 @@ class MiniBatches:
 
     Parameters
     ----------
-    evaluator : Evaluator
-        Must belong to this chain alone.
     block_sizes : ndarray of int64, shape (M,)
         Observations in each block.
     size : int, optional

@@ -194,8 +194,6 @@ def compminimax(error: Error, budget: float, speed_up: SpeedUp, *, largest: floa
 
     Parameters
     ----------
-    error : Error
-        Bound to minimise.
     budget : float
         In steps of the exact kernel, 1 or more.
     speed_up : callable

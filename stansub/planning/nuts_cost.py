@@ -39,8 +39,6 @@ class NutsCost:
         Time of a gradient of the whole log density on one core.
     seconds_error : float
         Relative standard error of that time.
-    leapfrog : float
-        Leapfrog steps of a tree.
     """
 
     seconds: float

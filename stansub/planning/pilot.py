@@ -76,13 +76,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class MetropolisSampler:
-    """Metropolis-Hastings with proposals about the mode.
-
-    Attributes
-    ----------
-    found : ModeSetup
-        Control variates and proposal.
-    """
+    """Metropolis-Hastings with proposals about the mode."""
 
     found: ModeSetup
 

@@ -279,8 +279,6 @@ class BudgetPlan:
 
     Attributes
     ----------
-    name : str
-        Name of the program.
     budget : float
         Budget in seconds.
     nuts : PredictedNuts or None

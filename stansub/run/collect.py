@@ -155,8 +155,6 @@ def collect(
     ----------
     progress : Progress
         Progress of the preparation; the rest of its time limit is for the search for modes.
-    console : Console
-        Console for progress, if shown.
     file : DrawsFile, optional
         Receives many draws in pieces; the returned tree is then thinned.
 

@@ -146,10 +146,6 @@ class CrossChainAdaptation:
 
     Attributes
     ----------
-    found : ModeSetup
-        Setup with which the chains continue.
-    test : StoppingRule
-        The chains' test.
     at : tuple of int
         Steps of warmup after which the chains pool their draws.
     last : int

@@ -75,11 +75,6 @@ class EarlyStopping:
         Steps after which a chain ends in any case.
     thin : int
         Steps between two draws.
-
-    Attributes
-    ----------
-    last : Check or None
-        Result of the last check.
     """
 
     def __init__(self, precision: Precision, constrain: Constrain, *, most: int, thin: int) -> None:

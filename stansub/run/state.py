@@ -28,8 +28,6 @@ class Plan:
 
     Attributes
     ----------
-    iter_warmup, iter_sampling : int
-        Steps.
     thin : int
         Every ``thin``-th step is kept.
     audit : float
@@ -79,8 +77,6 @@ class ChainState:
 
     Attributes
     ----------
-    state : State
-        Of the kernel.
     proposal
         The kernel's params: a proposal, or those of its parts by name.
     counters, counted_in_warmup : ndarray of int64, shape (4,)
@@ -95,8 +91,6 @@ class ChainState:
         Draws since then, and acceptance rates.
     trial_rng : Generator or None
         Generator of the trial at the end of warmup.
-    trial : Trial or None
-        Result of the trial.
     kernel
         Result of `Kernel.save`; None for a kernel at ``state`` without memory.
     """
@@ -126,8 +120,6 @@ class Facts:
 
     Attributes
     ----------
-    asked_rule, rule, guarantee, range_kind, found, transition, plan, trial, notes
-        As in `stansub.run.prepare.Setup`.
     model_hash, data_hash : str
         Of the program and of the data.
     name, code : str
@@ -167,10 +159,6 @@ class AdaptationState:
 
     Attributes
     ----------
-    found : ModeSetup
-        Setup with which the chains continue.
-    test : StoppingRule
-        The chains' test.
     about : Mode or Moments
         Normal approximation of the proposals.
     moved_at : tuple of int

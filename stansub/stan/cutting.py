@@ -181,8 +181,6 @@ def find_sums(
 
     Parameters
     ----------
-    dim : int
-        Number of unconstrained parameters.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
     given : str or None

@@ -51,10 +51,6 @@ class Data:
     ----------
     values : dict
         A numpy array per variable, a number for scalars; tuples are dicts of these with keys "1", "2", ... as in JSON.
-    declarations : tuple of Declaration
-        The data block, in order.
-    source : str
-        Source of the data, for messages.
     origins : Origins
         Which variables came from columns, and which values follow from others.
     files : tuple of WatchedFile

@@ -46,11 +46,6 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
 
     They have several elements and no bounds, and a density or a product outside the likelihood ties them to other
     parameters: ``u ~ normal(0, tau)``, ``u = tau * z``.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]

@@ -58,11 +58,6 @@ class Values(NamedTuple):
 def opened(part: Any, name: str) -> Table | Values:
     """Open a table, or read the values of a file.
 
-    Parameters
-    ----------
-    name : str
-        Name in messages.
-
     Raises
     ------
     InputError

@@ -50,8 +50,6 @@ class Slicer:
         Size variables, each of which counts the observations.
     order : ndarray of int32 or None
         Row of the data at each place; None for the user's order.
-    seed : int
-        Seed of ``transformed data``.
     """
 
     library: Library
@@ -220,10 +218,6 @@ def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Insta
 
     Parameters
     ----------
-    slicer : Slicer
-        The program and the data.
-    blocks : Blocks
-        How the observations are cut.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
 

@@ -96,8 +96,6 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     ----------
     values : mapping
         The data, and transformed data as far as known.
-    n : int
-        Number of observations.
     sparse : bool
         Whether slopes are sparse even for few observations.
 

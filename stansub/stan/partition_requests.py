@@ -34,8 +34,6 @@ class Description(NamedTuple):
         Of the proof.
     constant : float or None
         Of the predictors.
-    sizes : tuple of str
-        Integers that count the observations.
     """
 
     n_observations: int

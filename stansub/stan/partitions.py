@@ -54,8 +54,6 @@ class PartitionRecipe:
     ----------
     key : str
         Identifies the partition among those of all runs.
-    model, code : str
-        Name and code of the program.
     part : path or callable
         The file, or a function without arguments that returns a table.
     others : tuple
@@ -142,8 +140,6 @@ class PartitionedData(Data):
 
     Attributes
     ----------
-    holders : Holders
-        The partitions, which answer requests.
     recorded : str
         The sources as text (see `DataSources.recorded`).
     """

@@ -194,10 +194,6 @@ def arrange(
     shuffles : mapping
         Size variables along which to try a shuffle, in turn, with the numbers of rows of each sum; sums are shuffled
         separately.
-    rng : Generator
-        Shuffles the rows.
-    progress : Progress, optional
-        Records the proof and its progress.
 
     Returns
     -------

@@ -22,8 +22,6 @@ class Proved:
 
     Attributes
     ----------
-    digest : str
-        Digest of the variables along the rows.
     sizes : tuple of str
         Integers that count the observations.
     points, proof, seed, observations

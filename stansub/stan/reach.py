@@ -147,15 +147,7 @@ class _Value(NamedTuple):
 
 
 def terms(program: Program, size: str) -> tuple[Term, ...]:
-    """Return the statements that add to the log density, in order, with their reach.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    size : str
-        The integer that counts the observations.
-    """
+    """Return the statements that add to the log density, in order, with their reach."""
     return tuple(Term(one, reach) for one, reach in _walked(program, size).found.items())
 
 
@@ -164,11 +156,6 @@ def entries(program: Program, size: str) -> tuple[Term, ...]:
 
     They are the first to do so: all variables that they read depend on single rows. Parameters as many as the
     observations are among them. There are none if all terms depend on single rows.
-
-    Parameters
-    ----------
-    program, size
-        See `terms`.
     """
     walked = _walked(program, size)
     if all(reach.is_alone for reach in walked.found.values()):
@@ -211,8 +198,6 @@ class _Walk:
         Reach of what decides whether a statement runs.
     turns : bool
         Whether statements may run repeatedly.
-    scope : dict
-        Types of variables.
     """
 
     program: Program

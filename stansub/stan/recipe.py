@@ -20,8 +20,6 @@ class PosteriorRecipe:
 
     Attributes
     ----------
-    source : Source
-        The program, in its canonical form.
     values : Data
         The data in the user's order.
     seed : int

@@ -65,8 +65,6 @@ class Form:
         Parts whose time is proportional to all observations at every evaluation, and other remarks.
     likelihood : For, Call or None
         The loop, or the ``reduce_sum`` call.
-    span : Span
-        The likelihood statement in the canonical text.
     """
 
     kind: typing.Literal["log_lik_i", "reduce_sum", "sum", "functions"]
@@ -81,11 +79,6 @@ class Form:
 @lru_cache(maxsize=64)
 def recognise(program: Program) -> Form:
     """Return the likelihood of a program.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed canonical text.
 
     Returns
     -------

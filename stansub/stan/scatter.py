@@ -62,8 +62,6 @@ class _Filling:
     ----------
     lists : dict of int to Expression
         Which of the indices are ``list[entry]``, with their lists.
-    first : Declaration, optional
-        Its declaration.
     """
 
     variable: Declaration

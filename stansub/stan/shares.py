@@ -86,8 +86,6 @@ class Shares(SumOfParts):
 
     Attributes
     ----------
-    n : int
-        Number of observations.
     few : tuple of Model
         Models with the first observation, the last, and both.
     """

@@ -1,4 +1,7 @@
-"""A program's variables by their sizes: which integer may count the observations, and what depends on it."""
+"""A program's variables by their sizes: which integer may count the observations, and what depends on it.
+
+Here and in the modules that use this one, ``size`` is the name of the integer that counts the observations.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +89,6 @@ def observations_in(program: Program, size: str) -> list[Statement]:
 
     Parameters
     ----------
-    program : Program
-        The parsed program.
     size : str
         The integer that counts the observations.
     """

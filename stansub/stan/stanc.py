@@ -68,10 +68,6 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
 
     Parameters
     ----------
-    code : str
-        The program.
-    name : str
-        Name in messages.
     folder : Path, optional
         Folder in which ``#include`` is resolved.
 
@@ -142,8 +138,6 @@ def explain(stderr: str, name: str) -> str:
 
     Parameters
     ----------
-    stderr : str
-        Output of stanc.
     name : str
         Name of the program if the output has none.
     """

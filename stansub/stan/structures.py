@@ -87,8 +87,6 @@ def named(program: Program, size: str = "") -> NamedStructure | None:
 
     Parameters
     ----------
-    program : Program
-        The parsed canonical text.
     size : str
         The integer that counts the observations; if it is not given and several may, all must show one.
     """
@@ -106,13 +104,7 @@ def _named(program: Program, size: str) -> NamedStructure | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """A program and its variables with a value for each observation.
-
-    Attributes
-    ----------
-    size : str
-        The integer that counts the observations.
-    """
+    """A program and its variables with a value for each observation."""
 
     program: Program
     size: str

@@ -71,8 +71,6 @@ class Split:
 
     Attributes
     ----------
-    library : Library
-        Library of the program with a surrogate.
     values : Data
         The data that this program needs.
     """
@@ -109,20 +107,8 @@ def split(
 
     Parameters
     ----------
-    size : str
-        The integer that counts the observations.
-    values : Data
-        The user's data.
-    n : int
-        Number of observations.
-    whole : Whole
-        The user's log density.
     points : sequence of ndarray, shape (dim,)
         Points at which the two parts together are compared with it.
-    gradient : callable
-        Gradient of the user's log density.
-    name : str
-        Name of the program, for messages.
     predictors : SparsePredictors, optional
         Predictors of the likelihood, if its text could be followed.
 

@@ -32,14 +32,10 @@ class Table:
 
     Attributes
     ----------
-    name : str
-        Name in messages.
     types : mapping
         Arrow types by column.
     batches : callable
         From names of columns to batches of these, in order.
-    files : tuple of WatchedFile
-        Files from which batches are read.
     ends : tuple of int
         Ends of the partitions among the rows, if the table is in partitions.
     """

@@ -55,8 +55,6 @@ def compile_library(
 
     Parameters
     ----------
-    code : str
-        The program, without includes.
     name : str
         A readable name of the user's program for messages and the file; the C++ class becomes ``<name>_model`` unless
         `stanc_args` has a ``--name``.

@@ -128,8 +128,6 @@ class Objective:
     ----------
     which : ndarray of int32, optional
         Blocks, without repetition; by default all, which gives the log density itself.
-    weight : float, optional
-        n_blocks / len(which) by default.
     """
 
     def __init__(self, team: Team, which: NDArray[np.int32] | None = None, *, weight: float | None = None) -> None:

@@ -129,8 +129,6 @@ def choose_joint(
     ----------
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of the surrogate.
-    n : int
-        Observations.
     n_arguments : int
         Arguments of one observation's likelihood.
     """

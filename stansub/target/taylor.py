@@ -227,8 +227,6 @@ def build(
     order : {1, 2}
     steps : ndarray, shape (dim,), optional
         Steps of gradient differences: ``Mode.steps``.
-    max_memory : int, optional
-        Bytes.
     progress : callable, optional
         Called with a line of text; a `Progress` also receives counts.
 

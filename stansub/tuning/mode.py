@@ -237,8 +237,6 @@ class _Search:
 
     Attributes
     ----------
-    ascents : list of Ascent
-        Walks from all starts.
     ends : list of Ascent
         Different maxima of the current objective, in the order in which they were found.
     copies : list of Ascent

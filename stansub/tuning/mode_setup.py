@@ -76,8 +76,6 @@ class ModeSetup:
     proposal : BuiltIn or None
         The winner of the race mixed with random-walk steps, or an adaptive random walk; None if the user named another
         proposal.
-    name : str
-        Name of the proposal for the record.
     rate : float
         Acceptance rate of its moves in the race; 0 without a race, and 1 if no proposal has won yet.
     choices : mapping of str to Chosen

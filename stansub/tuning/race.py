@@ -176,8 +176,6 @@ def race(
     starts : ndarray, shape (n, dim), optional
         Draws from which all candidates run a short leg each; without them, candidates run legs in turn from the
         decider's position.
-    progress : Progress, optional
-        Notes how many legs have run.
     """
     progress = progress or Progress()
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG

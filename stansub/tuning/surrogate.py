@@ -56,8 +56,6 @@ class TunedSurrogate:
         Standard deviation of what the expansion omits, over draws of the surrogate.
     diverging : float
         Share of the transitions on the surrogate that diverged.
-    n_passes : int
-        Evaluations of all observations.
     """
 
     transition: SurrogateTransition

@@ -47,8 +47,6 @@ class Tuned(NamedTuple):
     draws : ndarray, shape (n, dim)
     n : int
         Transitions per step.
-    diverging : float
-        Share of the transitions that diverged.
     """
 
     coordinates: Coordinates

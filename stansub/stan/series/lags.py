@@ -191,10 +191,6 @@ class _Writer:
 
         Parameters
         ----------
-        computed : RowVariables
-            Variables that it reads.
-        first : Affine
-            Number of rows that are skipped.
         depth : int
             Number of times that it was divided already.
         """
@@ -248,8 +244,6 @@ class _Vectorised:
 
     Attributes
     ----------
-    computed : RowVariables
-        Variables that it may read.
     whole : Affine
         Number of observations.
     """

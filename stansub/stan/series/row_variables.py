@@ -253,8 +253,6 @@ class RowVariables:
 
         Parameters
         ----------
-        code : Expression or Statement
-            What it is.
         stretch : Stretch or None
             None if it concerns single elements at fixed indices.
         """

@@ -241,12 +241,8 @@ class Assign(Statement):
 
     Attributes
     ----------
-    place : Expression
-        Left-hand side.
     operator : str
         ``=``, ``+=``, ...
-    expression : Expression
-        Right-hand side.
     """
 
     place: Expression

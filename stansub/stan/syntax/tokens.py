@@ -30,10 +30,6 @@ class Token(NamedTuple):
     ----------
     kind : str
         ``name``, ``number``, ``string`` or ``mark`` (operators and punctuation).
-    text : str
-        The token itself.
-    span : Span
-        Its position.
     """
 
     kind: str

@@ -37,8 +37,6 @@ class SizedType(Node):
 
     Attributes
     ----------
-    array_dims : tuple of Expression
-        Sizes of the array.
     base : str
         Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
     elements : tuple of SizedType
@@ -92,8 +90,6 @@ class UnsizedType:
     ----------
     base : str
         ``void`` for a function without return value.
-    depth : int
-        Number of array dimensions.
     elements : tuple of UnsizedType
         Types of a tuple's elements.
     """
