@@ -16,19 +16,16 @@ differing decisions make or miss, which audits estimate with its sign. Errors th
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from stansub import clock, streams
 from stansub.errors import InputError
-from stansub.output import files
 from stansub.planning.level_mixture import schedules
 from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, NutsCost, nuts_cost
 from stansub.planning.pilot import Measurement, measure, methods_of
@@ -454,11 +451,6 @@ def parse_seconds(text: float | str) -> float:
     if "".join(number + unit for number, unit in parts) != str(text) or not 0 < seconds < math.inf:
         raise InputError(f"budget {text!r} is not a time: give seconds, or a time such as 90s, 10m or 1h30m")
     return seconds
-
-
-def write(found: BudgetPlan, path: Path, *, overwrite: bool = False) -> None:
-    """Write all figures as JSON (see `files.write` for errors)."""
-    files.write(path, json.dumps(found.to_dict(), indent=1).encode(), overwrite=overwrite)
 
 
 def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:

@@ -130,10 +130,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
 def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:
     """Write the draws made so far to a file and return its path, or None if no draws have been made.
 
-    Parameters
-    ----------
-    A checkpoint that holds all draws; many draws are then not written again.
-        A checkpoint that holds them all, from which many are not written again.
+    Many draws are not written again if the checkpoint ``kept`` holds them.
     """
     if kept is not None and any(chain.sampling.kept.has_stored for chain in chains):
         return kept

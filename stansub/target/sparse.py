@@ -239,8 +239,3 @@ def _at(rows: Sequence[SparseRows], phi: FloatArray) -> FloatArray:
 
 def _back(rows: Sequence[SparseRows], slopes: FloatArray) -> FloatArray:
     return np.asarray(np.sum([row.back(one) for row, one in zip(rows, slopes, strict=True)], axis=0))
-
-
-def stacked(columns: Sequence[FloatArray]) -> FloatArray:
-    """Return columns side by side, shape (n, p); one row if all are common to all observations."""
-    return np.stack(np.broadcast_arrays(*columns), 1) if columns else np.empty((1, 0))

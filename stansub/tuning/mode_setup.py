@@ -146,10 +146,6 @@ class ModeSetup:
         return [found.get(k, mode.position.copy()) for k, mode in enumerate(modes)]
 
 
-def _about(mode: Mode, width: float, rng: np.random.Generator) -> FloatArray:
-    return np.asarray(mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim))
-
-
 def check_order(order: int | str) -> str:
     """Return the order of the control variates as text.
 
