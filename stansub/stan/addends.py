@@ -5,7 +5,7 @@ With transformed data, a program is taken apart by statements (`stansub.stan.par
 
 from __future__ import annotations
 
-from stansub.stan.dependence import Steps
+from stansub.stan.dependence import Steps, together
 from stansub.stan.rewriting import Edits, Pass
 from stansub.stan.sizes import data_declarations, outcome_sizes
 from stansub.stan.syntax import Expression, Prefix, Program, Target, names, summands
@@ -25,23 +25,15 @@ def term_by_term(program: Program) -> Edits | None:
         size: [size, *(one.name for one in data_declarations(program) if size in names(*one.all_dims))]
         for size in outcome_sizes(program)
     }
-    reading: dict[str, frozenset[str]] = {}
-    for key, sizes in Steps.of(program).depending(groups).items():
-        name = key.partition("@")[0]
-        reading[name] = reading.get(name, frozenset()) | sizes
+    reading = Steps.of(program).reads(groups)
     # A number may be added to a vector, whose elements then all have it; not to another number.
     numbers = {one.span for one, typed in Types(program).walk() if typed.type == REAL}
     replacements = [
         (one.span, "\n".join(f"target += {term};" for term in terms))
         for one, terms in sums
-        if one.expression.span in numbers and len({_reads(term, reading) for term in terms}) > 1
+        if one.expression.span in numbers and len({together(reading, names(term)) for term in terms}) > 1
     ]
     return Edits([], replacements) if replacements else None
-
-
-def _reads(term: Expression, reading: dict[str, frozenset[str]]) -> frozenset[str]:
-    """Return the sizes of the data on which a term depends."""
-    return frozenset().union(*(reading.get(name, frozenset()) for name in names(term)))
 
 
 def _terms(expression: Expression) -> list[Expression]:

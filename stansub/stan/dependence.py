@@ -93,6 +93,14 @@ class Steps:
                         changed = True
         return found
 
+    def reads(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+        """Return the same by name: variables of nested scopes that share one count as one."""
+        found: dict[str, frozenset[str]] = {}
+        for key, own in self.depending(groups).items():
+            name = key.partition("@")[0]
+            found[name] = found.get(name, frozenset()) | own
+        return found
+
     def reached(self, variables: Collection[str]) -> set[str]:
         """Return the names of some variables, and of all that depend on them."""
         keys = frozenset().union(*(step.reads | step.writes for step in (*self.transformed, *self.model)))

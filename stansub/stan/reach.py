@@ -106,8 +106,8 @@ ELEMENTWISE = frozenset(
     for word in line.split()
 )
 # Functions of sizes and values, by the argument that is the size.
-_REPEATED = {"zeros_vector": 0, "ones_vector": 0}
-_REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
+REPEATED = {"zeros_vector": 0, "ones_vector": 0}
+REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
 _SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 _BY_ROW = frozenset({"rows_dot_product", "rows_dot_self"})
 # The axis of a variable to which a loop adds a number of each observation.
@@ -310,7 +310,7 @@ class _Walk:
         return expression == Name(self.size)
 
     def _call(self, name: str, arguments: Sequence[Expression]) -> _Value:
-        place = _REPEATED.get(name)
+        place = REPEATED.get(name)
         if place is not None and len(arguments) > place and self._is_all(arguments[place]):
             filled = _joined([self.of(one) for k, one in enumerate(arguments) if k != place])
             return _Value(filled.reach, 0, filled.changing)

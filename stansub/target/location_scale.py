@@ -194,7 +194,6 @@ class LocationScale(Separate):
     y: FloatArray
     errors: Errors
     n_arguments = 2
-    highest = 2
     bounded = False
 
     @property

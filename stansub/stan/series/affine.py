@@ -68,6 +68,10 @@ class Affine:
         """Return a multiple of the sum."""
         return self._collected({term: one * factor for term, one in self.terms}, self.constant * factor)
 
+    def is_at_least(self, least: int) -> bool:
+        """Return whether the sum is certainly at least a number."""
+        return not self.terms and self.constant >= least
+
     def factor(self, term: Expression) -> int:
         """Return the factor of a term."""
         return dict(self.terms).get(term, 0)
