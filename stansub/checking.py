@@ -29,9 +29,8 @@ from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.recognise import observations_in
 from stansub.stan.remarks import find_line
-from stansub.stan.sizes import outcome_sizes
+from stansub.stan.sizes import observations_in, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
@@ -77,18 +76,12 @@ def report(
 
     Parameters
     ----------
-    stan_file : Path
-        The program.
     data : path, mapping, table, DataSources or None
         Data for the program, as `stansub.sample` takes them.
-    observations : str or None
-        The integer that counts the observations.
     console, progress : Console
         For the report, and for progress.
     write : Path, optional
         File for the program in current syntax, if it has arrays in the syntax of before 2021.
-    overwrite : bool
-        Whether that file may be overwritten.
     verbose : bool
         Whether to say which programs are compiled.
 

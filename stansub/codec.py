@@ -52,7 +52,6 @@ class Encoded(NamedTuple):
 
     Attributes
     ----------
-    document : JSON
     arrays : mapping of str to bytes
         The contents of its arrays, by their digests.
     """
@@ -94,7 +93,6 @@ class Codec:
     ----------
     known : iterable of type
         Dataclasses, named tuples and enumerations.
-    special : mapping of type to Special, optional
     """
 
     def __init__(self, known: Iterable[type], special: Mapping[type, Special] | None = None) -> None:
@@ -135,7 +133,6 @@ class Codec:
 
         Parameters
         ----------
-        foreign : Foreign
         copy : bool
             Whether to copy arrays, which may change before the document is written.
 

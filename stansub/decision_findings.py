@@ -29,8 +29,6 @@ class TooFewAudits(Finding):
 
     Attributes
     ----------
-    n_audited : int
-    level : ErrorLevel
     limit : float
         Upper limit of the error of a decision, with 95 % confidence.
     """
@@ -57,10 +55,8 @@ class WrongDecisions(Finding):
 
     Attributes
     ----------
-    audit : Audit
     level : ErrorLevel
         Its value is 0 for an exact test.
-    test : str
     own_test : bool
         Whether the test is custom.
     bound : bool
@@ -178,8 +174,6 @@ class LevelAudit:
 
     Attributes
     ----------
-    first, last : float
-    n_audited, n_wrong : int
     expected : float
         Maximum expected number of wrong decisions: the sum of the levels of the audited ones.
     """
@@ -276,7 +270,6 @@ class BoundsTooSmall(Finding):
 
     Attributes
     ----------
-    acceptances : Acceptances
     accepted : float
         Tolerated error.
     n_violated : int

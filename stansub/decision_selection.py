@@ -18,10 +18,8 @@ class LookTrial:
     ----------
     observed, nominal : float
         Share of the trial subsets whose |t| exceeded its critical value, and its expectation.
-    n_subsets : int
     wrong : float
         Share of the trial decisions that were wrong.
-    n_decisions : int
     """
 
     observed: float
@@ -126,14 +124,7 @@ class TestStays(Chosen):
 
 @dataclass(frozen=True)
 class ExactTaken(Chosen):
-    """Exact decisions, because bounds are proved and cost less than another test's minimum.
-
-    Attributes
-    ----------
-    exact : str
-        The exact test.
-    least : int
-    """
+    """Exact decisions, because bounds are proved and cost less than another test's minimum."""
 
     about = "test"
     exact: str
@@ -152,9 +143,6 @@ class ExactWon(Chosen):
 
     Attributes
     ----------
-    exact : str
-        The exact test.
-    instead_of : str
     gain : float or None
         Ratio of their effective draws to those of the other test; None if that made none.
     """
@@ -177,8 +165,6 @@ class ExactLost(Chosen):
 
     Attributes
     ----------
-    exact : str
-        The exact test.
     test : str
         The test used instead.
     gain : float or None
@@ -209,7 +195,6 @@ class KappaTaken(Chosen):
 
     Attributes
     ----------
-    kappa : float
     tried : tuple of float
         The values tried.
     """
@@ -289,8 +274,6 @@ class ErrorAudited(Chosen):
 
     Attributes
     ----------
-    max_error : float
-    n_audits : int
     n_passes : int or None
         Maximum passes over the data that the audits take, if more than usual.
     per_look : float or None
@@ -315,7 +298,6 @@ class ErrorNotAudited(Chosen):
 
     Attributes
     ----------
-    max_error : float
     n_needed : int
         Audits needed.
     n_audits : int or None

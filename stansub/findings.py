@@ -84,8 +84,6 @@ class Estimates:
 
     Attributes
     ----------
-    n_audited : int
-        Estimates audited.
     mean_square : float
         Mean square of their standardised errors; 1 is expected.
     low : float
@@ -113,7 +111,6 @@ class Acceptances:
 
     Attributes
     ----------
-    n_audited : int
     mean : float
         Mean amount by which they are too large.
     limit : float
@@ -154,7 +151,6 @@ class Quantities:
 
     Attributes
     ----------
-    n_failing, n_checked : int
     worst : tuple of (str, float)
         Name and value of the worst few quantities, the worst first.
     """
@@ -177,9 +173,6 @@ class MissedMode(Finding):
 
     Attributes
     ----------
-    share : float
-        Share of the evidence, by Laplace approximations.
-    log_density : float
     above : float
         Difference from the highest mode that was visited; nan if none was.
     values : dict of str to list of float
@@ -262,7 +255,6 @@ class NotPreciseEnough(Finding):
         Requested precision, as in ``ess=400,rhat=1.01``.
     quantity : str
         A quantity below the precision; empty if nothing moved.
-    ess : float
     r_hat : float or None
         None for one chain.
     """
@@ -372,8 +364,6 @@ class HighRHat(Finding):
 
     Attributes
     ----------
-    limit : float
-    quantities : Quantities
     many : bool
         Whether there are so many parameters that they may be effects, for which surrogate transitions exist.
     no_mode : str
@@ -431,7 +421,6 @@ class LowEss(Finding):
     ----------
     wanted, per_chain : int
         Effective draws over all chains, and per chain.
-    quantities : Quantities
     iterations : int or None
         Iterations that would suffice at this rate; None while the chains disagree, because the rate is then unknown.
     """

@@ -31,8 +31,6 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    size : int
-        Size in bytes.
     where : str
         What limits it, as the end of "... are".
     libraries : int

@@ -35,8 +35,6 @@ class Stage:
 
     Attributes
     ----------
-    name, text : str
-        Its name, and its name with details.
     remedy : str
         What would make it shorter.
     began, counted_from : float
@@ -102,8 +100,6 @@ class Progress:
     ----------
     began : float
         Time of creation (see `stansub.clock.now`).
-    stage : Stage or None
-        The current stage.
     seconds : dict of str to float
         Seconds of finished stages, in order.
     waits : str

@@ -61,7 +61,6 @@ class ModesFound(Chosen):
         Parameters whose labels switch between modes.
     below : tuple of float
         Differences in log density of modes with negligible evidence from the highest.
-    n_passes, seconds : float
     """
 
     about = "mode"
@@ -96,8 +95,6 @@ class SurrogateSettled(Chosen):
     ----------
     noise : float
         Standard deviation of what it omits.
-    n_passes : int
-        Evaluations of all observations to find it.
     n_transitions : int
         Transitions of the sampler on it per decision.
     """
@@ -125,7 +122,6 @@ class TransitionsTaken(Chosen):
         Whether the user requested them.
     effects : tuple of str
         Parameters that are effects with an unknown scale.
-    n_parameters : int
     normal : float or None
         Share of normal moves that would be accepted on the surrogate; None if not tried.
     accepted : float
@@ -160,10 +156,6 @@ class TransitionsLeft(Chosen):
 
     Attributes
     ----------
-    effects : tuple of str
-        Their names.
-    n_parameters : int
-        Approximate number of parameters.
     hardly_moves : bool
         Whether other moves will not mix, because there are many parameters.
     reason : str

@@ -63,7 +63,6 @@ def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | No
     ----------
     seed : int
         Seed of the run.
-    stream : Run or Chain
     chain : int
         Chain of the stream, counted from 0.
     number : int, optional

@@ -23,18 +23,14 @@ class VariatesByCost(Chosen):
 
     Attributes
     ----------
-    order : int
     blocks : tuple of float
         Blocks that a decision needs with none, with order 1 and with order 2.
-    n_blocks : int
     memory : int
         Bytes; 0 with none.
     seconds : float
         Approximate seconds to make them.
     far_from_quadratic : bool
         Whether no order helps, because the log likelihood is far from quadratic within the posterior.
-    too_large : tuple of TooLarge
-    memory_allowed : int
     """
 
     about = "control variates"
@@ -84,7 +80,6 @@ class VariatesForBounds(Chosen):
 
     Attributes
     ----------
-    order : int
     n_draws : int
         Draws from which bounds were learned; 0 if they are proved.
     function : str

@@ -20,11 +20,6 @@ _N_LEVELS = 25
 class DecreasingLevel:
     """Error level that decreases geometrically from one level to another over ``n_steps`` steps.
 
-    Attributes
-    ----------
-    first, last : float
-    n_steps : int
-
     Raises
     ------
     InputError

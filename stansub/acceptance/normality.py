@@ -283,8 +283,6 @@ def figures(
 
     Parameters
     ----------
-    trial : Trial
-    test : StoppingRule
     by_decisions : bool
         Whether to accept a heavy tail if even the upper limit of wrong decisions is within the promised error. With
         control variates most decisions are clear by a margin far beyond any critical value.

@@ -6,8 +6,8 @@ remainders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,31 +19,30 @@ from stansub.target.remainders import RemainderBounds
 DERIVATIVES = {1: "log_lik_second_derivative_i", 2: "log_lik_third_derivative_i"}
 
 
-class Range(Protocol):
-    """A source of the range."""
+class Range(ABC):
+    """A source of the range.
 
-    @property
-    def order(self) -> int:
-        """Return the order of the control variates that the source requires; 0 if it requires none."""
-        ...
+    Attributes
+    ----------
+    order : int
+        Order of the control variates that it requires; 0 if it requires none.
+    estimated : bool
+        Whether the range is estimated, which voids the guarantee of a bound.
+    by_predictors : bool
+        Whether it needs control variates whose remainders have proved bounds for each block.
+    """
 
-    @property
-    def estimated(self) -> bool:
-        """Return whether the range is estimated, which voids the guarantee of a bound."""
-        ...
+    order = 0
+    estimated = False
+    by_predictors = False
 
-    @property
-    def by_predictors(self) -> bool:
-        """Return whether the source needs control variates whose remainders have proved bounds for each block."""
-        ...
-
+    @abstractmethod
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         """Return the range for the decision loop, given the control variates and their bounds."""
-        ...
 
 
 @dataclass(frozen=True)
-class Lipschitz:
+class Lipschitz(Range):
     """Range of at most 2 L ||theta' - theta||; with control variates, L is that of the remainders.
 
     Attributes
@@ -58,9 +57,6 @@ class Lipschitz:
     """
 
     constant: float
-    order = 0
-    estimated = False
-    by_predictors = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
@@ -71,7 +67,7 @@ class Lipschitz:
 
 
 @dataclass(frozen=True)
-class RangeFunction:
+class RangeFunction(Range):
     """Range from a C function of two parameter values, times ``factor``.
 
     With control variates the function must return the range of the remainders.
@@ -91,16 +87,13 @@ class RangeFunction:
     address: int
     self_address: int = 0
     factor: float = 1.0
-    order = 0
-    estimated = False
-    by_predictors = False
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.FunctionRange(self.address, self.self_address, self.factor)
 
 
 @dataclass(frozen=True)
-class Derivative:
+class Derivative(Range):
     """Range from a bound L on the derivative of order p + 1, with control variates of order p at m.
 
     By Taylor's theorem a remainder is at most L / (p + 1)! (|theta' - m|^(p + 1) + |theta - m|^(p + 1)) in absolute
@@ -121,9 +114,7 @@ class Derivative:
     """
 
     constant: float
-    order: int
-    estimated = False
-    by_predictors = False
+    order: int = field()
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
@@ -140,7 +131,7 @@ class Derivative:
 
 
 @dataclass(frozen=True)
-class Predictors:
+class Predictors(Range):
     """Range from proved bounds for linear predictors: twice the largest bound on a remainder of order p.
 
     The bounds are those of `stansub.target.remainders`, in the metric of the posterior's covariance. Beyond their
@@ -152,8 +143,7 @@ class Predictors:
         p.
     """
 
-    order: int
-    estimated = False
+    order: int = field()
     by_predictors = True
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
@@ -164,24 +154,18 @@ class Predictors:
 
 
 @dataclass(frozen=True)
-class Scan:
+class Scan(Range):
     """Exact range from evaluating all blocks; for audits, because it saves nothing."""
-
-    order = 0
-    estimated = False
-    by_predictors = False
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.ScannedRange()
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Range):
     """Range of the differences drawn so far; voids the guarantee of a bound."""
 
-    order = 0
     estimated = True
-    by_predictors = False
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.EstimatedRange()

@@ -67,8 +67,6 @@ def make_test(
         penalty).
     delta : float, optional
         Error level per decision of the concentration bounds.
-    looks : Schedule, optional
-        Schedule of looks.
     bounds : {"proved", "learned"}, optional
         Source of the bounds of thinned decisions.
     kappa : float, optional

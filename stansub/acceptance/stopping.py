@@ -60,7 +60,6 @@ class ErrorLevel(NamedTuple):
     ----------
     name : str
         The rule's attribute: ``epsilon`` or ``delta``.
-    value : float
     """
 
     name: str

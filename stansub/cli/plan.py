@@ -86,7 +86,7 @@ def plan(
             model, sources, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress
         )
     try:
-        plan_figure.save(found, picture)
+        plots.save(plan_figure.figure(found), picture)
     finally:
         if json:
             typer.echo(json_module.dumps(found.to_dict(), indent=1))

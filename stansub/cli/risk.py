@@ -119,7 +119,7 @@ def risk(
     Every level runs several times from the same starting values. Ctrl-C shows the finished runs.
     """
     from stansub.diagnostics import risk as working
-    from stansub.output import files
+    from stansub.output import files, plots
     from stansub.report import risk_figure
 
     names = [f"{model.stem}_risk.png", f"{model.stem}_risk.json"]
@@ -145,7 +145,7 @@ def risk(
     picture, figures = (files.expanded(output_dir) / name for name in names)
     try:
         working.write(found, figures)
-        risk_figure.save(found, picture)
+        plots.save(risk_figure.figure(found), picture)
     finally:
         _print(found)
     console.print(f"Picture: {picture}\nFigures: {figures}", soft_wrap=True)

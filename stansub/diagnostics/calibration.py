@@ -19,10 +19,10 @@ import numpy as np
 from stansub.diagnostics.ranks import Rank, band, difference, p_value, rank
 from stansub.errors import InputError, RunError, one_line
 from stansub.findings import Severity
-from stansub.output import files
+from stansub.output import plots
 from stansub.output.inference_data import attrs, group
 from stansub.output.statistics import scalars, table
-from stansub.output.style import CHAIN_COLOURS, DPI, INK, STYLE
+from stansub.output.style import CHAIN_COLOURS, INK, STYLE
 from stansub.progress import as_progress
 from stansub.run import limits
 from stansub.run.config import SampleConfig
@@ -52,7 +52,6 @@ class Repeat(NamedTuple):
 
     Attributes
     ----------
-    number : int
     names : tuple of str
         Names of the scalar quantities; empty if the run failed.
     ranks : tuple of Rank
@@ -174,8 +173,6 @@ class Calibration:
         error : float
             Probability that a quantity of a calibrated sampler leaves the band anywhere.
         """
-        import io
-
         import matplotlib
         from matplotlib.figure import Figure
 
@@ -187,9 +184,7 @@ class Calibration:
                 draw_differences(axes, own, label=name, color=CHAIN_COLOURS[k % len(CHAIN_COLOURS)])
             axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
             if path is not None:
-                content = io.BytesIO()
-                figure.savefig(content, dpi=DPI, format=Path(path).suffix.removeprefix(".") or "png")
-                files.write(path, content.getvalue(), overwrite=True)
+                plots.save(figure, path)
         return figure
 
 
@@ -268,7 +263,6 @@ def repeat(program: Program, simulate: Simulate, number: int, *, seed: int, **op
 
     Parameters
     ----------
-    program : CompiledModel, path or callable
     number : int
         Number of the repeat, from 0; with ``seed`` it determines everything random.
     """

@@ -31,7 +31,6 @@ class Estimate(NamedTuple):
 
     Attributes
     ----------
-    value : float
     se : float
         Standard error of the sum as a sample of N observations from a population, by their sample variance (divided by
         N - 1), as in R's loo and `arviz.loo` from ArviZ 1.0 on.
@@ -53,8 +52,6 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    n : int
-        Observations.
     total, squares : float
         Sums over all of them.
     chosen : ndarray, shape (m,)

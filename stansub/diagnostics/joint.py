@@ -90,10 +90,8 @@ def joint_distribution_test(
 
     Parameters
     ----------
-    model : Joint
     kernel : Recipe
         Its proposals must be fixed: those that adapt stay as they start.
-    rng : Generator
     test : StoppingRule, optional
         Test of the decisions; exact by default. With another test, the result includes its error if it is large enough.
     n_chains, n_steps : int

@@ -65,8 +65,6 @@ class NormalityTrial:
 
     Attributes
     ----------
-    model : str
-    n_observations, n_blocks, block_size : int
     test : StoppingRule
         The t-test tried.
     settings : dict

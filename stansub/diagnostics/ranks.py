@@ -52,7 +52,6 @@ def rank(draws: FloatArray, value: float, ess: float, rng: np.random.Generator, 
     Parameters
     ----------
     draws : ndarray, shape (chain, draw)
-    value : float
     ess : float
         Effective sample size of ``draws``; nan if they never moved, which counts as one draw.
     most : int

@@ -41,8 +41,6 @@ class Budget:
     ----------
     seconds : float
         Processor time of the steps.
-    steps : int
-        Steps.
     """
 
     seconds: float
@@ -97,8 +95,6 @@ class Run:
         Functions whose means are recorded.
     centre : ndarray, shape (n_parameters,)
         True means, about which deviations are squared.
-    budget : Budget
-        Budget of the measured steps.
     audit : float
         Audited steps as a share of the measured ones.
     rng, audit_rng : Generator

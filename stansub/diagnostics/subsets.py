@@ -63,7 +63,6 @@ def log_likelihoods(posterior: Posterior, theta: FloatArray, rows: Places) -> Fl
     Parameters
     ----------
     theta : ndarray, shape (chain, draw, dim)
-    rows : ndarray of int64
     """
     flat, values = np.ascontiguousarray(theta.reshape(-1, theta.shape[2])), posterior.values
     if isinstance(values, PartitionedData):

@@ -162,9 +162,6 @@ class Kernel(Protocol):
 
     Attributes
     ----------
-    stats : tuple of Stat
-    dim : int
-        Parameters of a state.
     deciders : tuple of Decider
         The deciders that take its decisions; kernels may share one.
     n_evaluated : int

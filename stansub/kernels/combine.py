@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider, Subset
-from stansub.kernels.base import BatchControl, Info, Kernel, Records, Stat, State, step_by_step
+from stansub.kernels.base import Info, Kernel, Stat, State, step_by_step
 from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS, MetropolisHastings, counts_of
 from stansub.types import FloatArray
 
@@ -88,17 +88,7 @@ class _Combined(ABC):
     ) -> tuple[State, Info]:
         """Return the next state and the statistics of all parts."""
 
-    def batch(
-        self,
-        rng: np.random.Generator,
-        state: State,
-        params: Mapping[str, Any],
-        out: Records,
-        n_steps: int,
-        control: BatchControl,
-    ) -> tuple[State, int]:
-        """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, control)
+    batch = step_by_step
 
     def _named(self, name: str, info: Info) -> dict[str, Any]:
         return {f"{name}.{key}": value for key, value in info.items()}
@@ -127,7 +117,6 @@ class MixtureKernel(_Combined):
 
     Parameters
     ----------
-    parts : mapping of str to Kernel
     weights : ndarray, shape (k,)
         Probabilities.
     """
@@ -162,7 +151,6 @@ class ConditionalMetropolis(MetropolisHastings):
 
     Parameters
     ----------
-    decider : Decider
     index : ndarray of int64
         Indices of the parameters that move.
     touched : callable
@@ -184,8 +172,4 @@ class ConditionalMetropolis(MetropolisHastings):
         subset = self._touched(state.position)
         return self.decide(rng, state, proposed, log_q_ratio, audit=audit, subset=subset)
 
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
-    ) -> tuple[State, int]:
-        """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, control)
+    batch = step_by_step

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stansub._loop import Decider
-from stansub.kernels.base import BatchControl, Info, Records, Stat, State, step_by_step
+from stansub.kernels.base import Info, Stat, State, step_by_step
 from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS
 from stansub.types import FloatArray
 
@@ -27,11 +27,6 @@ MOVED: Info = {one.name: one.dtype(0) for one in (*STATS, DECISIONS)} | {"accept
 
 class DirectKernel(ABC):
     """Base of kernels without decisions or memory: implements all of `stansub.kernels.base.Kernel` but `step`.
-
-    Parameters
-    ----------
-    dim : int
-        Parameters of a state.
 
     Attributes
     ----------
@@ -54,11 +49,7 @@ class DirectKernel(ABC):
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Return one draw and its statistics: `MOVED` and those that the kernel adds."""
 
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
-    ) -> tuple[State, int]:
-        """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, control)
+    batch = step_by_step
 
     def set_level(self, level: float) -> None:  # noqa: B027 - nothing is what most kernels do
         """Do nothing: there are no decisions."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stansub._loop import Decider, Table
 from stansub.codec import GIVEN
 from stansub.errors import InputError, RunError
-from stansub.kernels.base import BatchControl, Info, Kernel, Records, Stat, State, step_by_step
+from stansub.kernels.base import Info, Kernel, Records, Stat, State, step_by_step
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Adapter, BuiltIn, NoAdapter
 from stansub.kernels.recipes import Context, Leaf, Leaves
@@ -161,8 +161,6 @@ class Moves(BuiltIn):
 
     Attributes
     ----------
-    names : tuple of str
-    moves : tuple of Move
     paired : tuple of int
         The index of the reverse of each move.
     """
@@ -353,11 +351,7 @@ class JumpKernel(MetropolisHastings):
         state, info = self.decide(rng, state, tried.moved.proposed, tried.log_q_ratio, audit=audit)
         return state, {**info, self._move.name: tried.number}
 
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
-    ) -> tuple[State, int]:
-        """Run the batch step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, control)
+    batch = step_by_step
 
     def _check(self, moves: Moves, position: FloatArray, tried: _Try) -> None:
         number, other = tried.number, moves.paired[tried.number]

@@ -93,13 +93,10 @@ def sweep(
 
     Parameters
     ----------
-    rng : Generator
-    model : StateSpace
     position : ndarray, shape (dim,)
     path : ndarray, shape (n_times, n_series) or (n_times, n_series, k)
     n_particles : int
         At least 2.
-    ancestor_sampling : bool
 
     Raises
     ------
@@ -167,12 +164,8 @@ class ParticleGibbsKernel(DirectKernel):
 
     Parameters
     ----------
-    model : StateSpace
     places : ndarray of int64, shape (n_times, n_series) or (n_times, n_series, k)
         Indices of the states in a position.
-    dim : int
-    n_particles : int
-    ancestor_sampling : bool
     """
 
     stats = (*DIRECT_STATS, *_OWN)

@@ -73,7 +73,6 @@ class Regression:
 
         Parameters
         ----------
-        rng : Generator
         beta : ndarray, shape (p,)
         which : ndarray of int, shape (m,), optional
             The mini-batch, whose share of X' Omega X is scaled by N / m; all observations by default.
@@ -112,10 +111,8 @@ class PolyaGammaKernel(DirectKernel):
 
     Parameters
     ----------
-    regression : Regression
     index : ndarray of int64, shape (p,)
         Indices of the weights in a position.
-    dim : int
     size : callable, optional
         Number of observations in the mini-batch of a step; all by default.
     """

@@ -29,8 +29,6 @@ class Proposal(Protocol):
 
         Parameters
         ----------
-        rng : Generator
-            The chain's own generator.
         position : ndarray, shape (dim,)
             Unconstrained parameters.
 
@@ -309,10 +307,6 @@ class Checked(BuiltIn):
     """Custom proposal whose results are validated before use; it may adapt (`Adaptive`).
 
     Both positions are copies, so a function may modify its argument and may return the same array at every call.
-
-    Attributes
-    ----------
-    proposal : Proposal
 
     Raises
     ------

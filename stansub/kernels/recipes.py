@@ -35,7 +35,6 @@ class Leaf(NamedTuple):
 
     Attributes
     ----------
-    proposal : str or Proposal
     places : ndarray of int64
         Indices of the parameters that it moves.
     exact : bool

@@ -43,11 +43,8 @@ class MiniBatches:
 
     Parameters
     ----------
-    evaluator : Evaluator
-        Must belong to this chain alone.
     block_sizes : ndarray of int64, shape (M,)
         Observations in each block.
-    variates : ControlVariates, optional
     size : int, optional
         m; by default 10 with control variates and a twentieth of the blocks without, but at most all blocks.
 
@@ -118,7 +115,6 @@ class Sgld(BuiltIn):
 
     Attributes
     ----------
-    batches : MiniBatches
     cholesky : ndarray, shape (dim, dim)
         L; in the paper, the square root of the step size alpha times the identity.
     """

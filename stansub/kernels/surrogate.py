@@ -133,13 +133,7 @@ class JointDecisions:
 
 
 class SurrogateTransitions(DirectKernel):
-    """Kernel of surrogate transitions; nothing is adapted.
-
-    Parameters
-    ----------
-    split : Split
-    transition : SurrogateTransition
-    """
+    """Kernel of surrogate transitions; nothing is adapted."""
 
     stats = (*STATS, *TRANSITION_STATS, *COUNTS)
 
@@ -207,7 +201,6 @@ class SurrogateTransition:
         Centre in these coordinates.
     factor : Factor
         Factor of the surrogate's mean precision in these coordinates: the metric.
-    step_size : float
     sds : ndarray, shape (m,)
         Approximate sds of phi.
     joint : Joint or None

@@ -19,8 +19,6 @@ def run_all(commands: Sequence[Sequence[str]], consoles: Sequence[Path], *, para
 
     Parameters
     ----------
-    commands
-        Commands with their arguments.
     consoles
         For each command, the file for its output.
     parallel

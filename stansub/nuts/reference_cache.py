@@ -46,8 +46,6 @@ def find(
 
     Parameters
     ----------
-    path : path
-        The file.
     model_hash, data_hash : str
         Hashes of the program and the data of the draws.
     reference_hash : str, optional
@@ -99,8 +97,6 @@ def obtain(
     ----------
     model, data
         As `reference` takes them.
-    path : path
-        The file.
     force : bool
         Whether to always make a new one and overwrite the file.
     options

@@ -72,7 +72,6 @@ def findings_of(
 
     Parameters
     ----------
-    idata : InferenceData
     statistics : DataFrame, optional
         Result of `table`, if it exists already. By default it is computed for as many quantities as a few seconds
         allow.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-CMDSTAN_CSV, CSV, PARQUET = FORMATS = ("cmdstan-csv", "csv", "parquet")
+CMDSTAN_CSV, CSV, PARQUET = ("cmdstan-csv", "csv", "parquet")
 
 
 def names(stem: str, form: str, n_chains: int) -> list[str]:

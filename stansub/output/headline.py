@@ -27,9 +27,6 @@ def headline(statistics: pd.DataFrame, record: RunRecord, facts: Mapping[str, An
     ----------
     statistics : DataFrame
         A row for each quantity, as `stansub.output.statistics.table` returns it.
-    record : RunRecord
-    facts : mapping
-        Attributes of the draws.
     found : sequence of Finding
         Findings of the checks, which decide whether the sentence says "Converged".
     """

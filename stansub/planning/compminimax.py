@@ -110,7 +110,6 @@ class TotalVariation:
 
     Attributes
     ----------
-    alpha : float
     start : float
         Total variation between the posterior and the distribution of the first state.
     """
@@ -131,10 +130,6 @@ class StationaryMeanSquare:
 
     It is theorem 2.5 with alpha_eps = alpha for approximations. The exact kernel has S(n, alpha), half of what the
     theorem gives it, so the optimal epsilon is understated.
-
-    Attributes
-    ----------
-    alpha : float
     """
 
     alpha: float
@@ -152,7 +147,6 @@ class MeanSquare:
 
     Attributes
     ----------
-    alpha : float
     start : float
         Total variation between the distribution of the first state and the stationary distribution of the kernel that
         runs; that of an approximation may be another epsilon / alpha away from the posterior.
@@ -200,8 +194,6 @@ def compminimax(error: Error, budget: float, speed_up: SpeedUp, *, largest: floa
 
     Parameters
     ----------
-    error : Error
-        Bound to minimise.
     budget : float
         In steps of the exact kernel, 1 or more.
     speed_up : callable

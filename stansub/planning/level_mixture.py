@@ -65,7 +65,6 @@ def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
     ----------
     tried : sequence of float
         Increasing, with ``first`` and ``last`` between its ends.
-    first, last : float
     """
     decreasing = DecreasingLevel(first, last, _STEPS)
     at = np.log([decreasing.level(step) for step in range(_STEPS)])

@@ -39,8 +39,6 @@ class NutsCost:
         Time of a gradient of the whole log density on one core.
     seconds_error : float
         Relative standard error of that time.
-    leapfrog : float
-        Leapfrog steps of a tree.
     """
 
     seconds: float
@@ -68,11 +66,9 @@ def nuts_cost(
 
     Parameters
     ----------
-    posterior : Posterior
     centre : ndarray, shape (dim,)
     cholesky : ndarray, shape (dim, dim)
         A factor of the covariance, F with F F' = covariance.
-    rng : numpy.random.Generator
     """
     if not posterior.has_gradients:
         return None

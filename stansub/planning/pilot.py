@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,43 +45,9 @@ EPSILONS = (0.005, 0.02, 0.1)
 _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 
 
-class Sampler(Protocol):
-    """Proposals of a method, and the kernel that uses them."""
-
-    @property
-    def name(self) -> str: ...
-
-    def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
-        """Return the kernel of one chain."""
-        ...
-
-    @property
-    def params(self) -> Any:
-        """Return the params of each step of the kernel."""
-        ...
-
-    def start(self, rng: np.random.Generator) -> FloatArray:
-        """Return a starting value of a pilot chain, shape (dim,)."""
-        ...
-
-    def options(self, rule: StoppingRule) -> dict[str, str]:
-        """Return the options of `stansub.sample` for this sampler and these decisions."""
-        ...
-
-    def normal(self) -> tuple[FloatArray, FloatArray]:
-        """Return centre and covariance factor of a normal approximation to the posterior."""
-        ...
-
-
 @dataclass(frozen=True)
 class MetropolisSampler:
-    """Metropolis-Hastings with proposals about the mode.
-
-    Attributes
-    ----------
-    found : ModeSetup
-        Control variates and proposal.
-    """
+    """Metropolis-Hastings with proposals about the mode."""
 
     found: ModeSetup
 
@@ -96,34 +61,32 @@ class MetropolisSampler:
         return self.found.decider(posterior, posterior.population.evaluator(), rule)
 
     def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
+        """Return the kernel of one chain."""
         return MetropolisHastings(self.decider(posterior, rule))
 
     @property
     def params(self) -> Proposal:
-        """Return the proposal."""
+        """Return the params of each step of the kernel: the proposal."""
         assert self.found.proposal is not None
         return self.found.proposal
 
     def start(self, rng: np.random.Generator) -> FloatArray:
+        """Return a starting value of a pilot chain, shape (dim,)."""
         mode = self.found.mode
         return np.asarray(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
 
     def options(self, rule: StoppingRule) -> dict[str, str]:
+        """Return the options of `stansub.sample` for this sampler and these decisions."""
         return {"test": rule.name}
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
+        """Return centre and covariance factor of a normal approximation to the posterior."""
         return self.found.mode.position, self.found.mode.cholesky
 
 
 @dataclass(frozen=True)
 class SurrogateSampler:
-    """Surrogate transitions, which choose their own test.
-
-    Attributes
-    ----------
-    split : Split
-    tuned : TunedSurrogate
-    """
+    """Surrogate transitions, which choose their own test."""
 
     split: Split
     tuned: TunedSurrogate
@@ -144,15 +107,16 @@ class SurrogateSampler:
         return found.centre, np.asarray(np.linalg.inv(found.cholesky).T, np.float64)
 
 
+# Proposals of a method, and the kernel that uses them.
+Sampler = MetropolisSampler | SurrogateSampler
+
+
 @dataclass(frozen=True)
 class Method:
     """A test, with the sampler that uses it.
 
     Attributes
     ----------
-    name : str
-    rule : StoppingRule
-    sampler : Sampler
     final_epsilon : float or None
         Final error level, if it decreases during the run.
     """
@@ -216,7 +180,6 @@ class Measurement:
 
     Attributes
     ----------
-    method : Method
     n_steps : int
         Timed steps of all chains.
     seconds : float

@@ -16,19 +16,16 @@ differing decisions make or miss, which audits estimate with its sign. Errors th
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from stansub import clock, streams
 from stansub.errors import InputError
-from stansub.output import files
 from stansub.planning.level_mixture import schedules
 from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, NutsCost, nuts_cost
 from stansub.planning.pilot import Measurement, measure, methods_of
@@ -106,12 +103,7 @@ NOT_READY = Estimate(math.inf, math.inf, math.inf)
 
 
 class Steps(NamedTuple):
-    """Length of each chain.
-
-    Attributes
-    ----------
-    iter_warmup, iter_sampling, thin : int
-    """
+    """Length of each chain."""
 
     iter_warmup: int
     iter_sampling: int
@@ -124,10 +116,8 @@ class PredictedMethod:
 
     Attributes
     ----------
-    measurement : Measurement
     set_up : float
         Seconds until chains begin.
-    chains : int
     """
 
     measurement: Measurement
@@ -234,13 +224,7 @@ class PredictedMethod:
 
 @dataclass(frozen=True)
 class PredictedNuts:
-    """Prediction for NUTS.
-
-    Attributes
-    ----------
-    cost : NutsCost
-    chains, threads : int
-    """
+    """Prediction for NUTS."""
 
     cost: NutsCost
     chains: int
@@ -292,12 +276,8 @@ class BudgetPlan:
 
     Attributes
     ----------
-    name : str
-        Name of the program.
     budget : float
         Budget in seconds.
-    n_observations : int
-    methods : tuple of PredictedMethod
     nuts : PredictedNuts or None
         None if there are no gradients.
     seconds : float
@@ -400,7 +380,6 @@ def plan(
         Options of the planned runs, without test and levels, which the plan chooses.
     pilot_seconds : float, optional
         Time for the steps of the pilot, without audits; by default a tenth of the budget, 3 to 60 s.
-    progress : Progress, optional
 
     Raises
     ------
@@ -472,11 +451,6 @@ def parse_seconds(text: float | str) -> float:
     if "".join(number + unit for number, unit in parts) != str(text) or not 0 < seconds < math.inf:
         raise InputError(f"budget {text!r} is not a time: give seconds, or a time such as 90s, 10m or 1h30m")
     return seconds
-
-
-def write(found: BudgetPlan, path: Path, *, overwrite: bool = False) -> None:
-    """Write all figures as JSON (see `files.write` for errors)."""
-    files.write(path, json.dumps(found.to_dict(), indent=1).encode(), overwrite=overwrite)
 
 
 def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:

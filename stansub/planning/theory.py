@@ -250,8 +250,6 @@ def concentration_bound(delta: Numbers, rho: Numbers, *, m: int = 1, constant: N
     ----------
     delta : float or ndarray
         Error probability of a decision under the concentration bound.
-    rho : float or ndarray
-    m : int
     constant : float or ndarray
         A of equation 15. 1 holds for any chain: two chains that take their common parts together have met after k steps
         with probability at least 1 - rho^floor(k / m). A smaller constant does not hold even if equation 15, which

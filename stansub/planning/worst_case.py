@@ -70,7 +70,6 @@ def worst_case(methods: Sequence[Measurement], seconds: float) -> WorstCase | No
     ----------
     methods : sequence of Measurement
         Error levels of a test, and exact methods, of which the fastest is used.
-    seconds : float
     """
     exact = min((one for one in methods if one.method.exact), key=lambda one: one.seconds)
     steps = seconds / exact.seconds

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stansub.output import plots
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
 from stansub.planning.plan import BudgetPlan, budgets
 
@@ -40,11 +38,3 @@ def figure(found: BudgetPlan) -> Figure:
         ax.set_title(f"{found.name}: {found.best.label} is best within {found.budget:g} s", loc="left")
         picture.legend(loc="outside right upper", title="bands: 90 %")
     return picture
-
-
-def save(found: BudgetPlan, path: str | os.PathLike[str]) -> None:
-    """Write the picture; its suffix is the format (see `plots.save` for errors)."""
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        plots.save(figure(found), path)

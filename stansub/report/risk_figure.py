@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
-from stansub.output import plots
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
 from stansub.wording import percent
 
@@ -66,22 +64,6 @@ def figure(found: Risk) -> Figure:
         picture.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold")
         _legend(picture, found)
     return picture
-
-
-def save(found: Risk, path: str | os.PathLike[str]) -> None:
-    """Write the picture; the suffix (.png, .pdf, .svg) is the format.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown.
-    RunError
-        If the file cannot be written.
-    """
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        plots.save(figure(found), path)
 
 
 def _limits(curves: pd.DataFrame, final: pd.DataFrame, floor: float) -> tuple[float, float]:

@@ -131,10 +131,6 @@ class Chain:
     ----------
     kernel : Kernel
         The chain's own kernel, at the starting value.
-    state : State
-        Current state.
-    adapter : Adapter
-        Adapts the proposal in warmup.
     rng, audit_rng : Generator
         Random streams of the chain and of the choice of audits. They are separate, so audits do not change the draws.
     n_observations : int

@@ -97,8 +97,6 @@ def make_chain(
         Starting value.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains.
-    found : ModeSetup, optional
-        The mode, and control variates there.
     trial : bool
         Whether to test the normality assumption of a t-test at the end of warmup. If the first look uses all the
         blocks, there is nothing to test.

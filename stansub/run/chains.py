@@ -58,8 +58,6 @@ def run(
     ----------
     remote : RemoteChains, optional
         Runs the chains in other processes; by default threads of this process run them.
-    writer : CheckpointWriter, optional
-        Writes checkpoints.
     until : EarlyStopping, optional
         Ends the run when the draws are precise enough.
     """

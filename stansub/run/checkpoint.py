@@ -72,9 +72,6 @@ class Checkpoint:
 
     Attributes
     ----------
-    path : Path
-    options : Options
-    chains : dict of int to SavedChain
     seconds : float
         Time for which the chains have run.
     finished : bool
@@ -195,12 +192,8 @@ class CheckpointWriter:
 
     Parameters
     ----------
-    path : Path
     every : float
         Seconds between two checkpoints.
-    prepared : Prepared
-    chains : sequence of Chain
-    adaptation : CrossChainAdaptation or None
     seconds : float
         Time for which the chains ran before.
     on_failure : callable
@@ -208,7 +201,6 @@ class CheckpointWriter:
 
     Attributes
     ----------
-    path : Path
     failure : str
         Why the file could not be written; empty as long as it can.
     """

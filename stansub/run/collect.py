@@ -58,8 +58,6 @@ class Finished:
 
     Attributes
     ----------
-    chains : sequence of Chain
-    outcome : Outcome
     setup : Setup
         Setup with what the chains chose together in warmup.
     began : float
@@ -132,10 +130,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
 def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:
     """Write the draws made so far to a file and return its path, or None if no draws have been made.
 
-    Parameters
-    ----------
-    A checkpoint that holds all draws; many draws are then not written again.
-        A checkpoint that holds them all, from which many are not written again.
+    Many draws are not written again if the checkpoint ``kept`` holds them.
     """
     if kept is not None and any(chain.sampling.kept.has_stored for chain in chains):
         return kept
@@ -157,8 +152,6 @@ def collect(
     ----------
     progress : Progress
         Progress of the preparation; the rest of its time limit is for the search for modes.
-    console : Console
-        Console for progress, if shown.
     file : DrawsFile, optional
         Receives many draws in pieces; the returned tree is then thinned.
 

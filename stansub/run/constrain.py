@@ -182,16 +182,7 @@ class _Values:
 
 
 class Quantities:
-    """Computes constrained values of draws in order; generated quantities continue their random stream.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    n_chains : int
-    kept : SavedQuantities
-    seed : int
-    threads : int
-    """
+    """Computes constrained values of draws in order; generated quantities continue their random stream."""
 
     def __init__(self, posterior: Posterior, n_chains: int, *, kept: SavedQuantities, seed: int, threads: int) -> None:
         self._model, self._plan, self._threads = posterior.full, _Values.of(posterior, kept), threads

@@ -36,10 +36,8 @@ class ChainContext:
 
     Attributes
     ----------
-    target : Target
     rule : StoppingRule
         Test of the decisions that are not exact.
-    seed : int
     spread : Range or None
         Source of the range, for tests that need one.
     found : ModeSetup or None

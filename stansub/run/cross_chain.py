@@ -71,7 +71,6 @@ class AdaptationOptions:
     ----------
     test : StoppingRule
         The test before its looks were fitted.
-    request : ModeRequest
     iter_warmup, iter_sampling : int
         Steps per chain.
     """
@@ -147,10 +146,6 @@ class CrossChainAdaptation:
 
     Attributes
     ----------
-    found : ModeSetup
-        Setup with which the chains continue.
-    test : StoppingRule
-        The chains' test.
     at : tuple of int
         Steps of warmup after which the chains pool their draws.
     last : int

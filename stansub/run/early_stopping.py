@@ -40,7 +40,6 @@ class Check:
 
     Attributes
     ----------
-    reached : bool
     n_checks, n_draws : int
         Checks up to this one, and draws per chain that it used.
     quantity : str
@@ -70,18 +69,12 @@ class EarlyStopping:
 
     Parameters
     ----------
-    precision : Precision
     constrain : callable
         From draws, shape (chain, draw, dim), to the parameters' values by name, each (chain, draw, *shape).
     most : int
         Steps after which a chain ends in any case.
     thin : int
         Steps between two draws.
-
-    Attributes
-    ----------
-    last : Check or None
-        Result of the last check.
     """
 
     def __init__(self, precision: Precision, constrain: Constrain, *, most: int, thin: int) -> None:

@@ -114,8 +114,6 @@ def run(
 
     Parameters
     ----------
-    parallel : int
-        Turns that run at once.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all work.
     executor : Executor, optional

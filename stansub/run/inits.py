@@ -34,8 +34,6 @@ class Init:
         Radius of the uniform distribution on the unconstrained space.
     values : mapping
         Constrained values by parameter; the other parameters start at random.
-    source : str
-        Source of the values, for messages.
     """
 
     radius: float = RADIUS

@@ -33,7 +33,6 @@ class Option:
         What the option does, in a sentence; names of other options in backticks.
     group : str
         Section of the command line's help; empty for options of Python alone.
-    bounds : Bounds or None
     default : str
         What None means, in words.
     type_ : str

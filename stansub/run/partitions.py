@@ -30,7 +30,7 @@ from stansub.stan.formats import opened as opened_table
 from stansub.stan.partition_requests import Describe
 from stansub.stan.partitions import PartitionedData, PartitionRecipe, pooled, stamp_of
 from stansub.stan.posterior import Posterior
-from stansub.stan.proved import Proved, digest_of_rows
+from stansub.stan.proved import Proved
 from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
 from stansub.stan.tables import Table
@@ -59,7 +59,7 @@ class _Open:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[PartitionRecipe, tuple[Posterior, str]] = {}
+        self._kept: dict[PartitionRecipe, Posterior] = {}
         self._proved: dict[PartitionRecipe, Proved] = {}
         self._opening: dict[PartitionRecipe, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -75,22 +75,20 @@ class _Open:
         with self._lock:
             opening = self._opening.setdefault(recipe, threading.Lock())
         with opening:
-            if (known := self._kept.get(recipe)) is None:
+            if (posterior := self._kept.get(recipe)) is None:
                 posterior, proved = recipe.open(self._proved.get(recipe))
-                known = posterior, proved.digest if proved else digest_of_rows(posterior.values, posterior.sizes)
                 with self._lock:
                     if proved is not None:
                         self._proved[recipe] = proved
                     if self._has_room(posterior.values.nbytes):
-                        self._kept[recipe] = known
-        posterior, found = known
-        if digest and found != digest:
+                        self._kept[recipe] = posterior
+        if digest and posterior.digest_of_rows() != digest:
             raise InputError(f"{recipe.name}: this worker has other rows than the one that opened them first")
         return posterior
 
     def _has_room(self, n_bytes: int) -> bool:
         """Return whether a partition of this size, which memory has already, may stay open."""
-        kept = sum(one.values.nbytes for one, _ in self._kept.values()) + n_bytes
+        kept = sum(one.values.nbytes for one in self._kept.values()) + n_bytes
         return kept <= (memory.room().size + kept) // _SHARE
 
     def close(self, recipes: Sequence[PartitionRecipe]) -> None:
@@ -122,7 +120,6 @@ class Partitions:
 
     Attributes
     ----------
-    recipes : tuple of PartitionRecipe
     digests : tuple of str
         Expected digests of the rows; empty until known.
     progress : Progress

@@ -38,7 +38,6 @@ class ModelInput(NamedTuple):
 
     Attributes
     ----------
-    model : Source, CompiledModel, Posterior or FunctionFactors
     values : Data or None
         None if the model includes them.
     """

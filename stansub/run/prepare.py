@@ -50,10 +50,6 @@ class Setup:
         The options, with the seed drawn and the number of threads.
     asked_rule, rule : StoppingRule
         The test before its looks were fitted, and the test with which chains begin.
-    guarantee : str
-        The test's guarantee (see `stansub.acceptance.stopping.Guarantee`).
-    range_kind : str
-        Source of the range.
     found : ModeSetup or None
         The mode, with control variates and proposals there.
     transition : SurrogateTransition or None
@@ -132,7 +128,6 @@ class Prepared:
     ----------
     setup : Setup
         Setup of the run; the other fields belong to this process.
-    posterior : Posterior
     ranges : Ranges
         Source of the range for the chains' deciders.
     compiled_at : float

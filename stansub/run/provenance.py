@@ -25,8 +25,6 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
 
     Parameters
     ----------
-    facts : mapping
-        Attributes of the draws.
     data : path, mapping, table or DataSources, optional
         The data, if the files that the draws record have been moved.
 
@@ -69,8 +67,6 @@ def posterior_of_draws(
 
     Parameters
     ----------
-    facts : mapping
-        Attributes of the draws.
     model : Posterior or FunctionFactors, optional
         The posterior sampled, if available; needed for a posterior of functions, which no file records.
     data : path, mapping, table or DataSources, optional

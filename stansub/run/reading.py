@@ -70,7 +70,6 @@ def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
 
     Parameters
     ----------
-    path : path
     most : int, optional
         Approximate limit of the bytes of draws to read from a file (see `load`); all by default.
 

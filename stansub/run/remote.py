@@ -45,7 +45,6 @@ class RemoteChains:
     ----------
     executor : Executor
         Its workers must see the files of this machine.
-    prepared : Prepared
     folder : Path
         Folder for the files that workers read.
 

@@ -30,8 +30,6 @@ class Rows:
     ----------
     capacity : int
         Maximum number of rows.
-    dim : int
-    stats : iterable of Stat
 
     Attributes
     ----------

@@ -266,8 +266,6 @@ def run_chains(
 
     Parameters
     ----------
-    writer : CheckpointWriter, optional
-        Writes checkpoints.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains.
     max_time : float, optional

@@ -28,8 +28,6 @@ class Plan:
 
     Attributes
     ----------
-    iter_warmup, iter_sampling : int
-        Steps.
     thin : int
         Every ``thin``-th step is kept.
     audit : float
@@ -79,12 +77,8 @@ class ChainState:
 
     Attributes
     ----------
-    state : State
-        Of the kernel.
     proposal
         The kernel's params: a proposal, or those of its parts by name.
-    adapter : Adapter
-    rng, audit_rng : Generator
     counters, counted_in_warmup : ndarray of int64, shape (4,)
         Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
     pause : int
@@ -97,9 +91,6 @@ class ChainState:
         Draws since then, and acceptance rates.
     trial_rng : Generator or None
         Generator of the trial at the end of warmup.
-    trial : Trial or None
-        Result of the trial.
-    warmup, sampling : PhaseCounts
     kernel
         Result of `Kernel.save`; None for a kernel at ``state`` without memory.
     """
@@ -129,11 +120,6 @@ class Facts:
 
     Attributes
     ----------
-    seed : int
-    asked_rule, rule, guarantee, range_kind, found, transition, plan, trial, notes
-        As in `stansub.run.prepare.Setup`.
-    block_size : int
-    evaluator : str
     model_hash, data_hash : str
         Of the program and of the data.
     name, code : str
@@ -173,10 +159,6 @@ class AdaptationState:
 
     Attributes
     ----------
-    found : ModeSetup
-        Setup with which the chains continue.
-    test : StoppingRule
-        The chains' test.
     about : Mode or Moments
         Normal approximation of the proposals.
     moved_at : tuple of int

@@ -44,11 +44,8 @@ class TransitionSetup:
 
     Attributes
     ----------
-    posterior : Posterior
     compiled_at : float
         Time when the program was compiled.
-    tuned : TunedSurrogate
-    note : TransitionsTaken
     """
 
     posterior: Posterior

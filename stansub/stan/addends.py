@@ -5,13 +5,10 @@ With transformed data, a program is taken apart by statements (`stansub.stan.par
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from stansub.stan.dependence import Steps
-from stansub.stan.recognise import terms as signed_terms
+from stansub.stan.dependence import Steps, together
 from stansub.stan.rewriting import Edits, Pass
 from stansub.stan.sizes import data_declarations, outcome_sizes
-from stansub.stan.syntax import Expression, Prefix, Program, Target, bare, names
+from stansub.stan.syntax import Expression, Prefix, Program, Target, names, summands
 from stansub.stan.typing import REAL, Types
 
 
@@ -20,7 +17,7 @@ def term_by_term(program: Program) -> Edits | None:
     """Write ``target += a + b;`` as two statements if the terms depend on data of different sizes."""
     if not program.transformed_data.statements:
         return None
-    found = [(one, list(_terms(one.expression))) for one in program.model.statements if isinstance(one, Target)]
+    found = [(one, _terms(one.expression)) for one in program.model.statements if isinstance(one, Target)]
     sums = [(one, terms) for one, terms in found if len(terms) > 1]
     if not sums:
         return None
@@ -28,30 +25,17 @@ def term_by_term(program: Program) -> Edits | None:
         size: [size, *(one.name for one in data_declarations(program) if size in names(*one.all_dims))]
         for size in outcome_sizes(program)
     }
-    reading: dict[str, frozenset[str]] = {}
-    for key, sizes in Steps.of(program).depending(groups).items():
-        name = key.partition("@")[0]
-        reading[name] = reading.get(name, frozenset()) | sizes
+    reading = Steps.of(program).reads(groups)
     # A number may be added to a vector, whose elements then all have it; not to another number.
     numbers = {one.span for one, typed in Types(program).walk() if typed.type == REAL}
     replacements = [
         (one.span, "\n".join(f"target += {term};" for term in terms))
         for one, terms in sums
-        if one.expression.span in numbers and len({_reads(term, reading) for term in terms}) > 1
+        if one.expression.span in numbers and len({together(reading, names(term)) for term in terms}) > 1
     ]
     return Edits([], replacements) if replacements else None
 
 
-def _reads(term: Expression, reading: dict[str, frozenset[str]]) -> frozenset[str]:
-    """Return the sizes of the data on which a term depends."""
-    return frozenset().union(*(reading.get(name, frozenset()) for name in names(term)))
-
-
-def _terms(expression: Expression, sign: int = 1) -> Iterator[Expression]:
-    """Yield terms whose sum is an expression, also those in parentheses."""
-    for own, term in signed_terms(expression, sign):
-        inside = bare(term)
-        if inside is not term:
-            yield from _terms(inside, own)
-        else:
-            yield term if own > 0 else Prefix("-", term)
+def _terms(expression: Expression) -> list[Expression]:
+    """Return terms whose sum is an expression."""
+    return [term if sign > 0 else Prefix("-", term) for sign, term in summands(expression)]

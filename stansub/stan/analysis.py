@@ -28,13 +28,7 @@ from stansub.target.remainders import NoPredictorsError
 
 @dataclass(frozen=True)
 class Analysis:
-    """A program and the properties that its text shows. It can be pickled.
-
-    Attributes
-    ----------
-    program : Program
-        The parsed canonical text.
-    """
+    """A program and the properties that its text shows. It can be pickled."""
 
     program: Program
 
@@ -155,8 +149,6 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
 
     Parameters
     ----------
-    analysis : Analysis
-        Analysis of the program.
     reason : str
         How the numerical check failed.
     form : Form, optional

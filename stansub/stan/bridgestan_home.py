@@ -52,8 +52,6 @@ class Home:
         package, a new download, or this package (``"made"``).
     version : str
         Version of BridgeStan's C API.
-    stan_version : str
-        Version of Stan.
     stanc : Path
         The Stan compiler that belongs to it.
     identity : str

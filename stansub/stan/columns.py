@@ -65,8 +65,6 @@ def read_columns(
 
     Parameters
     ----------
-    declarations : sequence of Declaration
-        The data block.
     given : mapping
         Values by name.
     columns : mapping
@@ -146,8 +144,6 @@ def remedy(
     ----------
     given : mapping
         Values by name.
-    declarations : sequence of Declaration
-        The data block.
     """
     declared = {one.name for one in declarations}
     if alike := _nearest(declaration.name, [name for name in given if name not in declared]):

@@ -25,11 +25,11 @@ from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.proved import Proved
-from stansub.stan.recognise import Form, plain, size_candidates
+from stansub.stan.recognise import Form, plain
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.shares import Shares
-from stansub.stan.sizes import declarations, outcome_sizes
+from stansub.stan.sizes import declarations, outcome_sizes, size_candidates
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
@@ -45,8 +45,6 @@ class CompiledParts:
 
     Attributes
     ----------
-    parts : Parts
-    library : Library
     exporting : Library or None
         The program that returns its transformed data; None if not needed.
     """
@@ -182,7 +180,8 @@ class CompiledModel:
         cut = Whole(self.silent, values, known.sizes, seed)
         population = cut.instances((known.sizes,), None, size, known.points)
         found = self._posterior(given, population, None, known.proof, known.sizes)
-        return replace(found, observations=known.observations, known_predictors=known.predictors_over(values))
+        predictors, remembered = known.predictors_over(values), {"digest": known.digest}
+        return replace(found, observations=known.observations, known_predictors=predictors, _found=remembered)
 
     def _cut_somehow(
         self, given: _CutInputs, library: Library | None, evaluator: str, observations: str | None
@@ -340,7 +339,7 @@ class CompiledModel:
         )
 
     def _size_names(self) -> list[str]:
-        return [candidate.name for candidate in size_candidates(self.program)]
+        return list(size_candidates(self.program))
 
     def _sums(self, given: _CutInputs, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
         """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""

@@ -34,8 +34,6 @@ def constants(
     ----------
     program, form, values, sizes, name
         Of a `stansub.stan.posterior.Posterior`.
-    function : str
-        Name of the function.
     metric : ndarray, shape (dim, dim), optional
         The value of its argument of that name.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -41,33 +41,35 @@ _FEWEST = 100
 Names = tuple[str, ...]
 
 
-class Cut(Protocol):
-    """A way to cut the data."""
+@dataclass(frozen=True)
+class Whole:
+    """Cut into instances of the user's program.
 
-    @property
-    def sizes(self) -> Collection[str]:
-        """Return integers that may count observations."""
-        ...
+    Attributes
+    ----------
+    sizes : collection of str
+        Integers that may count observations.
+    text : None
+        The text that is followed for predictors is the user's program with the user's data.
+    """
 
-    @property
-    def data(self) -> Data: ...
+    library: Library
+    data: Data
+    sizes: Collection[str]
+    seed: int
+    text: None = None
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
-        """Return whether there may be a sum over another size besides ``sums``."""
-        ...
+        """Return whether there may be a sum over another size besides ``sums``; no, there is one."""
+        return False
 
-    def first_rows(self, sums: Sequence[Names], n: int) -> Cut:
+    def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
         """Return the cut of the first rows of each sum."""
-        ...
-
-    @property
-    def text(self) -> Text | None:
-        """Return the text that is followed for predictors, if it is not the user's program with the user's data."""
-        ...
+        return replace(self, data=_first_rows(self.data, sums, n))
 
     def model(self) -> Model:
         """Return the program with all of the data."""
-        ...
+        return self.data.model(self.library, seed=self.seed)
 
     def instances(
         self,
@@ -83,39 +85,6 @@ class Cut(Protocol):
         InputError
             If the data cannot be cut this way.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Cut into instances of the user's program."""
-
-    library: Library
-    data: Data
-    sizes: Collection[str]
-    seed: int
-    text: None = None
-
-    def may_add(self, sums: Sequence[Names], size: str) -> bool:
-        """Return False: there is one sum."""
-        return False
-
-    def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
-        """See `Cut`."""
-        return replace(self, data=_first_rows(self.data, sums, n))
-
-    def model(self) -> Model:
-        """See `Cut`."""
-        return self.data.model(self.library, seed=self.seed)
-
-    def instances(
-        self,
-        sums: Sequence[Names],
-        order: Places | None,
-        size: int,
-        points: Sequence[FloatArray],
-    ) -> Instances:
-        """See `Cut`."""
         (names,) = sums
         blocks = Blocks(self.data.integer(names[0]), size)
         return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points)
@@ -148,21 +117,21 @@ class InParts:
 
     @property
     def sizes(self) -> Collection[str]:
-        """See `Cut`."""
+        """See `Whole`."""
         return self.parts.sizes
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
-        """See `Cut`."""
+        """See `Whole`."""
         present = set().union(*sums)
         groups = [group for group in self.parts.groups if size in group]
         return bool(groups) and not any(group & present for group in groups)
 
     def first_rows(self, sums: Sequence[Names], n: int) -> InParts:
-        """See `Cut`."""
+        """See `Whole`."""
         return replace(self, data=_first_rows(self.data, sums, n))
 
     def model(self) -> Model:
-        """See `Cut`."""
+        """See `Whole`."""
         return self._with([True] * len(self.parts.groups), ()).model(self.library)
 
     def instances(
@@ -172,7 +141,7 @@ class InParts:
         size: int,
         points: Sequence[FloatArray],
     ) -> Instances:
-        """See `Cut`."""
+        """See `Whole`."""
         counts, groups, slicers = [self.data.integer(names[0]) for names in sums], self.parts.groups, []
         for names, n, first in zip(sums, counts, accumulate(counts, initial=0), strict=False):
             others = [one for one in sums if one != names]
@@ -188,6 +157,10 @@ class InParts:
         """Return data with some groups switched on, without the rows of some sums."""
         data = _first_rows(self.data, left_out, 0)
         return replace(data, values={**data.values, SWITCHES: np.array(switches, np.int64)})
+
+
+# A way to cut the data.
+Cut = Whole | InParts
 
 
 def _first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
@@ -208,9 +181,6 @@ def find_sums(
 
     Parameters
     ----------
-    cut : Cut
-    dim : int
-        Number of unconstrained parameters.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
     given : str or None

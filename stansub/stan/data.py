@@ -51,10 +51,6 @@ class Data:
     ----------
     values : dict
         A numpy array per variable, a number for scalars; tuples are dicts of these with keys "1", "2", ... as in JSON.
-    declarations : tuple of Declaration
-        The data block, in order.
-    source : str
-        Source of the data, for messages.
     origins : Origins
         Which variables came from columns, and which values follow from others.
     files : tuple of WatchedFile
@@ -129,6 +125,10 @@ class Data:
         shared = {name: value for name, value in self.values.items() if name not in rows}
         parts = [slice(*one) for one in pairwise((0, *ends))]
         return digest_of(shared, [digest_of({name: value[part] for name, value in rows.items()}) for part in parts])
+
+    def digest_along(self, sizes: Iterable[str]) -> str:
+        """Return a hash of the variables declared along one of the size variables."""
+        return digest_of({name: self.values[name] for name in self.axes(sizes)})
 
     def axes(self, sizes: Iterable[str]) -> dict[str, int]:
         """Return variables declared along one of the size variables, with the axis of that size.
@@ -222,9 +222,6 @@ class Raw:
 
     Attributes
     ----------
-    values : mapping
-    source : str
-    tables : tuple of Table
     columns : mapping
         Columns by variable, if their names differ.
     files : tuple of WatchedFile

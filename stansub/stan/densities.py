@@ -37,8 +37,6 @@ class Link(NamedTuple):
     ----------
     of : callable
         From its values for an observation to what must be affine: one value, or several for a vector.
-    words : str
-        Description, with ``{}`` for the argument.
     is_vector : bool
         Whether an observation has several values of it.
     is_known : bool

@@ -37,10 +37,8 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    statement : Statement
     reads : frozenset of str
         Includes what decides whether and how often the statement runs.
-    writes : frozenset of str
     """
 
     statement: Statement
@@ -93,6 +91,14 @@ class Steps:
                     if not read <= found.get(name, frozenset()):
                         found[name] = found.get(name, frozenset()) | read
                         changed = True
+        return found
+
+    def reads(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+        """Return the same by name: variables of nested scopes that share one count as one."""
+        found: dict[str, frozenset[str]] = {}
+        for key, own in self.depending(groups).items():
+            name = key.partition("@")[0]
+            found[name] = found.get(name, frozenset()) | own
         return found
 
     def reached(self, variables: Collection[str]) -> set[str]:

@@ -41,8 +41,6 @@ def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Colum
     ----------
     steps : ndarray, shape (dim, n)
         Gain of an argument of each of a few observations per step of each parameter.
-    few : Data
-        The data of these observations.
     axes : mapping of str to int
         Its variables along the observations, with their axes.
     """

@@ -25,14 +25,8 @@ class Check:
 
     Attributes
     ----------
-    name : str
-        Subject of the check.
-    ok : bool
-        Whether it passes.
     value : str
         Result.
-    remedy : str
-        Remedy, if any.
     """
 
     name: str

@@ -46,24 +46,15 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
 
     They have several elements and no bounds, and a density or a product outside the likelihood ties them to other
     parameters: ``u ~ normal(0, tau)``, ``u = tau * z``.
-
-    Parameters
-    ----------
-    program : Program
-    size : str
-        The integer that counts the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
     steps = Steps.of(program)
-    depends = steps.depending({size: [size, *sized], **{name: [name] for name in declared}})
-    reads: dict[str, frozenset[str]] = {}
-    for key, groups in depends.items():
-        name = key.partition("@")[0]
-        reads[name] = reads.get(name, frozenset()) | (groups & declared.keys())
+    depends = steps.depending({size: [size, *sized]})
+    reads = steps.reads({name: [name] for name in declared})
     found: set[str] = set()
     for step in (*steps.transformed, *steps.model):
-        if size not in together(depends, step.reads | step.writes):
+        if not together(depends, step.reads | step.writes):
             found.update(*(_depending(of, others, reads) for of, others in _factors(step)))
     for one in declared.values():
         scales = [bound.value for bound in one.type.bounds if bound.kind in _SCALES]

@@ -22,7 +22,6 @@ class WatchedFile:
 
     Attributes
     ----------
-    path : Path
     state : tuple
         Name, identity, size and modification time of each file.
     mapping : MappedFile or None

@@ -47,7 +47,6 @@ class Values(NamedTuple):
 
     Attributes
     ----------
-    by_name : mapping
     files : tuple of WatchedFile
         Files in which they remain while they are used.
     """
@@ -58,12 +57,6 @@ class Values(NamedTuple):
 
 def opened(part: Any, name: str) -> Table | Values:
     """Open a table, or read the values of a file.
-
-    Parameters
-    ----------
-    part : path, mapping or table
-    name : str
-        Name in messages.
 
     Raises
     ------

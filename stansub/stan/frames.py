@@ -22,7 +22,6 @@ class Frame:
 
     Attributes
     ----------
-    values : dict
     live : ndarray of bool or None
         None for all.
     returned : list

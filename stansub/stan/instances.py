@@ -50,8 +50,6 @@ class Slicer:
         Size variables, each of which counts the observations.
     order : ndarray of int32 or None
         Row of the data at each place; None for the user's order.
-    seed : int
-        Seed of ``transformed data``.
     """
 
     library: Library
@@ -102,7 +100,6 @@ class BlockModels:
     ----------
     slicers : tuple of Slicer
         Makers of the instances of each sum's blocks, in the order of the sums.
-    blocks : Blocks
     dim : int
         Number of unconstrained parameters that each must have.
     """
@@ -144,9 +141,6 @@ class Instances:
     ----------
     slicers : tuple of Slicer
         Makers of the instances of each sum's blocks, in the order of the sums.
-    blocks : Blocks
-    models : BlockModels
-    global_models : tuple of Model
     alone : bool
         Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
     room : int
@@ -224,10 +218,6 @@ def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Insta
 
     Parameters
     ----------
-    slicer : Slicer
-        The program and the data.
-    blocks : Blocks
-        How the observations are cut.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
 

@@ -132,13 +132,6 @@ class Library:
     def model(self, data: bytes, *, seed: int = 0) -> Model:
         """Instantiate the program with data.
 
-        Parameters
-        ----------
-        data : bytes
-            The data block's variables as JSON.
-        seed : int
-            Seed for random numbers in ``transformed data``.
-
         Raises
         ------
         InputError
@@ -155,12 +148,8 @@ class Library:
 
         Parameters
         ----------
-        data : Arrays
-            The data block's variables.
         rows : ndarray of int32 or int64, optional
             Rows, in order, that are the model's data; all by default.
-        seed : int
-            Seed for random numbers in ``transformed data``.
 
         Raises
         ------

@@ -22,7 +22,7 @@ from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
-from stansub.stan.scales import SUMS, summands, without_scales
+from stansub.stan.scales import without_scales
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -43,6 +43,7 @@ from stansub.stan.syntax import (
     find,
     name_of,
     names,
+    summands,
     writes,
 )
 
@@ -206,7 +207,7 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
     argument that a density uses unchanged. ``changing`` variables depend on parameters: a product of two of them, such
     as discrimination and ability, is not affine with or without a link.
     """
-    sums = [summands(one) for one in find(Infix, [statement]) if one.operator in SUMS]
+    sums = [[term for _, term in summands(one)] for one in find(Infix, [statement]) if one.operator in ("+", "-")]
     if isinstance(statement, Assign) and statement.operator in ("+=", "-="):
         sums.append([statement.place, statement.expression])
     found = set[str]()

@@ -94,11 +94,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
 
     Parameters
     ----------
-    program : Program
     values : mapping
         The data, and transformed data as far as known.
-    n : int
-        Number of observations.
     sparse : bool
         Whether slopes are sparse even for few observations.
 

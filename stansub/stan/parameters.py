@@ -26,8 +26,6 @@ class Parameters(NamedTuple):
 
     Attributes
     ----------
-    values : dict
-        Value of each parameter.
     places : tuple of ndarray of int64
         Unconstrained places of each one's elements; of one dimension if it does not have one for each.
     """
@@ -43,11 +41,8 @@ def unconstrained(
 
     Parameters
     ----------
-    declarations : sequence of Declaration
     value : callable
         Evaluates an expression of sizes or bounds.
-    n : int
-        Number of observations.
     sparse : bool
         Whether slopes are sparse even for few observations.
 

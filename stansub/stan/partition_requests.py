@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from stansub.stan.columns import Origins
 from stansub.stan.posterior import Posterior
-from stansub.stan.proved import digest_of_rows
 from stansub.stan.shares import writes_rows
 from stansub.stan.syntax import Block
 from stansub.target.gradients import ParallelEvaluator, Team
@@ -25,20 +24,16 @@ class Description(NamedTuple):
 
     Attributes
     ----------
-    n_observations : int
     digest : str
         Digest of its rows.
     fixed : dict
         Values that are not read from its columns, except the number of observations.
-    origins : Origins
     shape : str
         What the predictors of all partitions must share.
     error : float
         Of the proof.
     constant : float or None
         Of the predictors.
-    sizes : tuple of str
-        Integers that count the observations.
     """
 
     n_observations: int
@@ -80,7 +75,7 @@ class Describe:
         fixed = {key: value for key, value in values.values.items() if key not in rows and key not in holder.sizes}
         return Description(
             holder.blocks.n_observations,
-            digest_of_rows(values, holder.sizes),
+            holder.digest_of_rows(),
             fixed,
             values.origins,
             shape_of(predictors),

@@ -28,7 +28,7 @@ from stansub.stan.partition_requests import BlockSum, Description, LogDensities,
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof, Whole
 from stansub.stan.proved import Proved
-from stansub.stan.shares import SumOfParts
+from stansub.stan.shares import SumOfParts, joined
 from stansub.stan.source import Source
 from stansub.stan.sources import DataPartitions, DataSources
 from stansub.stan.syntax import Declaration, parse
@@ -54,15 +54,12 @@ class PartitionRecipe:
     ----------
     key : str
         Identifies the partition among those of all runs.
-    model, code : str
-        Name and code of the program.
     part : path or callable
         The file, or a function without arguments that returns a table.
     others : tuple
         Values that are not in the partitions, as in `DataSources`.
     columns : mapping
         Columns by variable.
-    seed : int
     observations : str or None
         Name of the data variable that counts the observations, if given.
     stamp : str
@@ -143,9 +140,6 @@ class PartitionedData(Data):
 
     Attributes
     ----------
-    holders : Holders
-        The partitions, which answer requests.
-    described : tuple of Description
     recorded : str
         The sources as text (see `DataSources.recorded`).
     """
@@ -289,24 +283,12 @@ class PartitionedDensity(SumOfParts):
     def _evaluated(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         parts = ask_all(self.holders, LogDensities(tuple(points)))
         own = self.pilot.population.evaluator()
-        return [
-            self._joined([part[k] for part in parts], own.global_log_density(theta)) for k, theta in enumerate(points)
-        ]
-
-    def _joined(self, parts: Sequence[tuple[float, str]], shared: float) -> tuple[float, str]:
-        undefined = next((one for one in parts if not np.isfinite(one[0])), None)
-        return undefined or (sum(value for value, _ in parts) - (len(parts) - 1) * shared, "")
+        return [joined([part[k] for part in parts], own.global_log_density(theta)) for k, theta in enumerate(points)]
 
 
 @dataclass(frozen=True)
 class PartitionedBlocks(OneBlock):
-    """All observations as one block; the global part is the pilot's.
-
-    Attributes
-    ----------
-    pilot : Posterior
-    holders : Holders
-    """
+    """All observations as one block; the global part is the pilot's."""
 
     kind: ClassVar[Literal["partitions"]] = "partitions"
 

@@ -40,10 +40,6 @@ class Parts:
 
     Attributes
     ----------
-    program : Program
-        The original program.
-    code : str
-        Stan code.
     declarations : tuple of Declaration
         Its data block without switches: the user's data and transformed data that it needs.
     computed : tuple of Declaration
@@ -70,11 +66,6 @@ def divide(program: Program) -> Parts | None:
 
     There is a gain if there are transformed data, several sums, or parameters of which an observation's term reads only
     some, so that priors cost more than a few observations. Otherwise the whole program suffices.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
     """
     program = silenced(program)
     taken = any(name.startswith(SWITCHES) for name in names(program))
@@ -118,15 +109,7 @@ def divide(program: Program) -> Parts | None:
 
 
 def has_other_sums(program: Program, span: Span) -> bool:
-    """Return whether statements that add to the target depend on observations, besides the one at a place.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    span : Span
-        Span of the known likelihood statement.
-    """
+    """Return whether statements that add to the target depend on observations, besides the one at a place."""
     declarations = _needed_data(program)
     steps = Steps.of(program)
     depends = steps.depending({size: _sized(declarations, size) for size in _sizes(program, declarations)})

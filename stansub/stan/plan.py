@@ -31,9 +31,6 @@ class PlannedProgram(NamedTuple):
 
     Attributes
     ----------
-    role : str
-        What it is for.
-    code : str
     why : str
         What it is for, in half a sentence.
     goal : str
@@ -79,8 +76,6 @@ def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
 
     Parameters
     ----------
-    analysis : Analysis
-        Analysis of the user's program.
     rewritten : bool
         Whether a program over blocks chosen from outside may evaluate the blocks.
 

@@ -184,6 +184,10 @@ class Posterior:
         known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
+    def digest_of_rows(self) -> str:
+        """Return a digest of the variables along the rows, which is computed once."""
+        return self._once("digest", lambda: self.values.digest_along(self.sizes))
+
     def predictors(self, progress: Callable[[str], None] | None = None, *, computed: bool = False) -> Predictors:
         """Return how observations depend on the parameters by linear predictors, without compiling.
 

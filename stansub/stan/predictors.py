@@ -44,7 +44,6 @@ class Text(NamedTuple):
 
     Attributes
     ----------
-    program : Program
     values : Data
         Its data, and transformed data as far as known.
     """
@@ -72,7 +71,6 @@ def proved_predictors(
 
     Parameters
     ----------
-    text : Text
     blocks, sizes, order, points
         Of the `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
@@ -139,7 +137,6 @@ class Affine(NamedTuple):
 
     Attributes
     ----------
-    spec : Spec
     given : list of ndarray, shape (n,)
         Observations and known arguments.
     arguments : list of Argument

@@ -32,10 +32,6 @@ def run(
 
     Parameters
     ----------
-    command : sequence of str
-        The program and its arguments.
-    cwd : Path
-        The working directory.
     env : mapping, optional
         The environment; by default that of this process.
     timeout : float, optional

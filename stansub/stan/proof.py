@@ -194,10 +194,6 @@ def arrange(
     shuffles : mapping
         Size variables along which to try a shuffle, in turn, with the numbers of rows of each sum; sums are shuffled
         separately.
-    rng : Generator
-        Shuffles the rows.
-    progress : Progress, optional
-        Records the proof and its progress.
 
     Returns
     -------
@@ -227,11 +223,13 @@ def arrange(
 
 def explain_undefined(population: Population, order: Places | None, theta: FloatArray) -> str:
     """Return where the log density is not finite, in words: in the priors, or in which row of the user's data."""
-    place, block = find_undefined(population, theta)
-    if place == "global":
+    evaluator = population.evaluator()
+    if not np.isfinite(evaluator.global_log_density(theta)):
         return "the priors (the part without observations) are already not finite"
-    if block is None or isinstance(population, OneBlock):
+    undefined = np.flatnonzero(~np.isfinite(evaluator.block_log_lik(theta)))
+    if not undefined.size or isinstance(population, OneBlock):
         return "the cause is not a single observation"
+    block = int(undefined[0])
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
     bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))
     first = int(places[bad[0] if bad.size else 0])
@@ -242,13 +240,3 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
     at = next(k for k, end in enumerate(ends) if row < end)
     before = ends[at - 1] if at else 0
     return f"observation {row - before + 1:,} of likelihood sum {at + 1} is impossible"
-
-
-def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:
-    """Return where the log density is not finite: ``("global", None)``, ``("block", b)`` or ``("", None)``."""
-    evaluator = population.evaluator()
-    if not np.isfinite(evaluator.global_log_density(theta)):
-        return "global", None
-    values = evaluator.block_log_lik(theta)
-    bad = np.flatnonzero(~np.isfinite(values))
-    return ("block", int(bad[0])) if bad.size else ("", None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from stansub.errors import InputError
-from stansub.stan.data import Data, digest_of
+from stansub.stan.data import Data
 from stansub.stan.design import design_of
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof
@@ -22,11 +22,8 @@ class Proved:
 
     Attributes
     ----------
-    digest : str
-        Digest of the variables along the rows.
     sizes : tuple of str
         Integers that count the observations.
-    block_size : int
     points, proof, seed, observations
         Of the posterior; the proof without the values of blocks.
     in_shares : bool
@@ -59,7 +56,7 @@ class Proved:
             return None
         empty = tuple(replace(z, runs=()) if isinstance(z, ColumnRows) else z for z in predictors.design)
         return cls(
-            digest_of_rows(posterior.values, posterior.sizes),
+            posterior.digest_of_rows(),
             posterior.sizes,
             posterior.blocks.size,
             posterior.points,
@@ -80,10 +77,5 @@ class Proved:
 
     def check(self, values: Data, name: str) -> None:
         """Raise InputError unless these data have the same rows."""
-        if digest_of_rows(values, self.sizes) != self.digest:
+        if values.digest_along(self.sizes) != self.digest:
             raise InputError(f"{name}: its rows are not those that were read at first; restore them and run again")
-
-
-def digest_of_rows(values: Data, sizes: Sequence[str]) -> str:
-    """Return a digest of the variables along the rows."""
-    return digest_of({name: values.values[name] for name in values.axes(sizes)})

@@ -67,7 +67,6 @@ class _Ragged:
 
     Attributes
     ----------
-    loop : For
     position : Name
         Start of the group.
     n : Expression

@@ -50,8 +50,6 @@ class RangeFunction:
 
     Attributes
     ----------
-    address : int
-        Address of the callback.
     factor : float
         Range of the block sums for a bound of 1 on the absolute differences: 2 x block size.
     """

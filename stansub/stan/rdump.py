@@ -26,12 +26,6 @@ _END = re.compile(r"\s*(?:[;\n]|$)")
 def parse(text: str, source: str) -> dict[str, Any]:
     """Read the assignments of a file.
 
-    Parameters
-    ----------
-    text : str
-    source : str
-        Name in messages.
-
     Returns
     -------
     dict

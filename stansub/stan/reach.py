@@ -14,7 +14,6 @@ from operator import or_
 from typing import NamedTuple
 
 from stansub.stan.recognise import REDUCE_SUM
-from stansub.stan.recognise import terms as summands
 from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -45,6 +44,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    summands,
     walk,
     writes,
 )
@@ -106,8 +106,8 @@ ELEMENTWISE = frozenset(
     for word in line.split()
 )
 # Functions of sizes and values, by the argument that is the size.
-_REPEATED = {"zeros_vector": 0, "ones_vector": 0}
-_REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
+REPEATED = {"zeros_vector": 0, "ones_vector": 0}
+REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
 _SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 _BY_ROW = frozenset({"rows_dot_product", "rows_dot_self"})
 # The axis of a variable to which a loop adds a number of each observation.
@@ -147,15 +147,7 @@ class _Value(NamedTuple):
 
 
 def terms(program: Program, size: str) -> tuple[Term, ...]:
-    """Return the statements that add to the log density, in order, with their reach.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    size : str
-        The integer that counts the observations.
-    """
+    """Return the statements that add to the log density, in order, with their reach."""
     return tuple(Term(one, reach) for one, reach in _walked(program, size).found.items())
 
 
@@ -164,11 +156,6 @@ def entries(program: Program, size: str) -> tuple[Term, ...]:
 
     They are the first to do so: all variables that they read depend on single rows. Parameters as many as the
     observations are among them. There are none if all terms depend on single rows.
-
-    Parameters
-    ----------
-    program, size
-        See `terms`.
     """
     walked = _walked(program, size)
     if all(reach.is_alone for reach in walked.found.values()):
@@ -197,8 +184,6 @@ class _Walk:
 
     Attributes
     ----------
-    program : Program
-    size : str
     values : dict
         Reach of variables.
     found : dict
@@ -213,8 +198,6 @@ class _Walk:
         Reach of what decides whether a statement runs.
     turns : bool
         Whether statements may run repeatedly.
-    scope : dict
-        Types of variables.
     """
 
     program: Program
@@ -327,7 +310,7 @@ class _Walk:
         return expression == Name(self.size)
 
     def _call(self, name: str, arguments: Sequence[Expression]) -> _Value:
-        place = _REPEATED.get(name)
+        place = REPEATED.get(name)
         if place is not None and len(arguments) > place and self._is_all(arguments[place]):
             filled = _joined([self.of(one) for k, one in enumerate(arguments) if k != place])
             return _Value(filled.reach, 0, filled.changing)

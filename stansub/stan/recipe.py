@@ -20,11 +20,8 @@ class PosteriorRecipe:
 
     Attributes
     ----------
-    source : Source
-        The program, in its canonical form.
     values : Data
         The data in the user's order.
-    block_size : int
     seed : int
         Seed of the shuffle and of ``transformed data``.
     observations : str or None

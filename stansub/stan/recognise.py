@@ -13,14 +13,7 @@ from functools import lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import (
-    changing_names,
-    declarations,
-    main_size,
-    observations_in,
-    size_candidates,
-    sized_by,
-)
+from stansub.stan.sizes import changing_names, declarations, main_size, observations_in, sized_by
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -33,11 +26,9 @@ from stansub.stan.syntax import (
     Function,
     Group,
     If,
-    Infix,
     Literal,
     Name,
     Node,
-    Prefix,
     Profile,
     Program,
     Span,
@@ -48,15 +39,9 @@ from stansub.stan.syntax import (
     calls,
     names,
     placed,
+    summands,
     walk,
 )
-
-__all__ = [
-    "Form",
-    "observations_in",
-    "recognise",
-    "size_candidates",
-]
 
 LOG_LIK = "log_lik_i"
 REDUCE_SUM = ("reduce_sum", "reduce_sum_static")
@@ -80,8 +65,6 @@ class Form:
         Parts whose time is proportional to all observations at every evaluation, and other remarks.
     likelihood : For, Call or None
         The loop, or the ``reduce_sum`` call.
-    span : Span
-        The likelihood statement in the canonical text.
     """
 
     kind: typing.Literal["log_lik_i", "reduce_sum", "sum", "functions"]
@@ -96,11 +79,6 @@ class Form:
 @lru_cache(maxsize=64)
 def recognise(program: Program) -> Form:
     """Return the likelihood of a program.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed canonical text.
 
     Returns
     -------
@@ -237,19 +215,7 @@ def plain(program: Program, *remarks: Remark) -> Form:
 
 def added_terms(*expressions: Expression) -> list[Expression]:
     """Return the terms of sums that are added, not subtracted."""
-    return [term for one in expressions for sign, term in terms(one) if sign > 0]
-
-
-def terms(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
-    """Yield the terms of a sum with their signs; an expression that is no sum is its only term."""
-    match expression:
-        case Infix("+" | "-" as operator, left, right):
-            yield from terms(left, sign)
-            yield from terms(right, -sign if operator == "-" else sign)
-        case Prefix("+" | "-" as operator, operand):
-            yield from terms(operand, -sign if operator == "-" else sign)
-        case _:
-            yield sign, expression
+    return [term for one in expressions for sign, term in summands(one) if sign > 0]
 
 
 def _goes_to_target(program: Program, statement: Statement) -> bool:

@@ -25,10 +25,8 @@ class Recursion(NamedTuple):
 
     Attributes
     ----------
-    variable : str
     statement : Assign
         The last statement that changes it.
-    loop : For
     """
 
     variable: str

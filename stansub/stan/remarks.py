@@ -15,15 +15,7 @@ _PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark about a statement for the user.
-
-    Attributes
-    ----------
-    statement : str
-        Canonical text of the statement.
-    message : str
-        The remark.
-    """
+    """A remark about a statement for the user."""
 
     statement: str
     message: str
@@ -45,13 +37,6 @@ def find_line(source: str, statement: str) -> int | None:
 
     Comments, white space, parentheses, braces and colons (``x[, 1]`` is ``x[:, 1]``) are ignored, because the canonical
     text may have others.
-
-    Parameters
-    ----------
-    source : str
-        The user's file.
-    statement : str
-        Canonical text of the statement.
 
     Returns
     -------
@@ -77,8 +62,6 @@ def locate_error(message: str, code: str, source: str, file: str) -> str:
     ----------
     message : str
         Message of the C++ exception.
-    code : str
-        The canonical text that was compiled.
     source : str
         The user's file.
     file : str

@@ -64,8 +64,6 @@ def block_program(program: Program, form: Form) -> str:
 
     Parameters
     ----------
-    program : Program
-        The parsed program.
     form : Form
         The recognised likelihood, of kind "log_lik_i" or "reduce_sum".
 
@@ -110,11 +108,6 @@ def silent(code: str) -> str:
 
     Evaluations of blocks run in several threads, for which Stan's table of profiles has no lock, and thousands of
     blocks would print each.
-
-    Parameters
-    ----------
-    code : str
-        Stan code, for example the canonical text.
     """
     return silenced(parse(code)).code
 
@@ -162,8 +155,6 @@ def extended(program: Program, lines: Iterable[str], replacements: Collection[tu
 
     Parameters
     ----------
-    program : Program
-        The parsed program.
     lines : iterable of str
         Stan code for the end of transformed data.
     replacements : collection of (Span, str)
@@ -327,8 +318,6 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
 
     Parameters
     ----------
-    program : Program
-        The parsed program.
     function : str
         ``log_lik_lipschitz_i`` or another function that returns a constant for each observation.
     n : str
@@ -372,11 +361,6 @@ def range_program(program: Program) -> str:
     It is the user's ``log_lik_range(...)``, whose arguments are names of data and parameters. A parameter name with
     suffix ``_new`` refers to the proposal. The unconstrained parameters are those of the program at the current state,
     then at the proposal.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
 
     Raises
     ------

@@ -14,9 +14,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from stansub.stan.syntax import Declaration, Expression, Infix, Name, Prefix, Statement, bare, find, name_of, names
+from stansub.stan.syntax import (
+    Declaration,
+    Expression,
+    Infix,
+    Name,
+    Prefix,
+    Statement,
+    bare,
+    find,
+    name_of,
+    names,
+    summands,
+)
 
-SUMS, _PRODUCTS = ("+", "-"), ("*", ".*")
+_PRODUCTS = ("*", ".*")
 
 
 def without_scales(statements: Sequence[Statement], arguments: Sequence[Declaration]) -> Mapping[str, str]:
@@ -39,21 +51,13 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
         if product.operator not in _PRODUCTS:
             continue
         for factor, other in ((product.left, product.right), (product.right, product.left)):
-            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for term in summands(other)]
+            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for _, term in summands(other)]
             if name not in factors or not coefficients.issuperset(scaled):
                 continue
             if all(counts[one] == scaled.count(one) for one in scaled) and counts[name] == 1:
                 log_scale = f"mean(log({name}))"
                 return {name: f"log({name}) - {log_scale}"} | {one: f"{one} * exp({log_scale})" for one in scaled}
     return {}
-
-
-def summands(expression: Expression) -> list[Expression]:
-    """Return the terms that a sum adds or subtracts."""
-    expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in SUMS:
-        return [*summands(expression.left), *summands(expression.right)]
-    return [expression]
 
 
 def _coefficient(term: Expression, arguments: Collection[str]) -> str:

@@ -60,16 +60,8 @@ class _Filling:
 
     Attributes
     ----------
-    variable : Declaration
-    indices : tuple of Expression
     lists : dict of int to Expression
         Which of the indices are ``list[entry]``, with their lists.
-    operator : str
-    value : Expression
-    entry : Name
-    lower, upper : Expression
-    first : Declaration, optional
-        Its declaration.
     """
 
     variable: Declaration
@@ -117,7 +109,6 @@ class _Writer:
 
     Attributes
     ----------
-    program : Program
     found : list of (Span, str)
         Statements, with their form by observations.
     lines : list of str

@@ -86,9 +86,6 @@ class Shares(SumOfParts):
 
     Attributes
     ----------
-    slicer : Slicer
-    n : int
-        Number of observations.
     few : tuple of Model
         Models with the first observation, the last, and both.
     """
@@ -135,14 +132,17 @@ class Shares(SumOfParts):
 
         with ThreadPoolExecutor(max_workers=THREADS) as pool:
             shares = list(pool.map(of, range(0, self.n, rows)))
-        return [self._joined(theta, own) for theta, own in zip(points, zip(*shares, strict=True), strict=True)]
+        return [joined(own, self._shared(theta)) for theta, own in zip(points, zip(*shares, strict=True), strict=True)]
 
-    def _joined(self, theta: FloatArray, shares: Sequence[tuple[float, str]]) -> tuple[float, str]:
-        undefined = next((one for one in shares if not np.isfinite(one[0])), None)
-        if undefined is not None:
-            return undefined
+    def _shared(self, theta: FloatArray) -> float:
         first, last, both = (model.log_density(theta) for model in self.few)
-        return sum(value for value, _ in shares) - (len(shares) - 1) * (first + last - both), ""
+        return first + last - both
+
+
+def joined(parts: Sequence[tuple[float, str]], shared: float) -> tuple[float, str]:
+    """Return the sum of log densities of parts, each with what all share, or the first error's message."""
+    undefined = next((one for one in parts if not np.isfinite(one[0])), None)
+    return undefined or (sum(value for value, _ in parts) - (len(parts) - 1) * shared, "")
 
 
 def _key(theta: FloatArray) -> bytes:

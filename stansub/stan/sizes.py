@@ -1,9 +1,11 @@
-"""A program's variables by their sizes: which integer may count the observations, and what depends on it."""
+"""A program's variables by their sizes: which integer may count the observations, and what depends on it.
+
+Here and in the modules that use this one, ``size`` is the name of the integer that counts the observations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
@@ -26,45 +28,13 @@ JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 
-@dataclass(frozen=True)
-class SizeUse:
-    """A data variable with a size variable as a dimension, and which: array dimensions first, then inner ones."""
-
-    declaration: Declaration
-    axes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class SizeCandidate:
-    """An integer of the data block that sizes other data, so that it may be the number of observations.
-
-    Attributes
-    ----------
-    name : str
-        The integer.
-    uses : tuple of SizeUse
-        Data variables with the integer itself as a dimension.
-    """
-
-    name: str
-    uses: tuple[SizeUse, ...]
-
-
 @lru_cache(maxsize=64)
-def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
-    """Return integers of the data block that are a dimension of data variables, in the order of declaration."""
-    candidates = []
-    for size in program.data.declarations:
-        if size.base != "int" or size.all_dims:
-            continue
-        uses = []
-        for declaration in program.data.declarations:
-            axes = tuple(axis for axis, dim in enumerate(declaration.sizes) if dim == size.name)
-            if axes:
-                uses.append(SizeUse(declaration, axes))
-        if uses:
-            candidates.append(SizeCandidate(size.name, tuple(uses)))
-    return tuple(candidates)
+def size_candidates(program: Program) -> dict[str, int]:
+    """Return integers of the data block that are a dimension of data, in order, with how many variables have it."""
+    declared = program.data.declarations
+    integers = (one.name for one in declared if one.base == "int" and not one.all_dims)
+    counts = {name: sum(name in one.sizes for one in declared) for name in integers}
+    return {name: count for name, count in counts.items() if count}
 
 
 def main_size(program: Program) -> str:
@@ -72,9 +42,9 @@ def main_size(program: Program) -> str:
 
     Among equals, the first that sizes no parameters.
     """
-    of_parameters = _sizes_of_parameters(program)
-    candidates = sorted(size_candidates(program), key=lambda one: (-len(one.uses), one.name in of_parameters))
-    return next(iter([*outcome_sizes(program), *(one.name for one in candidates)]), "")
+    of_parameters, counts = _sizes_of_parameters(program), size_candidates(program)
+    candidates = sorted(counts, key=lambda name: (-counts[name], name in of_parameters))
+    return next(iter([*outcome_sizes(program), *candidates]), "")
 
 
 @lru_cache(maxsize=64)
@@ -91,10 +61,9 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     outcomes = names(*lefts)
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
-    candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
-    of_parameters = _sizes_of_parameters(program)
-    candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
-    return tuple(candidate.name for candidate in candidates)
+    of_parameters, counts = _sizes_of_parameters(program), size_candidates(program)
+    candidates = [name for name in counts if name in names(*dims)]
+    return tuple(sorted(candidates, key=lambda name: (name in of_parameters, -counts[name])))
 
 
 def _sizes_of_parameters(program: Program) -> set[str]:
@@ -120,8 +89,6 @@ def observations_in(program: Program, size: str) -> list[Statement]:
 
     Parameters
     ----------
-    program : Program
-        The parsed program.
     size : str
         The integer that counts the observations.
     """

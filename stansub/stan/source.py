@@ -20,17 +20,7 @@ class OldSyntaxError(InputError):
 
 
 class Source(NamedTuple):
-    """A program that stanc accepts.
-
-    Attributes
-    ----------
-    name : str
-        Stem of its file.
-    text : str
-        The user's text.
-    program : Program
-        The canonical form, parsed.
-    """
+    """A program that stanc accepts."""
 
     name: str
     text: str

@@ -40,10 +40,8 @@ def sparse_predictors(
 
     Parameters
     ----------
-    own : LikelihoodSplit
     values : mapping
         Data of all observations.
-    n : int
     of_family : bool
         Whether only a known family is acceptable.
     cut : callable, optional

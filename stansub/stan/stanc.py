@@ -69,10 +69,6 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
 
     Parameters
     ----------
-    code : str
-        The program.
-    name : str
-        Name in messages.
     folder : Path, optional
         Folder in which ``#include`` is resolved.
 
@@ -92,7 +88,6 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
 
     Parameters
     ----------
-    stan_file : Path
     pedantic : bool
         Whether to include those of stanc's pedantic mode, such as unused parameters and unusual priors.
     """
@@ -144,8 +139,6 @@ def explain(stderr: str, name: str) -> str:
 
     Parameters
     ----------
-    stderr : str
-        Output of stanc.
     name : str
         Name of the program if the output has none.
     """

@@ -59,7 +59,6 @@ class Structure(NamedTuple):
 
     Attributes
     ----------
-    name : str
     why : str
         Why it is not such a sum, in half a sentence.
     find : callable
@@ -88,8 +87,6 @@ def named(program: Program, size: str = "") -> NamedStructure | None:
 
     Parameters
     ----------
-    program : Program
-        The parsed canonical text.
     size : str
         The integer that counts the observations; if it is not given and several may, all must show one.
     """
@@ -107,14 +104,7 @@ def _named(program: Program, size: str) -> NamedStructure | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """A program and its variables with a value for each observation.
-
-    Attributes
-    ----------
-    program : Program
-    size : str
-        The integer that counts the observations.
-    """
+    """A program and its variables with a value for each observation."""
 
     program: Program
     size: str
@@ -188,7 +178,6 @@ class Scope:
 
     Attributes
     ----------
-    statements : sequence of Statement
     over : set of str
         Names whose length, or value, is the number of observations.
     caller : str

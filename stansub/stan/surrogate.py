@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
+from stansub.stan.proof import Whole
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -32,15 +32,6 @@ from stansub.types import FloatArray
 _SAME, _SLOPE = 1e-9, 1e-6
 
 
-class Whole(Protocol):
-    """The user's log density."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def log_density(self, theta: FloatArray) -> float: ...
-
-
 @dataclass(frozen=True)
 class Surrogate:
     """A surrogate posterior about a point.
@@ -49,7 +40,6 @@ class Surrogate:
     ----------
     model : Model
         Log density: everything but the likelihood, and the approximation. Its generated quantity is phi.
-    approximation : Approximation
     """
 
     model: Model
@@ -81,11 +71,8 @@ class Split:
 
     Attributes
     ----------
-    library : Library
-        Library of the program with a surrogate.
     values : Data
         The data that this program needs.
-    predictors : SparsePredictors
     """
 
     library: Library
@@ -120,24 +107,10 @@ def split(
 
     Parameters
     ----------
-    program : Program
-    size : str
-        The integer that counts the observations.
-    values : Data
-        The user's data.
-    n : int
-        Number of observations.
-    whole : Whole
-        The user's log density.
     points : sequence of ndarray, shape (dim,)
         Points at which the two parts together are compared with it.
-    gradient : callable
-        Gradient of the user's log density.
-    name : str
-        Name of the program, for messages.
     predictors : SparsePredictors, optional
         Predictors of the likelihood, if its text could be followed.
-    progress : callable, optional
 
     Raises
     ------

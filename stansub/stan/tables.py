@@ -32,15 +32,10 @@ class Table:
 
     Attributes
     ----------
-    name : str
-        Name in messages.
     types : mapping
         Arrow types by column.
-    n_rows : int
     batches : callable
         From names of columns to batches of these, in order.
-    files : tuple of WatchedFile
-        Files from which batches are read.
     ends : tuple of int
         Ends of the partitions among the rows, if the table is in partitions.
     """
@@ -59,7 +54,6 @@ class Wanted:
 
     Attributes
     ----------
-    column : str
     out : ndarray of int64 or float64, shape (n_rows,)
     lower, upper : int or None
         Bounds of integers, if known.

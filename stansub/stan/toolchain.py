@@ -55,8 +55,6 @@ def compile_library(
 
     Parameters
     ----------
-    code : str
-        The program, without includes.
     name : str
         A readable name of the user's program for messages and the file; the C++ class becomes ``<name>_model`` unless
         `stanc_args` has a ``--name``.
@@ -144,8 +142,6 @@ class _Wanted(NamedTuple):
 
     Attributes
     ----------
-    home : Home
-    cache : Path
     stem, flags, header
         Of its file, for stanc, and of C++ definitions.
     foundation, key : str

@@ -25,15 +25,7 @@ def is_copied(declaration: Declaration) -> bool:
 
 
 def exporting(program: Program, variables: Sequence[Declaration]) -> str:
-    """Return a program that returns some transformed data: sizes in its transformed parameters, then values.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    variables : sequence of Declaration
-        Variables of its transformed data.
-    """
+    """Return a program that returns some transformed data: sizes in its transformed parameters, then values."""
     sizes = ", ".join(f"1.0 * ({dim})" for one in variables for dim in one.all_dims)
     count = sum(len(one.all_dims) for one in variables)
     values = (f"  {one.type.plain} stansub_{k} = {one.name};" for k, one in enumerate(variables))

@@ -167,15 +167,7 @@ def _end() -> None:
 
 
 def serve(channel_number: int, module: str) -> None:
-    """Serve calls in the other process until nobody can call it any more.
-
-    Parameters
-    ----------
-    channel_number : int
-        The file descriptor of the channel.
-    Module to import first.
-        What to import first.
-    """
+    """Serve calls in the other process until nobody can call it any more."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     importlib.import_module(module)
     channel, requests = Connection(channel_number), queue.SimpleQueue[bytes]()

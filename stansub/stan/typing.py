@@ -75,7 +75,6 @@ class Types:
 
     Attributes
     ----------
-    program : Program
     signatures : callable
         From the name of a library function to its signatures.
     """
@@ -208,7 +207,6 @@ def indexed(kind: UnsizedType, kept: Sequence[bool]) -> UnsizedType:
 
     Parameters
     ----------
-    kind : UnsizedType
     kept : sequence of bool
         For each index, whether it takes several elements.
     """

@@ -46,8 +46,6 @@ class Examination:
 
     Attributes
     ----------
-    form : Form
-        The likelihood recognised in its text.
     structure : NamedStructure or None
         Its kind, if it is not a sum over observations.
     doubts : tuple of Remark
@@ -104,12 +102,8 @@ def examine(
 
     Parameters
     ----------
-    source : Source
-        The program.
     data : path, mapping, table, DataSources or None
         Data for it, as `stansub.sample` takes them.
-    observations : str, optional
-        The integer that counts the observations.
     block_size, progress
         See `stansub.stan.compilation.CompiledModel.with_data`.
 

@@ -17,12 +17,7 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class OneBlock:
-    """All observations as one block, which is the same however it is used.
-
-    Attributes
-    ----------
-    n_observations : int
-    """
+    """All observations as one block, which is the same however it is used."""
 
     n_observations: int
 

@@ -112,9 +112,7 @@ class Approximation:
 
     Attributes
     ----------
-    quadratic : Quadratic
     slope : ndarray, shape (m,)
-    profiles : Profiles
     """
 
     quadratic: Quadratic
@@ -152,7 +150,6 @@ def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> A
 
     Parameters
     ----------
-    predictors : SparsePredictors
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of a surrogate.
     """

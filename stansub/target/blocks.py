@@ -52,8 +52,6 @@ class Blocks:
 
     Attributes
     ----------
-    n_observations : int
-    size : int
     sums : tuple of int
         Numbers of observations, in sequence, across whose ends no block may extend; by default all observations.
     """

@@ -32,7 +32,6 @@ class _Categories(Separate):
 
     category: NDArray[np.int64]
     n_arguments: int
-    highest = 2
 
     @property
     def data(self) -> FloatArray:

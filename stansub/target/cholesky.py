@@ -15,15 +15,7 @@ from stansub.types import FloatArray
 
 
 class Factor(NamedTuple):
-    """Sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
-
-    Attributes
-    ----------
-    starts, rows : ndarray of int32
-    values : ndarray
-    order : ndarray of int32
-        Parameter at each place.
-    """
+    """Sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal."""
 
     starts: NDArray[np.int32]
     rows: NDArray[np.int32]

@@ -28,8 +28,6 @@ class Classes(NamedTuple):
         Key of each class, increasing.
     starts : ndarray of int64, shape (k + 1,)
         Start of each class among the members.
-    members : ndarray of int32
-        Indices of observations.
     """
 
     keys: NDArray[np.int16]

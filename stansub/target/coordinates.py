@@ -23,13 +23,6 @@ class Coordinates:
 
     Attributes
     ----------
-    dim : int
-        Number of parameters.
-    sizes : ndarray of int32
-        Sizes of the blocks.
-    places : ndarray of int32
-        Indices of the effects, block by block.
-    starts, columns : ndarray of int32
     coefficients, constants : ndarray
         The functions f, block by block and by rows of lower triangles, in compressed row format.
     """

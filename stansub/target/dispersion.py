@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from stansub import _loop
-from stansub.target.families import PEAK, Columns, softplus
+from stansub.target.families import PEAK, Columns, Separate, softplus
 from stansub.target.intervals import (
     LOG_MAX,
     Interval,
@@ -31,7 +31,7 @@ _LARGE = 1e4
 
 
 @dataclass(frozen=True)
-class NegativeBinomial2(Columns):
+class NegativeBinomial2(Columns, Separate):
     """Counts from the logs of their mean and of their dispersion phi, both unknown.
 
     Attributes
@@ -152,7 +152,7 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
 
 
 @dataclass(frozen=True)
-class Gamma(Columns):
+class Gamma(Columns, Separate):
     """Gamma variables from the logs of their shape alpha and of their rate beta.
 
     Attributes

@@ -73,7 +73,9 @@ def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 class Separate(ABC):
-    """Base of families that compute their derivatives one by one."""
+    """Base of families that compute their derivatives, of first and second order, one by one."""
+
+    highest = 2
 
     @abstractmethod
     def log_lik(self, eta: FloatArray) -> FloatArray: ...
@@ -93,11 +95,10 @@ class Separate(ABC):
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
 
 
-class Columns(Separate):
+class Columns:
     """Base of families whose fields are the data of each observation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    highest = 2
 
     @property
     def data(self) -> FloatArray:
@@ -114,7 +115,7 @@ class Columns(Separate):
         return replace(self, **{one.name: compact(getattr(self, one.name)) for one in fields(self)})
 
 
-class OneArgument(Columns):
+class OneArgument(Columns, ABC):
     """Base of families with one argument."""
 
     n_arguments = 1
@@ -129,16 +130,9 @@ class OneArgument(Columns):
         """
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Return `log_lik`, `gradient`, `hessian` and `third` for the given orders."""
-        return [self._shaped(order, each) for order, each in zip(orders, self.several(orders, eta[0]), strict=True)]
-
-    @staticmethod
-    def _shaped(order: int, each: FloatArray) -> FloatArray:
-        return each[(np.newaxis,) * (order if order < 3 else 0)]
-
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
-        """Return the result of `several` for one order."""
-        return self.several((order,), eta)[0]
+        """Return `several` in the shapes of `stansub.target.remainders.Family.derivatives`."""
+        found = zip(orders, self.several(orders, eta[0]), strict=True)
+        return [each[(np.newaxis,) * (order if order < 3 else 0)] for order, each in found]
 
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -146,19 +140,7 @@ class OneArgument(Columns):
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, shape (n,)."""
-        return self.each(0, eta[0])
-
-    def gradient(self, eta: FloatArray) -> FloatArray:
-        """Return gradients, shape (1, n)."""
-        return self.each(1, eta[0])[np.newaxis]
-
-    def hessian(self, eta: FloatArray) -> FloatArray:
-        """Return Hessians, shape (1, 1, n)."""
-        return self.each(2, eta[0])[np.newaxis, np.newaxis]
-
-    def third(self, eta: FloatArray) -> FloatArray:
-        """Return third derivatives, shape (n,)."""
-        return self.each(3, eta[0])
+        return self.several((0,), eta[0])[0]
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return the derivative's exact supremum on the interval, times the length's power."""

@@ -36,8 +36,6 @@ class Team:
 
     Parameters
     ----------
-    population : Population
-    threads : int
     progress : Progress, optional
         Checked before each task; records the progress of Hessians.
 
@@ -128,11 +126,8 @@ class Objective:
 
     Parameters
     ----------
-    team : Team
     which : ndarray of int32, optional
         Blocks, without repetition; by default all, which gives the log density itself.
-    weight : float, optional
-        n_blocks / len(which) by default.
     """
 
     def __init__(self, team: Team, which: NDArray[np.int32] | None = None, *, weight: float | None = None) -> None:
@@ -219,7 +214,6 @@ def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray,
 
     Parameters
     ----------
-    gradient : callable
     theta, steps : ndarray, shape (dim,)
 
     Returns

@@ -32,7 +32,6 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
 
     Parameters
     ----------
-    predictors : SparsePredictors
     quadratic : Quadratic
         Their expansion.
     sds : ndarray, shape (m,)
@@ -128,11 +127,8 @@ def choose_joint(
 
     Parameters
     ----------
-    observations : GroupedObservations
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of the surrogate.
-    n : int
-        Observations.
     n_arguments : int
         Arguments of one observation's likelihood.
     """

@@ -114,7 +114,6 @@ class Recentred:
 
     Parameters
     ----------
-    predictors : SparsePredictors
     point : ndarray, shape (m,)
         Point from which changes are counted.
 

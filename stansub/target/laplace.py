@@ -18,7 +18,6 @@ class Mode:
     ----------
     position : ndarray, shape (dim,)
         Position on the unconstrained space.
-    log_density : float
     gradient_norm : float
         Euclidean norm of the gradient.
     distance : float

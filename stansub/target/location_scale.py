@@ -189,13 +189,11 @@ class LocationScale(Separate):
     Attributes
     ----------
     y : ndarray, shape (n,)
-    errors : Errors
     """
 
     y: FloatArray
     errors: Errors
     n_arguments = 2
-    highest = 2
     bounded = False
 
     @property

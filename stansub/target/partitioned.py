@@ -68,10 +68,6 @@ class PartitionedPredictors:
 
     Attributes
     ----------
-    holders : Holders
-        The partitions.
-    counts : tuple of int
-        Number of observations in each.
     like : LinearPredictors
         Predictors of no observations, which show what all observations share.
     constant : float or None

@@ -21,7 +21,6 @@ class PredictorObjective(Objective):
 
     Parameters
     ----------
-    team : Team
     predictors : Predictors
         Proved predictors; they give the log likelihoods up to a constant that is computed once.
     """

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.target.families import Separate
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
@@ -45,13 +44,11 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProgramFamily(Separate):
+class ProgramFamily:
     """Family of observations whose log likelihoods are variants of a program.
 
     Attributes
     ----------
-    code : Code
-    n_arguments : int
     data : ndarray, shape (p, n)
         The variant of each observation, and its data.
     """
@@ -86,13 +83,9 @@ class ProgramFamily(Separate):
         """Return log likelihoods, shape (n,)."""
         return np.asarray(self._expanded(0, eta)[0])
 
-    def gradient(self, eta: FloatArray) -> FloatArray:
-        """Return first derivatives, shape (q, n)."""
-        return self._expanded(1, eta)[1:]
-
-    def hessian(self, eta: FloatArray) -> FloatArray:
-        """Return second derivatives, shape (q, q, n)."""
-        return self._second(self._expanded(2, eta))
+    def compacted(self) -> ProgramFamily:
+        """Return itself."""
+        return self
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return derivatives of some orders, from one expansion."""

@@ -23,7 +23,6 @@ def global_quadratic(evaluator: Evaluator, centre: FloatArray, reach: FloatArray
 
     Parameters
     ----------
-    evaluator : Evaluator
     centre, reach : ndarray, shape (dim,)
         The box in which the sum must hold: ``reach`` from the centre in either direction.
     """

@@ -98,18 +98,11 @@ class Family(Protocol):
         """Return all f_i, up to constants, shape (n,)."""
         ...
 
-    def gradient(self, eta: FloatArray) -> FloatArray:
-        """Return gradients in the arguments, shape (q, n)."""
-        ...
-
-    def hessian(self, eta: FloatArray) -> FloatArray:
-        """Return Hessians in the arguments, shape (q, q, n)."""
-        ...
-
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Return `log_lik` (order 0), `gradient` (1) and `hessian` (2) for some orders, at less than their total cost.
+        """Return derivatives in the arguments of some orders, at less than their total cost.
 
-        Order 3, available if `highest` is 3, gives third derivatives, shape (n,).
+        Order 0 is `log_lik`, order 1 gives gradients, shape (q, n), and order 2 Hessians, shape (q, q, n). Order 3,
+        available if `highest` is 3, gives third derivatives, shape (n,).
         """
         ...
 
@@ -145,7 +138,6 @@ class LinearPredictors:
         z_k for each argument; one row if all observations share it.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
-    family : Family
     order : ndarray of int32, shape (n_observations,), optional
         The observation at each place of the population; by default in order.
     constant : float or None

@@ -117,7 +117,6 @@ class Quadratic:
     Attributes
     ----------
     point, gradient : ndarray, shape (m,)
-    value : float
     values : ndarray
         Entries of the precision, by rows.
     columns, starts : ndarray of int32
@@ -159,7 +158,6 @@ class SparsePredictors:
     ----------
     rows : tuple of SparseRows
         One element for each of the family's arguments.
-    family : Family
     constant : float
         The program's log likelihood less the family's.
     """
@@ -232,8 +230,3 @@ def _at(rows: Sequence[SparseRows], phi: FloatArray) -> FloatArray:
 
 def _back(rows: Sequence[SparseRows], slopes: FloatArray) -> FloatArray:
     return np.asarray(np.sum([row.back(one) for row, one in zip(rows, slopes, strict=True)], axis=0))
-
-
-def stacked(columns: Sequence[FloatArray]) -> FloatArray:
-    """Return columns side by side, shape (n, p); one row if all are common to all observations."""
-    return np.stack(np.broadcast_arrays(*columns), 1) if columns else np.empty((1, 0))

@@ -223,14 +223,10 @@ def build(
 
     Parameters
     ----------
-    posterior : Posterior
     anchor : ndarray, shape (dim,)
     order : {1, 2}
     steps : ndarray, shape (dim,), optional
         Steps of gradient differences: ``Mode.steps``.
-    threads : int
-    max_memory : int, optional
-        Bytes.
     progress : callable, optional
         Called with a line of text; a `Progress` also receives counts.
 

@@ -80,7 +80,6 @@ def choose_order(
 
     Parameters
     ----------
-    posterior : Posterior
     mode : Mode
         Point at which the blocks would be expanded.
     rng : Generator
@@ -91,8 +90,6 @@ def choose_order(
         Length of random-walk steps, in sds of the Laplace approximation; by default proposals are independent draws.
     threads : int
         Threads of the set-up, for the time given in the reason.
-    max_memory : int, optional
-        Bytes.
     progress : callable, optional
         Called with a line of text; a `Progress` also receives counts.
     """
@@ -184,10 +181,6 @@ def measure_pairs(
     anchor, steps : ndarray, shape (dim,)
         Point at which blocks would be expanded, and steps of the gradient differences there.
     theta, proposed : ndarray, shape (k, dim)
-    rng : Generator
-        Generator of the blocks.
-    progress : Progress, optional
-        Records progress.
 
     Raises
     ------

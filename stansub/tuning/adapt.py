@@ -47,8 +47,6 @@ class ScaleAdapter:
 
     Parameters
     ----------
-    dim : int
-        Number of unconstrained parameters.
     initial_step : float
         Standard deviation of the first steps in each direction.
     """
@@ -159,8 +157,6 @@ class SgldAdapter:
     ----------
     batches : MiniBatches
         The chain's own.
-    dim : int
-        Number of unconstrained parameters.
     cholesky : ndarray, shape (dim, dim), optional
         Covariance factor that preconditions moves, such as that of the Laplace approximation. Without it, moves start
         as in the paper and learn it as `CovarianceAdapter` does.

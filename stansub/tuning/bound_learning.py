@@ -47,16 +47,12 @@ def learn(
 
     Parameters
     ----------
-    posterior : Target
     variates : ControlVariates
         About one anchor.
     cholesky : ndarray, shape (dim, dim)
         Factor of the covariance of the normal approximation.
     rng : Generator
         Makes the draws.
-    threads : int
-    progress : callable, optional
-    n_draws : int
     factor : float
         The safety factor.
 

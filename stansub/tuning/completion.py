@@ -32,8 +32,6 @@ class Completion:
         Objective of all the data.
     shares : sequence of Objective
         Objectives of shares of the data, which show what to compute on all of it.
-    names : sequence of str
-        Names of the unconstrained parameters.
     """
 
     whole: Objective

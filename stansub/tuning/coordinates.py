@@ -33,13 +33,7 @@ _ROUNDING, _SAME = 1e-9, 1e-6
 
 
 class InnerDensity:
-    """A log density in inner coordinates.
-
-    Parameters
-    ----------
-    density : Differentiable
-    coordinates : Coordinates
-    """
+    """A log density in inner coordinates."""
 
     def __init__(self, density: Differentiable, coordinates: Coordinates) -> None:
         self._density, self._coordinates = density, coordinates.compiled()
@@ -129,7 +123,6 @@ def find_effects(
         From parameters to arguments of the likelihood, shape (m,).
     start : ndarray, shape (dim,)
         A point near which phi is defined.
-    rng : numpy.random.Generator
     check : callable, optional
         Called at each evaluation; may raise an exception to stop.
     """

@@ -28,7 +28,6 @@ class Differences:
 
     Parameters
     ----------
-    density : Differentiable
     theta : ndarray, shape (dim,)
         Position at which interactions are determined.
     check : callable, optional

@@ -96,12 +96,10 @@ class Modes:
         Modes that may hold a share of the posterior, the one with most evidence first.
     lower : tuple of (ndarray, float)
         Positions and log densities of maxima whose evidence is negligible, the highest first.
-    starts : tuple of Start
     interchangeable : tuple of str
         Parameters whose labels switch between modes: modes with these elements in another order are copies.
     n_passes : float
         Gradient evaluations, in passes over all the data.
-    seconds : float
     """
 
     found: tuple[Mode, ...]
@@ -152,7 +150,6 @@ def find_modes(
 
     Parameters
     ----------
-    posterior : Posterior
     rng : Generator
         Generator of starts and shares of the data.
     points : sequence of ndarray, shape (dim,), or Mode
@@ -161,7 +158,6 @@ def find_modes(
         Number of starts to draw; by default until no further mode is expected.
     radius : float
         Half width of the uniform distribution of random starts on the unconstrained space.
-    threads : int
     predictors : Predictors, optional
         How observations depend on the parameters; all the data are then evaluated without autodiff.
     progress : callable, optional
@@ -241,8 +237,6 @@ class _Search:
 
     Attributes
     ----------
-    ascents : list of Ascent
-        Walks from all starts.
     ends : list of Ascent
         Different maxima of the current objective, in the order in which they were found.
     copies : list of Ascent

@@ -71,14 +71,11 @@ class ModeSetup:
 
     Attributes
     ----------
-    modes : Modes
     variates : ControlVariates, ObservationVariates or None
         None if they do not pay.
     proposal : BuiltIn or None
         The winner of the race mixed with random-walk steps, or an adaptive random walk; None if the user named another
         proposal.
-    name : str
-        Name of the proposal for the record.
     rate : float
         Acceptance rate of its moves in the race; 0 without a race, and 1 if no proposal has won yet.
     choices : mapping of str to Chosen
@@ -147,10 +144,6 @@ class ModeSetup:
             values = posterior.full.log_densities(tried)
             found |= {k: at for k, at, (value, _) in zip(left, tried, values, strict=True) if np.isfinite(value)}
         return [found.get(k, mode.position.copy()) for k, mode in enumerate(modes)]
-
-
-def _about(mode: Mode, width: float, rng: np.random.Generator) -> FloatArray:
-    return np.asarray(mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim))
 
 
 def check_order(order: int | str) -> str:

@@ -38,7 +38,6 @@ class ModeRequest:
         Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other text for a proposal that was passed.
     n_steps : int
         Approximate number of steps of all chains together.
-    seed, threads : int
     looks_given : bool
         Whether the user set the schedule of looks, so that it stays unchanged.
     test_free : bool
@@ -66,12 +65,8 @@ class VariatesTuner:
 
     Attributes
     ----------
-    posterior : CutTarget
     test : StoppingRule
         The test as passed.
-    request : ModeRequest
-    modes : Modes
-    log : Progress
     """
 
     posterior: CutTarget

@@ -19,8 +19,6 @@ class AdapterContext(NamedTuple):
 
     Attributes
     ----------
-    dim : int
-        Number of parameters that it moves.
     batches : callable, optional
         Makes mini-batches for gradients.
     cholesky : ndarray, shape (dim, dim), optional

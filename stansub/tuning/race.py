@@ -93,8 +93,6 @@ class Candidate:
 
     Attributes
     ----------
-    name : str
-    proposal : BuiltIn
     least : float
         Acceptance rate below which it does not win while others do better.
     """
@@ -110,7 +108,6 @@ class Result:
 
     Attributes
     ----------
-    winner : Candidate
     outcome : RaceOutcome
         Why the winner won.
     rate, first_rate : float
@@ -179,8 +176,6 @@ def race(
     starts : ndarray, shape (n, dim), optional
         Draws from which all candidates run a short leg each; without them, candidates run legs in turn from the
         decider's position.
-    progress : Progress, optional
-        Notes how many legs have run.
     """
     progress = progress or Progress()
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG

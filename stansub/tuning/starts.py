@@ -34,10 +34,8 @@ class Starts:
 
     Parameters
     ----------
-    team : Team
     The share of the data on which the search starts.
         The share of the data on which the search begins.
-    rng : Generator
     radius : float
         Half width of the uniform distribution.
     """

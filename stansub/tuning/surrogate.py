@@ -51,15 +51,12 @@ class TunedSurrogate:
 
     Attributes
     ----------
-    transition : SurrogateTransition
     draws : ndarray, shape (n, dim)
         Draws of the surrogate, from which chains may start.
     noise : float
         Standard deviation of what the expansion omits, over draws of the surrogate.
     diverging : float
         Share of the transitions on the surrogate that diverged.
-    n_passes : int
-        Evaluations of all observations.
     """
 
     transition: SurrogateTransition

@@ -44,12 +44,9 @@ class Tuned(NamedTuple):
         Centre in these coordinates.
     factor : Factor
         Factor of the mean precision there: the metric.
-    step_size : float
     draws : ndarray, shape (n, dim)
     n : int
         Transitions per step.
-    diverging : float
-        Share of the transitions that diverged.
     """
 
     coordinates: Coordinates

@@ -52,8 +52,6 @@ def normal_approximation(split: Split, transition: SurrogateTransition, draws: F
 
     Parameters
     ----------
-    split : Split
-    transition : SurrogateTransition
     draws : ndarray, shape (n, dim)
         Draws of the surrogate.
     """

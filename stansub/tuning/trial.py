@@ -25,8 +25,6 @@ class WarmupTrial:
         The chain's own.
     table : Table
         Looks of its t-test.
-    rng : Generator
-        The trial's own stream.
     variates : ControlVariates, optional
         Control variates of the chain's decisions: the test then uses remainders.
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from stansub.planning import compminimax as planning
-from stansub.planning.finite import absorbed
 
 RUN = Path(__file__).resolve().parents[2] / "examples" / "papers" / "compminimax" / "run.py"
 page = SimpleNamespace(**runpy.run_path(str(RUN)))
+from finite_chains import absorbed  # noqa: E402 - beside the page
 
 
 def test_the_best_epsilon_falls_as_the_budget_grows_until_it_is_0() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.planning import theory
-from stansub.planning.finite import Pair, absorbed, doeblin, stationary, total_variation, two_states
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "papers"))
+from finite_chains import Pair, absorbed, doeblin, stationary, total_variation, two_states
 
 Array = NDArray[np.float64]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ from stansub.acceptance.stopping import Factorised
 from stansub.cli.plan import worst_case_line
 from stansub.output.record import audit_of
 from stansub.planning.compminimax import MeanSquare
-from stansub.planning.finite import two_states
 from stansub.planning.pilot import Audits, Measurement, Method, MetropolisSampler
 from stansub.planning.worst_case import faster, largest_alpha, worst_case
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "papers"))
+from finite_chains import two_states
 
 NO_PLACE: Any = None
 N = 1_000_000

@@ -18,7 +18,7 @@ from stansub.diagnostics import risk_functions, risk_runs
 from stansub.diagnostics.risk import parse_epsilons, risk
 from stansub.diagnostics.risk_curves import grid, split
 from stansub.diagnostics.risk_result import Risk, headlines
-from stansub.output import inference_data
+from stansub.output import inference_data, plots
 from stansub.report import risk_figure
 
 MAX_Z = 4.0
@@ -377,7 +377,7 @@ class TestPicture:
 
     def test_a_format_that_is_none(self, found: Risk, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="unknown picture format"):
-            risk_figure.save(found, tmp_path / "risk.xyz")
+            plots.save(risk_figure.figure(found), tmp_path / "risk.xyz")
 
 
 class TestCommand:

@@ -8,7 +8,7 @@ import io
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -311,6 +311,26 @@ def test_rows_that_change_between_two_passes_are_refused(logistic: CompiledModel
     parquet.write_table(table(0, seed=2), tmp_path / "part-0.parquet")
     with pytest.raises(InputError, match="its rows are not those that were read at first; restore them"):
         recipe.open(known)
+
+
+def test_rows_are_digested_once_each_time_that_they_are_read(
+    logistic: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, digested = Data.digest_along, list[int]()
+
+    def counted(values: Data, sizes: Iterable[str]) -> str:
+        digested.append(len(digested))
+        return digest(values, sizes)
+
+    monkeypatch.setattr(Data, "digest_along", counted)
+    (recipe,) = recipes(logistic, [partial(of_this_process, 0)])
+    posterior, known = recipe.open()
+    description = Describe().answer(posterior)
+    assert known is not None
+    assert (description.digest, len(digested)) == (known.digest, 1)
+    again, _ = recipe.open(known)
+    assert Describe().answer(again).digest == known.digest
+    assert len(digested) == 2
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from stansub.errors import InputError
 from stansub.stan.cutting import Whole, _undefined
 from stansub.stan.instances import Instances, Slicer
 from stansub.stan.loop_evaluator import LoopEvaluator
-from stansub.stan.proof import explain_undefined, find_undefined
+from stansub.stan.proof import explain_undefined
 
 # Number of units, whether they may be shuffled, and the evaluator.
 PROGRAM_FACTS = {
@@ -113,7 +113,7 @@ def test_rejection_is_a_log_density_of_minus_infinity(compiled: Compiled) -> Non
     evaluator = posterior.population.evaluator()
     assert np.isfinite(evaluator.global_log_density(theta))
     assert np.all(evaluator.block_log_lik(theta) == -np.inf)
-    assert find_undefined(posterior.population, theta) == ("block", 0)
+    assert explain_undefined(posterior.population, None, theta) == "observation 1 of the data is impossible"
     _, message = posterior.full.log_density_or_message(theta)
     assert "sigma is too large" in message
 
@@ -209,5 +209,4 @@ def test_impossible_parameters_are_told_from_impossible_observations(compiled: C
     file = ROOT / "stan_models" / "normal_mean.stan"
     posterior = compiled(file).with_data(example(file), block_size=8)
     theta = np.full(posterior.dim, 1e160)
-    assert find_undefined(posterior.population, theta) == ("global", None)
     assert "priors" in explain_undefined(posterior.population, posterior.order, theta)

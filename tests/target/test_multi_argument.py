@@ -212,12 +212,12 @@ def test_derivatives(name: str) -> None:
         scale = 1 + abs(value)
         assert family.log_lik(other)[0] - family.log_lik(centre)[0] == pytest.approx(change, abs=1e-9 * scale)
         slope = [along(case.density, centre, one, 1)[0] for one in unit]
-        np.testing.assert_allclose(family.gradient(centre)[:, 0], slope, rtol=1e-7, atol=1e-9 * scale)
+        np.testing.assert_allclose(family.derivatives((1,), centre)[0][:, 0], slope, rtol=1e-7, atol=1e-9 * scale)
         hessian = [
             [(along(case.density, centre, a + b, 2) - along(case.density, centre, a - b, 2))[0] / 4 for b in unit]
             for a in unit
         ]
-        np.testing.assert_allclose(family.hessian(centre)[..., 0], hessian, rtol=1e-7, atol=1e-8 * scale)
+        np.testing.assert_allclose(family.derivatives((2,), centre)[0][..., 0], hessian, rtol=1e-7, atol=1e-8 * scale)
 
 
 @pytest.mark.parametrize("order", [2, 3])

@@ -34,7 +34,9 @@ def regression(name: str) -> tuple[FunctionFactors, LinearPredictors]:
         ["a", "b", "c"],
         N,
         lambda theta, which: family.log_lik(predictors.at(theta))[which] - 0.7,
-        log_lik_gradient=lambda theta, which: family.gradient(predictors.at(theta))[0][which, np.newaxis] * z[which],
+        log_lik_gradient=lambda theta, which: (
+            family.derivatives((1,), predictors.at(theta))[0][0][which, np.newaxis] * z[which]
+        ),
         log_density=lambda theta: -0.5 * float(theta @ theta),
         log_density_gradient=lambda theta: -theta,
         block_size=4000,

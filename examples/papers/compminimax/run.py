@@ -16,11 +16,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import common
 from common import Array, Page, Settings
+from finite_chains import Pair, absorbed, stationary, two_states
 
 import stansub
 from stansub.planning import compminimax as planning
 from stansub.planning import theory
-from stansub.planning.finite import Pair, absorbed, stationary, two_states
 
 # Of section 3.1: alpha with the largest budget, and deltas of table 1.
 BUDGETS = {0.1: 5e3, 1e-4: 1e5}

@@ -16,7 +16,6 @@ class Affine:
     ----------
     terms : tuple of (Expression, int)
         Expressions that are not sums, and their non-zero factors.
-    constant : int
     """
 
     terms: tuple[tuple[Expression, int], ...]
@@ -28,7 +27,6 @@ class Affine:
 
         Parameters
         ----------
-        expression : Expression
         known : mapping, optional
             Terms that stand for other expressions: ``N`` for ``size(y)``.
         """
@@ -69,6 +67,10 @@ class Affine:
     def times(self, factor: int) -> Affine:
         """Return a multiple of the sum."""
         return self._collected({term: one * factor for term, one in self.terms}, self.constant * factor)
+
+    def is_at_least(self, least: int) -> bool:
+        """Return whether the sum is certainly at least a number."""
+        return not self.terms and self.constant >= least
 
     def factor(self, term: Expression) -> int:
         """Return the factor of a term."""

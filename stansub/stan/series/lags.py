@@ -92,7 +92,6 @@ class _Writer:
 
     Attributes
     ----------
-    program : Program
     found : list of (Span, str)
         Statements, and their replacements over rows.
     copied : set of str
@@ -192,12 +191,6 @@ class _Writer:
 
         Parameters
         ----------
-        statement : Nest or _Vectorised
-        computed : RowVariables
-            Variables that it reads.
-        first : Affine
-            Number of rows that are skipped.
-        n : Affine
         depth : int
             Number of times that it was divided already.
         """
@@ -251,9 +244,6 @@ class _Vectorised:
 
     Attributes
     ----------
-    computed : RowVariables
-        Variables that it may read.
-    statement : Statement
     whole : Affine
         Number of observations.
     """

@@ -376,9 +376,9 @@ class Nest:
         conditions = list[Expression]()
         for index, size in zip(picked, sizes, strict=False):
             upper = index.lower if index.upper is None else index.upper
-            if not _is_positive(self._extreme(index.lower, inner, -1)):
+            if not self._extreme(index.lower, inner, -1).is_at_least(1):
                 conditions.append(Infix(">=", index.lower.expression, ONE))
-            if not _is_positive(self.rows.affine(size) - self._extreme(upper, inner, 1) + 1):
+            if not (self.rows.affine(size) - self._extreme(upper, inner, 1)).is_at_least(0):
                 conditions.append(Infix("<=", upper.expression, size))
         if not conditions:
             return fill
@@ -452,7 +452,3 @@ def is_bare(index: Index) -> bool:
 
 def _term(variable: str) -> Affine:
     return Affine(((Name(variable), 1),), 0)
-
-
-def _is_positive(value: Affine) -> bool:
-    return not value.terms and value.constant > 0

@@ -60,17 +60,12 @@ class _ResidualLoop(NamedTuple):
 
     Attributes
     ----------
-    loop : For
-    residual : Assign
-        ``err[n] = ...;``, its first statement.
     keeping : For
         ``for (i in 1:J_lag[n]) Err[n + 1, i] = err[n + 1 - i];``, its second.
     kept : str
         The variable that stores them.
     lags : str
         Data with the number of lags of each observation.
-    before : tuple of statements
-        Statements above the loop.
     """
 
     loop: For

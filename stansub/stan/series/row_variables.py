@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from stansub.stan.reach import REPEATED
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import Nest, adds
 from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged
@@ -40,8 +41,6 @@ from stansub.stan.syntax import (
 S = TypeVar("S", Expression, Statement)
 
 _UNKNOWN = "assigns to `{}` in a way that stansub cannot split by observations"
-# Functions with a size as an argument, and the position of that argument.
-_SIZED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "rep_matrix": 1, "zeros_vector": 0, "ones_vector": 0}
 _WITHIN = {"lower": ">=", "upper": "<="}
 
 
@@ -220,12 +219,12 @@ class RowVariables:
         DividedError
             If the range must be divided.
         """
-        if _at_least(lower - stretch.upper, 1) or _at_least(stretch.lower - upper, 1):
+        if (lower - stretch.upper).is_at_least(1) or (stretch.lower - upper).is_at_least(1):
             return None
-        starts, ends = _at_least(stretch.lower - lower, 0), _at_least(upper - stretch.upper, 0)
+        starts, ends = (stretch.lower - lower).is_at_least(0), (upper - stretch.upper).is_at_least(0)
         if starts and ends:
             return True
-        if inside and _at_least(lower - stretch.lower, 0) and _at_least(stretch.upper - upper, 0):
+        if inside and (lower - stretch.lower).is_at_least(0) and (stretch.upper - upper).is_at_least(0):
             return True
         raise DividedError((upper + 1 if starts else lower) - stretch.lower)
 
@@ -253,8 +252,6 @@ class RowVariables:
 
         Parameters
         ----------
-        code : Expression or Statement
-            What it is.
         stretch : Stretch or None
             None if it concerns single elements at fixed indices.
         """
@@ -312,7 +309,7 @@ class RowVariables:
 
     def _call(self, call: Call, stretch: Stretch) -> Expression | None:
         """Return the replacement of a call whose result has a value for each observation."""
-        place, arguments = _SIZED.get(call.name), list(call.arguments)
+        place, arguments = REPEATED.get(call.name), list(call.arguments)
         if place is None or place >= len(arguments) or self.rows.affine(arguments[place]) != stretch.whole:
             return None
         arguments[place] = stretch.size
@@ -343,7 +340,3 @@ def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Stateme
 def written(statement: Statement) -> set[str]:
     """Return variables that a statement declares or assigns, except those declared inside it."""
     return writes(statement) - {one.name for one in find(Declaration, [statement]) if one is not statement}
-
-
-def _at_least(value: Affine, least: int) -> bool:
-    return not value.terms and value.constant >= least

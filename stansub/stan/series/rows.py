@@ -60,7 +60,6 @@ class Read(NamedTuple):
     ----------
     node : Expression
         The variable with its indices, or the function that returns the part.
-    variable : str
     indices : tuple of Expression
         Empty if the whole variable is read; for ``head`` and similar functions the slice that they return.
     """
@@ -104,12 +103,8 @@ class Stretch(NamedTuple):
 
     Attributes
     ----------
-    whole : Affine
-        Number of elements of the variables.
     lower : Affine
         The first element of the range.
-    n : Affine
-        Number of elements in the range.
     size : Expression
         This number as an expression.
     """
@@ -140,8 +135,6 @@ class Rows:
 
     Attributes
     ----------
-    program : Program
-        The user's program.
     shapes : dict
         Types of its data and transformed data.
     lines : list of str
@@ -262,8 +255,6 @@ class Rows:
 
         Parameters
         ----------
-        read : Read
-            The read.
         size : Expression, optional
             Length of its first index, a slice.
         """

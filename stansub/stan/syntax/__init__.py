@@ -21,6 +21,7 @@ from stansub.stan.syntax.expressions import (
     bare,
     flat,
     name_of,
+    summands,
 )
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_statements, parse_types
@@ -48,5 +49,5 @@ from stansub.stan.syntax.statements import (
     unlooped,
     walk,
 )
-from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, split, tokenize
+from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, tokenize
 from stansub.stan.syntax.types import Bound, SizedType, UnsizedType

@@ -5,6 +5,7 @@ Expressions are equal if their content is equal, whatever their position.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stansub.stan.syntax.nodes import Node
@@ -196,6 +197,18 @@ def bare(expression: Expression) -> Expression:
     while isinstance(expression, Group) and expression.opening == "(" and len(expression.items) == 1:
         expression = expression.items[0]
     return expression
+
+
+def summands(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
+    """Yield the terms of a sum with their signs, also those in parentheses; another expression is its only term."""
+    match bare(expression):
+        case Infix("+" | "-" as operator, left, right):
+            yield from summands(left, sign)
+            yield from summands(right, -sign if operator == "-" else sign)
+        case Prefix("+" | "-" as operator, operand):
+            yield from summands(operand, -sign if operator == "-" else sign)
+        case _:
+            yield sign, bare(expression)
 
 
 def flat(expression: Expression) -> tuple[Expression, tuple[Expression, ...]]:

@@ -45,7 +45,6 @@ def changed(node: N, change: Callable[[Node], Node | None]) -> N:
 
     Parameters
     ----------
-    node : Node
     change : callable
         Returns the replacement of a node, whose children are then not visited; None to visit them.
     """

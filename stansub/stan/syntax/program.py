@@ -43,8 +43,6 @@ class Block(Node):
 
     Attributes
     ----------
-    statements : tuple
-        Statements and declarations, in order.
     span : Span
         The block with its name and braces; empty if the program has no such block.
     inside : Span

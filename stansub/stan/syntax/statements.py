@@ -213,7 +213,6 @@ class Tilde(Statement):
 
     Attributes
     ----------
-    left : Expression
     distribution : Call
         Without the left-hand side.
     truncation : tuple of Group, at most one
@@ -242,12 +241,8 @@ class Assign(Statement):
 
     Attributes
     ----------
-    place : Expression
-        Left-hand side.
     operator : str
         ``=``, ``+=``, ...
-    expression : Expression
-        Right-hand side.
     """
 
     place: Expression

@@ -30,10 +30,6 @@ class Token(NamedTuple):
     ----------
     kind : str
         ``name``, ``number``, ``string`` or ``mark`` (operators and punctuation).
-    text : str
-        The token itself.
-    span : Span
-        Its position.
     """
 
     kind: str
@@ -74,31 +70,12 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def split(tokens: Sequence[Token], *separators: str) -> list[list[Token]]:
-    """Cut at separators that are not inside brackets."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += depth_change(token)
-        if depth == 0 and token.text in separators and token.kind == "mark":
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
-
-
 def matching(tokens: Sequence[Token], opening: int) -> int:
     """Return the index of the bracket that closes the one at ``opening``."""
     depth = 0
     for i in range(opening, len(tokens)):
-        depth += depth_change(tokens[i])
+        if tokens[i].kind == "mark":
+            depth += (tokens[i].text in _OPEN) - (tokens[i].text in _CLOSE)
         if depth == 0:
             return i
     raise InputError("the Stan program has an unclosed bracket")
-
-
-def depth_change(token: Token) -> int:
-    """Return the change of the bracket depth by a token."""
-    if token.kind != "mark":
-        return 0
-    return (token.text in _OPEN) - (token.text in _CLOSE)

@@ -22,7 +22,6 @@ class Bound(Node):
     ----------
     kind : str
         ``lower``, ``upper``, ``offset`` or ``multiplier``.
-    value : Expression
     """
 
     kind: str
@@ -38,13 +37,10 @@ class SizedType(Node):
 
     Attributes
     ----------
-    array_dims : tuple of Expression
-        Sizes of the array.
     base : str
         Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
     elements : tuple of SizedType
         Types of a tuple's elements.
-    bounds : tuple of Bound
     dims : tuple of Expression
         Inner sizes: N and K of ``matrix[N, K]``.
     """
@@ -94,8 +90,6 @@ class UnsizedType:
     ----------
     base : str
         ``void`` for a function without return value.
-    depth : int
-        Number of array dimensions.
     elements : tuple of UnsizedType
         Types of a tuple's elements.
     """

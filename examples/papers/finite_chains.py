@@ -1,4 +1,4 @@
-"""Exact errors of chains with few states, to test the bounds of `stansub.planning.theory`."""
+"""Exact errors of chains with few states, to compare with the bounds of `stansub.planning.theory`."""
 
 from __future__ import annotations
 
