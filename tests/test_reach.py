@@ -19,6 +19,7 @@ import pytest
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.syntax import Program, names
+from stansub.stan.syntax.parser import parse_expression
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 MODULES = ("run", "page", "tall", "tall_page", "measure", "published", "corpus", "brms")
@@ -101,7 +102,7 @@ def test_programs_with_a_parameter_for_each_observation_are_no_sums(reach: Any, 
     for case in reach.corpus.CASES.values():
         program = programs[case.path.stem]
         outcome = {one.sizes[0] for one in program.data.declarations if one.name in ("y", "Y")}
-        latent = any(outcome & set().union(*map(names, one.sizes)) for one in program.parameters.declarations)
+        latent = any(outcome & names(*map(parse_expression, one.sizes)) for one in program.parameters.declarations)
         kinds = (reach.corpus.LATENT, reach.corpus.STATE_SPACE, reach.corpus.SPATIAL)
         assert not latent or case.obstacle in (*kinds, reach.corpus.GAUSSIAN_PROCESS), case.name
         assert latent or case.obstacle not in kinds, case.name
