@@ -33,7 +33,7 @@ from stansub.types import FloatArray, Places
 
 # Radii in standard deviations, as multiples of the square root of the dimension: |w| of a draw of a normal posterior is
 # within a few units of that. Beyond the last radius, everything is evaluated.
-_RADII = (1.0, 1.5, 2.5, 5.0)
+_RADII = (1.0, 2.5)
 _RADIUS = 3.0
 # Candidates as a share of the blocks, or observations, above which evaluating all of them in order is no slower.
 SHARE = 0.3
