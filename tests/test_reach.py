@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stansub.output.inference_data import group
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.syntax import Program, names
 from stansub.stan.syntax.parser import parse_expression
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
-MODULES = ("run", "page", "tall", "tall_page", "measure", "published", "corpus", "brms")
+MODULES = ("run", "page", "tall", "tall_page", "measure", "published", "published_page", "corpus", "brms")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,7 @@ def reach() -> Iterator[Any]:
         import measure
         import page
         import published
+        import published_page
         import run
         import tall
         import tall_page
@@ -48,6 +50,7 @@ def reach() -> Iterator[Any]:
             measure=measure,
             page=page,
             published=published,
+            published_page=published_page,
             run=run,
             tall=tall,
             tall_page=tall_page,
@@ -159,14 +162,12 @@ def test_page(reach: Any, tmp_path: Path) -> None:
         row("e", True, "may qualify", True, draws={"failure": "no mode"}),
         row("g", True, "may qualify", True, exact=False, inexact="it has a | kink"),
         {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
-        {**row("f-g", True, "may qualify", False), "is_sum": None},
     ]
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
     result = {"command": "python x", "machine": machine, "observations": "about 400 observations", "brms": False}
     text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
     assert "1 of 3 sampled programs agree with NUTS; decisions were exact in 2" in text
     assert "Sampled without agreement: `d`, `e`" in text
-    assert "Of posteriordb's programs with reference draws, 0 of 1 qualify" in text
     assert "5 of 5 programs whose likelihood is a sum qualify; in brms's style, 1 of 1" in text
     assert "No verdict because of a failure: `h`" in text
     assert "Of those that qualify, decisions are exact in 4 of 5" in text
@@ -179,22 +180,51 @@ def test_page(reach: Any, tmp_path: Path) -> None:
 
 def test_published_programs_of_a_checkout(reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "posterior_database"
-    for folder in ("posteriors", "models/stan", "data/data"):
+    for folder in ("posteriors", "models/stan", "data/data", "reference_posteriors/draws/draws"):
         (database / folder).mkdir(parents=True)
     (database / "models" / "stan" / "m.stan").write_text("parameters {real x;} model {x ~ normal(0, 1);}")
     with zipfile.ZipFile(database / "data" / "data" / "d.json.zip", "w") as archive:
         archive.writestr("d.json", '{"N": 3}')
+    chains = [{"x": [1.0, 2.0], "b[1]": [3.0, 4.0], "b[2]": [5.0, 6.0]}] * 2
+    with zipfile.ZipFile(database / "reference_posteriors" / "draws" / "draws" / "d-m.json.zip", "w") as archive:
+        archive.writestr("d-m.json", json.dumps(chains))
     for name, reference in (("d-m", "d-m"), ("e-m", None)):
         about = {"model_name": "m", "data_name": "d", "reference_posterior_name": reference}
         (database / "posteriors" / f"{name}.json").write_text(json.dumps(about))
     monkeypatch.delenv(reach.published.VARIABLE, raising=False)
-    assert reach.published.folder() is None
+    with pytest.raises(reach.published.InputError, match="must name a checkout"):
+        reach.published.folder()
     monkeypatch.setenv(reach.published.VARIABLE, str(tmp_path))
     found = list(reach.published.subjects(reach.published.folder()))
     assert [(one.name, one.data, one.is_sum) for one in found] == [("d-m", {"N": 3}, None)]
+    drawn = group(found[0].reference, "posterior")
+    assert drawn["x"].values.tolist() == [[1, 2], [1, 2]]
+    assert drawn["b"].values[0].tolist() == [[3, 5], [4, 6]]
     monkeypatch.setenv(reach.published.VARIABLE, str(tmp_path / "missing"))
     with pytest.raises(reach.published.InputError, match="no posteriordb checkout"):
         reach.published.folder()
+
+
+def test_page_of_published_programs(reach: Any, tmp_path: Path) -> None:
+    page = reach.published_page
+    fine = {"test": "factorised", "guarantee": "exact by proved bounds", "seconds": 3.0, "largest_z": 2.1}
+    fine |= {"largest_difference_sd": 0.02, "verdict": "agrees", "warnings": []}
+    rows = [
+        row("right", True, "may qualify", True, draws=fine),
+        row(
+            "warned", True, "may qualify", True, draws={**fine, "largest_difference_sd": 0.4, "warnings": ["R-hat | 2"]}
+        ),
+        row("refused", True, "may qualify", False),
+        row("failing", True, "may qualify", True, draws={"failure": "no mode"}),
+    ]
+    assert not page.wrong(rows)
+    silent = row("silent", True, "may qualify", True, draws={**fine, "largest_difference_sd": np.nan})
+    assert page.wrong([*rows, silent]) == [silent]
+    machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
+    text = page.write({"command": "python x", "machine": machine, "rows": rows}, tmp_path).read_text(encoding="utf-8")
+    assert "2 of 4 programs were sampled; 1 are refused; failing: `failing`" in text
+    assert "| `refused` |  |  | refused |" in text
+    assert "R-hat \\| 2" in text
 
 
 def test_programs_of_brms_are_listed_with_what_they_are(reach: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One program: what `stansub check` says of it, what its cut into blocks costs, and its draws beside those of NUTS."""
+"""One program: what `stansub check` says of it, what its cut into blocks costs, and its draws beside a reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from corpus import Case, Obstacle
@@ -22,6 +22,9 @@ from stansub.cli import main as command_line
 from stansub.errors import DrawsWarning, StansubError, one_line
 from stansub.output.inference_data import attrs
 from stansub.stan.posterior import Posterior
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
 
 Row = dict[str, Any]
 
@@ -50,6 +53,8 @@ class Subject:
         Whether its likelihood is a sum over observations; None where nobody has said so.
     obstacle : Obstacle or None
         Why it is not.
+    reference : InferenceData or None
+        Draws to compare with; None for those of NUTS.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Subject:
     data: Mapping[str, Any]
     is_sum: bool | None = None
     obstacle: Obstacle | None = None
+    reference: InferenceData | None = None
 
     @classmethod
     def of(cls, case: Case, n: int, seed: int) -> Subject:
@@ -159,7 +165,7 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
                 row["inexact"] = answer.inexact
             row |= _cut(subject.path, data)
             if sampled:
-                row["draws"] = _draws(subject.path, data, seed)
+                row["draws"] = _draws(subject, data, seed)
     return row
 
 
@@ -202,16 +208,18 @@ def _seconds(action: Callable[[], object]) -> float:
     return best
 
 
-def _draws(path: Path, data: Path, seed: int) -> Row:
-    """A run with nothing chosen but its longest time, beside NUTS."""
+def _draws(subject: Subject, data: Path, seed: int) -> Row:
+    """A run with nothing chosen but its longest time, beside the reference."""
     quiet = Console(quiet=True)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DrawsWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DrawsWarning)
             began = time.perf_counter()
-            found = stansub.sample(path, data, seed=seed, max_time=_MAX_TIME, console=quiet)
+            found = stansub.sample(subject.path, data, seed=seed, max_time=_MAX_TIME, console=quiet)
             seconds = time.perf_counter() - began
-            beside = stansub.compare(found, data=data, chains=_CHAINS, seed=seed + 1, console=quiet)
+            said = [str(one.message) for one in caught if issubclass(one.category, DrawsWarning)]
+            run = {"chains": _CHAINS, "seed": seed + 1} if subject.reference is None else {}
+            beside = stansub.compare(found, subject.reference, data=data, console=quiet, **run)
     except StansubError as error:
         return {"failure": one_line(error)}
     facts = attrs(found)
@@ -222,6 +230,7 @@ def _draws(path: Path, data: Path, seed: int) -> Row:
         "compiling_s": facts["compile_time"],
         "largest_z": float(beside.parameters["mean_z"].abs().max()),
         "largest_difference_sd": float(beside.parameters["mean_diff_sd"].abs().max()),
+        "warnings": said,
         "verdict": beside.verdict.word,
         "headline": beside.verdict.headline,
     }

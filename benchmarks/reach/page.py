@@ -21,7 +21,7 @@ class Findings:
     Attributes
     ----------
     rows : sequence of Row
-        Of the corpus and of published programs.
+        Of the corpus, or of programs written by brms.
     """
 
     rows: Sequence[Row]
@@ -35,11 +35,6 @@ class Findings:
     def others(self) -> list[Row]:
         """Programs whose likelihood is not such a sum."""
         return [row for row in self.rows if row["is_sum"] is False]
-
-    @property
-    def published(self) -> list[Row]:
-        """Programs for which this is unknown."""
-        return [row for row in self.rows if row["is_sum"] is None]
 
     @property
     def known(self) -> list[Row]:
@@ -118,8 +113,6 @@ def sentences(found: Findings) -> list[str]:
             f"{agreeing} of {len(found.sampled)} sampled programs agree with NUTS; decisions were exact in {exact}",
             f"Sampled without agreement: {names(found.disagreeing)}",
         ]
-    if published := [row for row in found.published if "qualifies" in row]:
-        texts.append(f"Of posteriordb's programs with reference draws, {_share(published, 'qualifies')} qualify")
     return texts
 
 
@@ -167,7 +160,6 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         "sentences": sentences(found),
         "sums": [_sum_cells(row, found.measured) for row in found.sums],
         "others": [_other_cells(row) for row in found.others],
-        "published": [_sum_cells(row, found.measured) for row in found.published],
     }
     path = folder / "README.md"
     path.write_text(template("page.md").render(facts), encoding="utf-8")

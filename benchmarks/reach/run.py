@@ -6,11 +6,12 @@ python benchmarks/reach/run.py --size text      # what is said of the text alone
 python benchmarks/reach/run.py --size tall      # effective draws beside NUTS, 100,000 observations, brms's style: hours
 python benchmarks/reach/run.py --only ar1 hmm   # some of them
 python benchmarks/reach/run.py --brms           # programs and data that brms writes (R with brms): an hour or two
+python benchmarks/reach/run.py --posteriordb    # posteriordb's, in the checkout that STANSUB_POSTERIORDB names, beside
+                                                # its reference draws: an hour
 
-With STANSUB_POSTERIORDB naming a checkout of posteriordb, its programs that have reference draws are asked about too.
 Writes reports/reach/README.md and results.json (tall.md and tall.json with --size tall), which are kept up to date
-while it runs (--resume goes on from there), and ends with 1 where a verdict is false, or where tall data's draws differ
-from those of NUTS.
+while it runs (--resume goes on from there), and ends with 1 where a verdict is false, or where draws of tall data or of
+posteriordb's programs are wrong without a warning.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ sys.path.insert(1, str(HERE.parent))
 import brms  # noqa: E402
 import page  # noqa: E402
 import published  # noqa: E402
+import published_page  # noqa: E402
 import tall  # noqa: E402
 import tall_page  # noqa: E402
 from corpus import CASES  # noqa: E402
@@ -54,21 +56,24 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="small", help="small by default")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs by name")
     parser.add_argument("--brms", action="store_true", help="programs that brms writes, in place of those here")
+    parser.add_argument("--posteriordb", action="store_true", help="posteriordb's programs, in place of those here")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program-seconds", type=float, default=600.0, help="limit of each; 600 by default")
     parser.add_argument("--observations", type=int, default=TALL, help="of --size tall; 100,000 by default")
     parser.add_argument("--core-seconds", type=float, default=60.0, help="limit of a run, --size tall; 60 by default")
     parser.add_argument("--nuts-core-seconds", type=float, default=60.0, help="limit of NUTS there; 60 by default")
-    parser.add_argument("--output-dir", type=Path, help="by default reports/reach, or reports/brms with --brms")
+    parser.add_argument("--output-dir", type=Path, help="by default reports/reach, reports/brms or reports/posteriordb")
     parser.add_argument("--resume", action="store_true", help="measure only programs that are not there yet")
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
     options = parser.parse_args(arguments)
     if options.output_dir is None:
-        options.output_dir = REPORTS / ("brms" if options.brms else "reach")
+        options.output_dir = REPORTS / ("brms" if options.brms else "posteriordb" if options.posteriordb else "reach")
     options.is_tall = options.size == "tall"
     options.results = options.output_dir / ("tall.json" if options.is_tall else "results.json")
-    if options.is_tall and options.brms:
-        parser.error("--size tall is for the programs here: leave out --brms")
+    if sum((options.is_tall, options.brms, options.posteriordb)) > 1:
+        parser.error("take one of --size tall, --brms and --posteriordb")
+    if options.posteriordb:
+        options.size = "full"
     if options.seed < 0:
         parser.error("--seed must be at least 0")
     if options.results.exists() and not (options.force or options.resume):
@@ -78,23 +83,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def subjects(options: argparse.Namespace) -> Iterator[Subject]:
     """The programs asked for, with data."""
+    made = published.subjects(published.folder()) if options.posteriordb else _made(options)
+    return (subject for subject in made if not options.only or subject.name in options.only)
+
+
+def _made(options: argparse.Namespace) -> Iterator[Subject]:
+    """Programs of brms or of the corpus, with simulated data."""
     full = options.size == "full"
     if options.brms:
         with TemporaryDirectory() as folder:
             brms.write(Path(folder), FULL_BRMS if full else SMALL)
-            for subject in brms.subjects(Path(folder)):
-                if not options.only or subject.name in options.only:
-                    yield subject
+            yield from brms.subjects(Path(folder))
         return
     for name in corpus(options):
         case = CASES[name]
         yield Subject.of(case, options.observations if options.is_tall else case.full if full else SMALL, options.seed)
-    if options.is_tall:
-        return
-    if place := published.folder():
-        for subject in published.subjects(place):
-            if not options.only or subject.name in options.only:
-                yield subject
 
 
 def corpus(options: argparse.Namespace) -> list[str]:
@@ -107,10 +110,10 @@ def command(options: argparse.Namespace) -> str:
     """What makes the same figures."""
     only = f" --only {' '.join(options.only)}" if options.only else ""
     seed = f" --seed {options.seed}" if options.seed != 1 else ""
-    of_brms = " --brms" if options.brms else ""
+    which = " --brms" if options.brms else " --posteriordb" if options.posteriordb else ""
     limits = ("observations", "core_seconds", "nuts_core_seconds") if options.is_tall else ()
     limited = "".join(f" --{name.replace('_', '-')} {getattr(options, name):g}" for name in limits)
-    return f"python benchmarks/reach/run.py --size {options.size}{limited}{of_brms}{only}{seed}"
+    return f"python benchmarks/reach/run.py --size {options.size}{limited}{which}{only}{seed}"
 
 
 def header(options: argparse.Namespace) -> dict[str, Any]:
@@ -202,6 +205,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.is_tall:
         print("\n".join(tall_page.sentences(result["rows"], corpus(options))))
         sys.exit(bool(tall_page.disagreeing(result["rows"])))
+    if options.posteriordb:
+        print("\n".join(published_page.sentences(result["rows"])))
+        print(published_page.write(result, options.output_dir))
+        sys.exit(bool(published_page.wrong(result["rows"])))
     found = page.Findings(result["rows"])
     print("\n".join(page.sentences(found)))
     print(page.write(result, found, options.output_dir))
