@@ -40,10 +40,10 @@ d$xmissing <- ifelse(runif(n) < 0.1, NA, d$x3)
 d$truncated <- pmax(d$y, -1)
 kept <- d[d$y > -1, ]
 
-NOT_A_SUM <- list(gp = "a Gaussian process", arma = "moving average errors", covariance = "errors with a known covariance",
-                  latent = "a parameter for each observation", spatial = "a spatial model",
+NOT_A_SUM <- list(gp = "a Gaussian process", arma = "moving average errors", spatial = "a spatial model",
+                  latent = "a parameter for each observation",
                   support = "a bound of a parameter by the residuals of all observations")
-# formula, family, what is not a sum about it, further arguments
+# formula, family, what is not a sum about it, further arguments; with ar(cov = TRUE), the sum is over series
 cases <- list(
   gaussian = list(y ~ x1 + x2 + f),
   gaussian_no_intercept = list(y ~ 0 + Intercept + x1),
@@ -134,7 +134,7 @@ cases <- list(
                  list(prior = prior(normal(-1, 1), Intercept, dpar = mu1) + prior(normal(1, 1), Intercept, dpar = mu2))),
   autoregressive = list(y ~ x1 + ar(t, series, p = 1)),
   autoregressive_2 = list(y ~ x1 + ar(t, series, p = 2)),
-  autoregressive_covariance = list(y ~ x1 + ar(t, series, cov = TRUE), gaussian(), "covariance"),
+  autoregressive_covariance = list(y ~ x1 + ar(t, series, cov = TRUE)),
   moving_average = list(y ~ x1 + ma(t, series), gaussian(), "arma"),
   threading = list(binary ~ x1 + x2, bernoulli(), NULL, list(threads = threading(2))),
   threading_groups = list(count ~ x1 + (1 | g), poisson(), NULL, list(threads = threading(2))),
