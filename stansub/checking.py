@@ -306,10 +306,10 @@ def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator
     doubts = found.doubts if found.posterior is None else ()
     for remark in dict.fromkeys([*found.form.warnings, *doubts]):
         yield remark.located(source)
-    if found.posterior is not None and found.posterior.dim >= found.posterior.blocks.n_observations:
+    if found.posterior is not None and found.posterior.dim >= (n := found.posterior.blocks.n_observations):
         yield (
-            f"{found.posterior.dim:,} parameters for {found.posterior.blocks.n_observations:,} observations: subsets of "
-            "so few save nothing; use NUTS (`stansub reference`)"
+            f"{found.posterior.dim:,} parameters for {n:,} observations: subsets of so few save nothing; use NUTS "
+            "(`stansub reference`)"
         )
     if costs is None or costs.shared < _SLOW:
         return

@@ -55,7 +55,8 @@ model { real half = 1 / 2; mu ~ normal(half, 1e10); s ~ exponential(1); y ~ norm
 
 @pytest.mark.parametrize("n", [3, 4])
 def test_as_many_parameters_as_observations(n: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write(tmp_path / "few.json", N=n, K=2, y=np.arange(n) % 2, x=np.random.default_rng(1).standard_normal((n, 2)))
+    x = np.random.default_rng(1).standard_normal((n, 2))
+    data = write(tmp_path / "few.json", N=n, K=2, y=np.arange(n) % 2, x=x)
     assert check(LOGISTIC, data) == 0
     assert ("3 parameters for 3 observations" in capsys.readouterr().out) == (n == 3)
 
