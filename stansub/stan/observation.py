@@ -115,11 +115,12 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n, sparse=sparse)
     frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
-    before = set(walk.skipped)
+    before = list(walk.skipped)
     walk.run(program.model.statements, frame)
     if not isinstance(walk.term, Expression):
-        new = [reason for reason in walk.skipped if reason not in before]
-        raise NotFollowedError([*new, *walk.skipped, "no statement adds a term for each observation"][0])
+        own = walk.skipped[len(before) :]
+        new = [reason for reason in own if reason not in before]
+        raise NotFollowedError([*new, *own, *before, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return ObservationTerm(walk.term, density, found.places)
 

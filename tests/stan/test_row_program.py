@@ -418,6 +418,18 @@ def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
         made(model)
 
 
+def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> None:
+    text = """
+      data { int N; int unused; vector[N] z; }
+      transformed data { int also = unused; }
+      parameters { real a; real<lower=0> s; }
+      transformed parameters { vector[N] mu = sort_asc(a * z); }
+      model { z ~ normal(mu, s); }
+    """
+    with pytest.raises(NotFollowedError, match="sort_asc is not supported"):
+        follow(parse(text), {"N": 5, "z": np.ones(5)}, 5)
+
+
 def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     n, most = 20_000, 3_000
     monkeypatch.setattr(observation, "_MOST_STATEMENTS", most)  # all iterations would take 40,000
