@@ -155,10 +155,12 @@ def test_false_verdicts_are_listed_by_name(false: dict[str, Any], sentence: str,
 
 def test_page(reach: Any, tmp_path: Path) -> None:
     draws = {"test": "factorised", "guarantee": "exact by proved bounds", "seconds": 3.0, "largest_z": 2.1}
+    differs, unclear = "differs: the mean of a by +1 sd", "do not use: NUTS diverged"
     rows = [
         *RIGHT,
         row("c", True, "may qualify", True, draws={**draws, "verdict": "agrees"}),
-        row("d", True, "may qualify", True, draws={**draws, "verdict": "differs"}),
+        row("d", True, "may qualify", True, draws={**draws, "verdict": "differs", "headline": differs}),
+        row("f", True, "may qualify", True, draws={**draws, "verdict": "do not use", "headline": unclear}),
         row("e", True, "may qualify", True, draws={"failure": "no mode"}),
         row("g", True, "may qualify", True, exact=False, inexact="it has a | kink"),
         {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
@@ -166,11 +168,14 @@ def test_page(reach: Any, tmp_path: Path) -> None:
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
     result = {"command": "python x", "machine": machine, "observations": "about 400 observations", "brms": False}
     text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
-    assert "1 of 3 sampled programs agree with NUTS; decisions were exact in 2" in text
-    assert "Sampled without agreement: `d`, `e`" in text
-    assert "5 of 5 programs whose likelihood is a sum qualify; in brms's style, 1 of 1" in text
+    assert "1 of 4 sampled programs agree with NUTS; decisions were exact in 3" in text
+    assert "Differing: `d`" in text
+    assert "cannot be trusted: `f`" in text
+    assert "Failing: `e`" in text
+    assert "**differs: the mean of a by +1 sd**, 2.1" in text
+    assert "6 of 6 programs whose likelihood is a sum qualify; in brms's style, 1 of 1" in text
     assert "No verdict because of a failure: `h`" in text
-    assert "Of those that qualify, decisions are exact in 4 of 5" in text
+    assert "Of those that qualify, decisions are exact in 5 of 6" in text
     assert "no: it has a \\| kink" in text
     assert "it is \\| none" in text
     for table in text.split("\n\n"):

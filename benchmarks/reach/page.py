@@ -75,9 +75,9 @@ class Findings:
     def sampled(self) -> list[Row]:
         return [row for row in self.rows if "draws" in row]
 
-    @property
-    def disagreeing(self) -> list[Row]:
-        return [row for row in self.sampled if row["draws"].get("verdict") != "agrees"]
+    def with_verdict(self, word: str | None) -> list[Row]:
+        """Sampled programs whose comparison with NUTS has a verdict; None for those that could not be sampled."""
+        return [row for row in self.sampled if row["draws"].get("verdict") == word]
 
     @property
     def passed(self) -> bool:
@@ -107,11 +107,14 @@ def sentences(found: Findings) -> list[str]:
     if found.failures:
         texts.append(f"No verdict because of a failure: {names(found.failures)}")
     if found.sampled:
-        agreeing = len(found.sampled) - len(found.disagreeing)
+        agreeing = len(found.with_verdict("agrees"))
         exact = sum(row["draws"].get("guarantee", "").startswith("exact") for row in found.sampled)
         texts += [
             f"{agreeing} of {len(found.sampled)} sampled programs agree with NUTS; decisions were exact in {exact}",
-            f"Sampled without agreement: {names(found.disagreeing)}",
+            f"Differing: {names(found.with_verdict('differs'))}",
+            f"Without a verdict, because the draws or those of NUTS cannot be trusted: "
+            f"{names(found.with_verdict('do not use'))}",
+            f"Failing: {names(found.with_verdict(None))}",
         ]
     return texts
 
@@ -186,7 +189,7 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
     if "failure" in draws:
         return [*cells, "", f"**fails**: {cell(draws['failure'])}"]
     kind = "exact" if draws["guarantee"].startswith("exact") else "approximate"
-    said = draws["verdict"] if draws["verdict"] == "agrees" else f"**{draws['verdict']}**"
+    said = draws["verdict"] if draws["verdict"] == "agrees" else f"**{cell(draws['headline'])}**"
     return [*cells, f"{draws['test']}, {kind}, {draws['seconds']:.0f} s", f"{said}, {draws['largest_z']:.1f}"]
 
 
