@@ -118,9 +118,9 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     before = list(walk.skipped)
     walk.run(program.model.statements, frame)
     if not isinstance(walk.term, Expression):
-        own = walk.skipped[len(before) :]
-        new = [reason for reason in own if reason not in before]
-        raise NotFollowedError([*new, *own, *before, "no statement adds a term for each observation"][0])
+        of_the_model = walk.skipped[len(before) :]
+        new = [reason for reason in of_the_model if reason not in before]
+        raise NotFollowedError([*new, *of_the_model, *before, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return ObservationTerm(walk.term, density, found.places)
 
