@@ -20,7 +20,7 @@ from stansub.run.config import SampleConfig
 from stansub.run.posteriors import ModelInput, make_uncut
 from stansub.selection import TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import Text, predictors_of
+from stansub.stan.predictors import predictors_of
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.transitions import accepted_rate, normal_rate
@@ -125,9 +125,8 @@ def _with_surrogate(
 
 def _has_bounds(posterior: Posterior) -> bool:
     """Return whether the text shows bounds for moves about the mode; without bounds, t-tests would decide."""
-    text = posterior.text or Text(posterior.program, posterior.values)
     try:
-        predictors_of(text, posterior.blocks.n_observations)
+        predictors_of(posterior.followed, posterior.blocks.counts)
     except InputError:
         return False
     return True

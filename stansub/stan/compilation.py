@@ -307,7 +307,7 @@ class CompiledModel:
         sizes = tuple(name for names in sums for name in names)
         shuffles = {sizes: counts}
         found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
-        return replace(self._posterior(given, *found, sizes), text=cut.text)
+        return replace(self._posterior(given, *found, sizes), texts=cut.texts(sums))
 
     def _posterior(
         self,

@@ -49,15 +49,12 @@ class Whole:
     ----------
     sizes : collection of str
         Integers that may count observations.
-    text : None
-        The text that is followed for predictors is the user's program with the user's data.
     """
 
     library: Library
     data: Data
     sizes: Collection[str]
     seed: int
-    text: None = None
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
         """Return whether there may be a sum over another size besides ``sums``; no, there is one."""
@@ -66,6 +63,10 @@ class Whole:
     def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
         """Return the cut of the first rows of each sum."""
         return replace(self, data=_first_rows(self.data, sums, n))
+
+    def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
+        """Return the text of each sum if it is other than the user's program with the user's data."""
+        return ()
 
     def model(self) -> Model:
         """Return the program with all of the data."""
@@ -97,7 +98,6 @@ class InParts:
     parts: Parts
     library: Library
     data: Data
-    text: Text | None = None
 
     @classmethod
     def of(cls, parts: Parts, library: Library, exporting: Library | None, data: Data, *, seed: int) -> InParts:
@@ -112,8 +112,7 @@ class InParts:
         if exporting is not None:
             values |= transformed_data.values(exporting, parts.computed, data, seed=seed)
         own = {one.name: values[one.name] for one in parts.declarations}
-        known = Data(own, parts.declarations, data.source)
-        return cls(parts, library, known, Text(parts.program, known))
+        return cls(parts, library, Data(own, parts.declarations, data.source))
 
     @property
     def sizes(self) -> Collection[str]:
@@ -129,6 +128,11 @@ class InParts:
     def first_rows(self, sums: Sequence[Names], n: int) -> InParts:
         """See `Whole`."""
         return replace(self, data=_first_rows(self.data, sums, n))
+
+    def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
+        """See `Whole`; the text of a sum has no rows of the others."""
+        others = ([one for one in sums if one != names] for names in sums)
+        return tuple(Text(self.parts.program, _first_rows(self.data, left_out, 0)) for left_out in others)
 
     def model(self) -> Model:
         """See `Whole`."""

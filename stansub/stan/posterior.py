@@ -69,9 +69,9 @@ class Posterior:
         The linear predictors, if already known.
     decision_size : int or None
         Observations per block for decisions from blocks, if the blocks are larger; else None.
-    text : Text or None
-        Text that is followed to find predictors, if it is another program than the user's or more of its values are
-        known.
+    texts : tuple of Text
+        Text of each sum that is followed to find predictors, if it is another program than the user's or more of its
+        values are known; else empty.
     sparse : SparsePredictors or None
         Sparse predictors of the likelihood in its own arguments, if its text could be followed.
     pilot : Posterior or None
@@ -94,7 +94,7 @@ class Posterior:
     has_gradients: bool = True
     known_predictors: Predictors | None = None
     decision_size: int | None = None
-    text: Text | None = field(default=None, repr=False, compare=False)
+    texts: tuple[Text, ...] = field(default=(), repr=False, compare=False)
     sparse: SparsePredictors | None = field(default=None, repr=False, compare=False)
     pilot: Posterior | None = field(default=None, repr=False, compare=False)
     _found: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -184,6 +184,11 @@ class Posterior:
         known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
+    @property
+    def followed(self) -> tuple[Text, ...]:
+        """Return the text of each sum that is followed to find predictors."""
+        return self.texts or (Text(self.program, self.values),)
+
     def digest_of_rows(self) -> str:
         """Return a digest of the variables along the rows, which is computed once."""
         return self._once("digest", lambda: self.values.digest_along(self.sizes))
@@ -244,12 +249,10 @@ class Posterior:
 
     def _find_predictors(self, log: Progress, computed: bool) -> LinearPredictors:
         log("Following the likelihood of an observation")
-        if self.blocks.sums:
-            raise NoPredictorsError("the likelihood consists of several sums")
         if self.form.kind == "functions":
             raise NoPredictorsError("no linear predictors were given with the functions")
         return proved_predictors(
-            self.text or Text(self.program, self.values),
+            self.followed,
             self.blocks,
             sizes=self.sizes,
             order=self.order,

@@ -23,7 +23,7 @@ from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.family import CHANGING, not_known
 from stansub.stan.observation import ObservationTerm, follow
-from stansub.stan.row_program import Argument, in_program, tail_rounding
+from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rounding
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
@@ -57,7 +57,7 @@ class Text(NamedTuple):
 
 
 def proved_predictors(
-    text: Text,
+    texts: Sequence[Text],
     blocks: Blocks,
     *,
     sizes: Sequence[str] = (),
@@ -71,6 +71,8 @@ def proved_predictors(
 
     Parameters
     ----------
+    texts : sequence of Text
+        The text of each sum.
     blocks, sizes, order, points
         Of the `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
@@ -87,8 +89,8 @@ def proved_predictors(
     """
     n = blocks.n_observations
     try:
-        by_columns = partial(_by_columns, text, n, sizes, 0 if computed else _COMPUTED)
-        for find in (by_columns, partial(predictors_of, text, n, of_family=of_family)):
+        by_columns = partial(_by_columns, texts, n, sizes, 0 if computed else _COMPUTED)
+        for find in (by_columns, partial(predictors_of, texts, blocks.counts, of_family=of_family)):
             if (found := find()) is None:
                 continue
             found = replace(found, order=order)
@@ -105,15 +107,18 @@ def proved_predictors(
     raise NoPredictorsError("the likelihood read from the text differs from that of the compiled program")
 
 
-def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
-    """Return how n observations depend on the parameters, from the text; not yet proved.
+def predictors_of(texts: Sequence[Text], counts: Sequence[int], *, of_family: bool = False) -> LinearPredictors:
+    """Return how the observations of each sum depend on the parameters, from its text; not yet proved.
 
     Raises
     ------
     InputError
-        If the text cannot be followed; the message says where.
+        If a text cannot be followed; the message says where.
     """
-    return _dense(*arguments_of(text.follow(n), n, of_family=of_family))
+    followed = [text.follow(n) for text, n in zip(texts, counts, strict=True)]
+    if len(followed) == 1:
+        return _dense(*arguments_of(followed[0], counts[0], of_family=of_family))
+    return _dense(*in_sequence([in_program(one.term, n) for one, n in zip(followed, counts, strict=True)]))
 
 
 def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
@@ -188,14 +193,15 @@ def affine_density(followed: ObservationTerm, n: int) -> Affine:
     return Affine(SPECS[name], given, rows)
 
 
-def _by_columns(text: Text, n: int, sizes: Sequence[str], computed_from: int) -> LinearPredictors | None:
+def _by_columns(texts: Sequence[Text], n: int, sizes: Sequence[str], computed_from: int) -> LinearPredictors | None:
     """Return predictors whose designs are columns of the data, if designs would have more numbers than the last.
 
-    The text is followed with parts of the data; None if that fails for any reason. The result needs a proof, because
-    what the program computes from all its data, such as means, differs between parts.
+    The text is followed with parts of the data; None if that fails for any reason, or if there are several sums. The
+    result needs a proof, because what the program computes from all its data, such as means, differs between parts.
     """
+    text, *others = texts
     values = text.values
-    if n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(values.values):
+    if others or n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(values.values):
         return None
 
     def affine(own: Data, k: int) -> Affine:

@@ -49,7 +49,7 @@ class Proved:
             predictors = posterior.predictors(computed=True)
         except NoPredictorsError:
             return None
-        is_plain = posterior.population.kind == "instances" and posterior.text is None
+        is_plain = posterior.population.kind == "instances" and not posterior.texts
         if not is_plain or not isinstance(predictors, LinearPredictors):
             return None
         if not all(len(z) == 1 or (isinstance(z, ColumnRows) and z.columns) for z in predictors.design):

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import changing_names, declarations, main_size, observations_in, sized_by
+from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in, sized_by
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -97,8 +97,7 @@ def recognise(program: Program) -> Form:
     if not found:
         return plain(program)
     if len(found) > 1:
-        message = "is one of several likelihood sums; stansub rewrites only programs with one"
-        return plain(program, *(Remark(program.text(statement.span), message) for statement, _ in found))
+        return _several(program, [statement for statement, _ in found])
     statement, reachable = found[0]
     text = program.text(statement.span)
     if not reachable:
@@ -140,6 +139,18 @@ def _marked(statements: Sequence[Statement]) -> Iterator[tuple[Statement, bool]]
             yield statement, not any(isinstance(one, For | ForEach | While) for one in around)
 
 
+def _several(program: Program, statements: Sequence[Statement]) -> Form:
+    message = "is one of several likelihood sums; stansub rewrites only programs with one"
+    return plain(program, *(Remark(program.text(one.span), message) for one in statements))
+
+
+def _beside(program: Program, sizes: set[str], likelihood: Span) -> list[Statement]:
+    """Return statements besides the likelihood that add a term for each observation."""
+    observed = {one.name for one in data_declarations(program)} & sized_by(program, sizes)
+    adding = (one for size in sizes for one in observations_in(program, size) if _beyond_constants(one) & observed)
+    return [one for one in adding if not (likelihood.start <= one.span.start and one.span.end <= likelihood.end)]
+
+
 def _is_log_lik_loop(loop: Statement) -> bool:
     """Return whether a statement is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
     if not isinstance(loop, For) or len(loop.body) != 1 or not isinstance(loop.body[0], Target):
@@ -163,6 +174,8 @@ def _loop(program: Program, loop: For) -> Form:
     n = str(loop.upper) if is_whole else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
     bounds = names(loop.upper, loop.lower)
     sizes = bounds.union(*(_length_of(program, Name(name)) for name in bounds))
+    if others := _beside(program, sizes, loop.span):
+        return _several(program, [loop, *others])
     return Form(
         "log_lik_i",
         program.text(loop.span),
@@ -184,6 +197,8 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     if not isinstance(statement, Target) and not _goes_to_target(program, statement):
         return None
     sizes = _length_of(program, call.arguments[1])
+    if isinstance(statement, Target) and (others := _beside(program, sizes, statement.span)):
+        return _several(program, [statement, *others])
     remarks = list(_costs(program, sizes, statement.span))
     sized = sized_by(program, sizes)
     parameters = changing_names(program)

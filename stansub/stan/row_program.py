@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,34 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     )
     family = ProgramFamily(code, len(arguments.slopes), data)
     return family, list(map(Argument, arguments.slopes, arguments.offsets))
+
+
+def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[ProgramFamily, list[Argument]]:
+    """Return the program and the arguments of the observations of several sums, one sum after the other."""
+    families, arguments = zip(*parts, strict=True)
+    ns = [family.data.shape[1] for family in families]
+    data, variants, n_codes = np.zeros((max(len(family.data) for family in families), sum(ns))), 0, 0
+    starts = []
+    for family, first in zip(families, np.cumsum([0, *ns]), strict=False):
+        own = data[: len(family.data), first : first + family.data.shape[1]]
+        own[:] = family.data
+        own[0] += variants
+        starts.append(family.code.starts[:-1] + n_codes)
+        variants, n_codes = variants + len(family.code.starts) - 1, n_codes + len(family.code.codes)
+    code = Code(
+        np.concatenate([*starts, [n_codes]]).astype(np.int32),
+        np.concatenate([family.code.codes for family in families]),
+        np.concatenate([family.code.values for family in families]),
+    )
+    none = Argument(np.zeros((1, arguments[0][0].slopes.shape[1])), np.zeros(1))
+    joined = [
+        Argument(
+            np.concatenate([np.broadcast_to(dense(one.slopes), (n, none.slopes.shape[1])) for one, n in each]),
+            np.concatenate([np.broadcast_to(one.offset, n) for one, n in each]),
+        )
+        for each in (list(zip(own, ns, strict=True)) for own in zip_longest(*arguments, fillvalue=none))
+    ]
+    return ProgramFamily(code, len(joined), data), joined
 
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -66,12 +66,16 @@ class Blocks:
         return cls(sum(sums), size, tuple(sums) if len(sums) > 1 else ())
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Return the number of observations in each sum."""
+        return self.sums or (self.n_observations,)
+
+    @property
     def _edges(self) -> NDArray[np.int64]:
-        sums = self.sums or (self.n_observations,)
-        numbers = [self._number(n) for n in sums]
+        numbers = [self._number(n) for n in self.counts]
         parts = [
             first + np.arange(number, dtype=np.int64) * n // max(1, number)
-            for first, n, number in zip(accumulate(sums, initial=0), sums, numbers, strict=False)
+            for first, n, number in zip(accumulate(self.counts, initial=0), self.counts, numbers, strict=False)
         ]
         return np.concatenate([*parts, [self.n_observations]]).astype(np.int64)
 
@@ -92,7 +96,7 @@ class Blocks:
         return sizes
 
     def __len__(self) -> int:
-        return sum(map(self._number, self.sums or (self.n_observations,)))
+        return sum(map(self._number, self.counts))
 
     def _number(self, n: int) -> int:
         return -(-n // self.size)

@@ -18,6 +18,8 @@ from stansub.stan.library import Library
 from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.syntax import parse
+from stansub.target.programs import ProgramFamily
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 
 SLOW = {
     name: pytest.param(name, marks=pytest.mark.slow)
@@ -131,6 +133,33 @@ def test_two_sums_and_one_too_short(compiled: Compiled) -> None:
     np.testing.assert_allclose(posterior.each(theta[np.newaxis], posterior.order)[0], by_hand, rtol=1e-9)
     sums = np.add.reduceat(by_hand, blocks.starts)
     np.testing.assert_allclose(posterior.population.evaluator().block_log_lik(theta), sums, rtol=1e-9)
+
+
+def test_the_observations_of_two_sums_have_arguments_of_their_own(compiled: Compiled) -> None:
+    model, data = of("survival", compiled)
+    posterior = model.with_data(data, block_size=10)
+    predictors = posterior.predictors()
+    assert isinstance(predictors, LinearPredictors)
+    assert isinstance(predictors.family, ProgramFamily)
+    assert predictors.n_observations == 235
+    one, other = points(posterior, 2)
+    each = posterior.each(np.stack([one, other]), np.arange(235))
+    change = predictors.log_lik(other) - predictors.log_lik(one)
+    np.testing.assert_allclose(change, each[1] - each[0], rtol=1e-9, atol=1e-9)
+    metric = 0.1 * np.eye(posterior.dim)
+    bounds = posterior.remainder_bounds(one, metric, 2)
+    assert len(bounds.constants[0]) == len(posterior.blocks)
+    assert (bounds.constants > 0).all()
+
+
+def test_a_text_of_a_sum_with_other_data_is_refused(compiled: Compiled) -> None:
+    model, data = of("survival", compiled)
+    posterior = model.with_data(data, block_size=10)
+    first, second = posterior.texts
+    times = {**first.values.values, "t_obs": first.values.values["t_obs"][::-1]}
+    wrong = first._replace(values=replace(first.values, values=times))
+    with pytest.raises(NoPredictorsError, match="differs from that of the compiled program"):
+        replace(posterior, texts=(wrong, second), _found={}).predictors()
 
 
 def test_observations_that_the_user_names_are_the_only_sum(compiled: Compiled) -> None:

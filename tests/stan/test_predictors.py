@@ -101,7 +101,7 @@ def text_of(program: Program, values: dict[str, Any] = VALUES) -> Text:
 
 
 def predictors(likelihood: str, functions: str = "", *, of_family: bool = True) -> LinearPredictors:
-    return predictors_of(text_of(read(likelihood, functions)), N, of_family=of_family)
+    return predictors_of([text_of(read(likelihood, functions))], [N], of_family=of_family)
 
 
 class Point:
@@ -398,10 +398,10 @@ def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.Mo
     text, blocks = text_of(read("z ~ normal(eta, scale);")), Blocks(N, 3)
     points = list(RNG.uniform(-1, 1, (3, DIM)))
     terms = [np.add.reduceat(normal(t.eta, t.scale), blocks.starts) for t in map(Point, points)]
-    assert proved_predictors(text, blocks, order=None, points=points, terms=terms).design[0].shape == (N, DIM)
+    assert proved_predictors([text], blocks, order=None, points=points, terms=terms).design[0].shape == (N, DIM)
     wrong = [terms[0], terms[1] + 1e-4, terms[2]]
     with pytest.raises(NoPredictorsError, match="differs from that of the compiled program"):
-        proved_predictors(text, blocks, order=None, points=points, terms=wrong)
+        proved_predictors([text], blocks, order=None, points=points, terms=wrong)
 
 
 def test_a_function_that_returns_early_for_some_observations_is_followed_for_all() -> None:
@@ -424,11 +424,11 @@ def test_what_stan_loses_of_small_probabilities_is_no_other_likelihood() -> None
     terms = [np.where(FEW == 1, np.log(p), np.log1p(-p)) for p in shares]
     exactly = -np.exp(Point(points[2]).eta)
     assert np.abs(terms[2] - exactly)[FEW == 0].max() > 1e-5
-    assert isinstance(proved_predictors(text, blocks, order=None, points=points, terms=terms).family, ProgramFamily)
+    assert isinstance(proved_predictors([text], blocks, order=None, points=points, terms=terms).family, ProgramFamily)
     for k, change in ((1, 1e-6), (2, 0.02)):
         wrong = [term + change * (FEW == 0) * (place == k) for place, term in enumerate(terms)]
         with pytest.raises(NoPredictorsError, match="differs from that of the compiled program"):
-            proved_predictors(text, blocks, order=None, points=points, terms=wrong)
+            proved_predictors([text], blocks, order=None, points=points, terms=wrong)
 
 
 @pytest.mark.parametrize(("predictor", "in_columns"), [("x[ : , 2]", True), ("(x[ : , 2] - mean(x[ : , 2]))", False)])
@@ -443,10 +443,10 @@ def test_designs_of_tall_data_are_their_columns(
     blocks, points = Blocks(N, 3), list(RNG.uniform(-1, 1, (3, DIM)))
     x = X[:, 1] if in_columns else X[:, 1] - X[:, 1].mean()
     terms = [np.add.reduceat(normal(t.alpha + x * t.beta[0], t.scale), blocks.starts) for t in map(Point, points)]
-    found = proved_predictors(text_of(program), blocks, sizes=["N"], order=None, points=points, terms=terms)
+    found = proved_predictors([text_of(program)], blocks, sizes=["N"], order=None, points=points, terms=terms)
     assert isinstance(found.design[0], ColumnRows) == in_columns
     np.testing.assert_allclose(found.design[0][:][:, 1], x, atol=1e-15)
-    whole = predictors_of(text_of(program), N)
+    whole = predictors_of([text_of(program)], [N])
     for theta in points:
         np.testing.assert_allclose(found.log_lik(theta), whole.log_lik(theta), rtol=1e-12)
 
@@ -457,8 +457,8 @@ def test_values_of_transformed_data_may_be_given() -> None:
       parameters { real a; } model { z ~ normal(a * w, 1); }"""
     program, own = parse(code), {"N": N, "z": Z}
     with pytest.raises(stansub.InputError, match="is not supported"):
-        predictors_of(text_of(program, own), N)
-    found = predictors_of(text_of(program, {**own, "w": np.sort(Z)}), N)
+        predictors_of([text_of(program, own)], [N])
+    found = predictors_of([text_of(program, {**own, "w": np.sort(Z)})], [N])
     np.testing.assert_array_equal(found.design[0][:, 0], np.sort(Z))
 
 

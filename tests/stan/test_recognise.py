@@ -143,6 +143,19 @@ def test_plain_programs_show_their_likelihood(canonical: Parse) -> None:
     assert recognise(canonical("parameters { real x; } model { x ~ normal(0, 1); }")).statement == ""
 
 
+def test_an_explicit_form_beside_densities_of_the_same_observations_is_one_of_several(canonical: Parse) -> None:
+    """These would be computed for all observations at every evaluation; a prior of as many parameters remains."""
+    text = """
+        functions { real f(array[] real y, int start, int end, vector u) { return normal_lpdf(y | u[start:end], 1); } }
+        data { int N; array[N] real y; vector[N] z; }
+        parameters { vector[N] u; real<lower=0> s; }
+        model { %s u ~ normal(0, 1); target += reduce_sum(f, y, 1, u); }"""
+    assert recognise(canonical(text % "z[1] ~ normal(0, s);")).kind == "reduce_sum"
+    form = recognise(canonical(text % "z ~ normal(0, s);"))
+    assert form.kind == "sum"
+    assert [one.statement for one in form.warnings] == ["target += reduce_sum(f, y, 1, u);", "z ~ normal(0, s);"]
+
+
 def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
     program = canonical("""
         functions { real f(array[] real y, int start, int end, vector mu, real s) {
