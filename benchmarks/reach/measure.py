@@ -36,7 +36,7 @@ _ERROR, _EXACT = "stansub: error: ", "Exact "
 _YES, _NO = 0, 2
 _BLOCKS, _TRIES = 200, 5
 # Seconds of a run at most, and chains of the reference.
-_MAX_TIME, _CHAINS = 60.0, 4
+_MAX_TIME, _CHAINS = 180.0, 4
 
 
 @dataclass(frozen=True)
