@@ -133,8 +133,8 @@ def _figures(facts: dict[str, Any], ess: Ess) -> dict[str, float]:
         "ess_tail_min": ess.tail,
         "ess_per_second": ess.bulk / sampling,
         "ess_per_second_total": ess.bulk / total,
-        "ess_per_pass": ess.bulk / passes,
-        "ess_per_pass_total": ess.bulk / (warm_passes + passes),
+        "ess_per_pass": ess.bulk / (passes or np.nan),
+        "ess_per_pass_total": ess.bulk / (warm_passes + passes or np.nan),
         "time_to_ess": to_ess,
         "time_to_ess_compiled": to_ess - float(np.nan_to_num(compiling)),
     }

@@ -85,6 +85,18 @@ def test_a_run_without_compilation_and_set_up_has_a_total() -> None:
     assert "the draws do not record the time of compiling, the time of setting up" in frame.attrs["notes"]
 
 
+def test_decisions_that_need_no_observation_have_no_ess_per_pass() -> None:
+    """Where expansions are exact, no decision evaluates an observation."""
+    frame = cost(DRAWS | {"n_obs_evaluated": [0] * 4}, REFERENCE, Ess(800.0, 400.0), Ess(4000.0, 2000.0))
+    assert frame.loc["passes_sampling", "draws"] == 0
+    assert np.isnan(frame.loc["ess_per_pass", "draws"])
+    assert frame.loc["ess_per_pass_total", "draws"] == 40
+    none = {"n_obs_evaluated": [0] * 4, "warmup_n_obs_evaluated": [0] * 4}
+    assert np.isnan(
+        cost(DRAWS | none, REFERENCE, Ess(800.0, 400.0), Ess(4000.0, 2000.0)).loc["ess_per_pass_total", "draws"]
+    )
+
+
 def test_how_times_were_split_and_early_ends_are_noted() -> None:
     notes = cost(
         DRAWS | {"stopped": "max_time"},
