@@ -21,7 +21,6 @@ from stansub.stan.builtins import of_one
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
-from stansub.stan.family import CHANGING, not_known
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rounding
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
@@ -175,10 +174,11 @@ def affine_density(followed: ObservationTerm, n: int) -> Affine:
     if name not in SPECS:
         raise NoPredictorsError(f"the density {name} is not one of {', '.join(SPECS)}")
     y, *arguments = (of_one(one, n) for one in density.arguments)
-    given, found = [_data(y, n, CHANGING)], list[Number]()
+    given, found = [_data(y, n, "what its density is of depends on parameters")], list[Number]()
     for k, (link, argument) in enumerate(zip(SPECS[name].links, arguments, strict=True)):
         if link.is_known:
-            given.append(_data(argument, n, not_known(name, k)))
+            wrong = f"argument {k + 1} of {name} depends on parameters, but must be data"
+            given.append(_data(argument, n, wrong))
             continue
         values = link.of(argument if link.is_vector else [argument])
         if not all(map(is_affine, values)):

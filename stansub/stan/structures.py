@@ -27,6 +27,7 @@ from stansub.stan.syntax import (
     Assign,
     Call,
     Declaration,
+    Density,
     Expression,
     For,
     ForEach,
@@ -40,6 +41,7 @@ from stansub.stan.syntax import (
     Tilde,
     While,
     calls,
+    density_of,
     find,
     name_of,
     names,
@@ -51,7 +53,6 @@ _MULTIVARIATE = ("multi_normal", "multi_student_t")
 _PROCESSES = ("multi_gp",)
 _SOLVERS = ("ode_", "integrate_ode", "dae")
 _COVARIANCES = ("gp_", "cov_exp_quad")
-_SUFFIXES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
 
 
 class Structure(NamedTuple):
@@ -231,22 +232,10 @@ def _calls_of(statement: Statement) -> list[Call]:
     return found
 
 
-class _Density(NamedTuple):
-    """Name, outcome and arguments of a density that a statement adds."""
-
-    name: str
-    left: Expression
-    arguments: tuple[Expression, ...]
-
-
-def _density(statement: Statement) -> _Density | None:
+def _density(statement: Statement) -> Density | None:
     """Return the first density that a statement adds; None for other statements."""
-    if isinstance(statement, Tilde):
-        return _Density(statement.distribution.name, statement.left, statement.distribution.arguments)
-    for call in calls(statement.expression)[:1] if isinstance(statement, Target) else []:
-        if call.name.endswith(_SUFFIXES) and call.arguments:
-            return _Density(call.name.rpartition("_")[0], call.arguments[0], call.arguments[1:])
-    return None
+    first = calls(statement.expression)[:1] if isinstance(statement, Target) else [statement]
+    return density_of(*first) if first else None
 
 
 def _calling(reading: Reading, is_one: Callable[[Call], bool]) -> str:
@@ -408,7 +397,7 @@ def _change_point(reading: Reading) -> str:
         for loop in walk(reading.program.evaluated)
         if isinstance(loop, For)
         for one in find(Assign, loop.body)
-        if any(call.name.endswith(_SUFFIXES) for call in calls(one.expression))
+        if any(map(density_of, calls(one.expression)))
         for name in one.variables
     } & set(reading.computed)
     return _calling(

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from stansub.stan.syntax.expressions import Call, Name
+from typing import NamedTuple
+
+from stansub.stan.syntax.expressions import Call, Expression, Name
 from stansub.stan.syntax.nodes import Node, find
 from stansub.stan.syntax.program import Program
-from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement
+from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Tilde
+
+_DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
+
+
+class Density(NamedTuple):
+    """A density in a program: its name without suffix, its outcome and its arguments."""
+
+    name: str
+    left: Expression
+    arguments: tuple[Expression, ...]
 
 
 def names(*nodes: Node) -> set[str]:
@@ -23,6 +35,16 @@ def names(*nodes: Node) -> set[str]:
 def calls(*nodes: Node) -> list[Call]:
     """Return all function calls in nodes, the outer before the inner."""
     return list(find(Call, nodes))
+
+
+def density_of(node: Node | None) -> Density | None:
+    """Return the density of ``y ~ f(...)`` or of a call ``f_lpdf(y | ...)``; None for other nodes."""
+    match node:
+        case Tilde(left, Call(name, arguments)):
+            return Density(name, left, arguments)
+        case Call(name, (left, *arguments)) if name.endswith(_DENSITIES):
+            return Density(name.rpartition("_")[0], left, tuple(arguments))
+    return None
 
 
 def symbols(program: Program) -> set[str]:
