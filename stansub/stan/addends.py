@@ -27,11 +27,12 @@ def term_by_term(program: Program) -> Edits | None:
     }
     reading = Steps.of(program).reads(groups)
     # A number may be added to a vector, whose elements then all have it; not to another number.
-    numbers = {one.span for one, typed in Types(program).walk() if typed.type == REAL}
+    blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters, program.model)
+    scope, types = {one.name: one.type.unsized for block in blocks for one in block.declarations}, Types(program)
     replacements = [
         (one.span, "\n".join(f"target += {term};" for term in terms))
         for one, terms in sums
-        if one.expression.span in numbers and len({together(reading, names(term)) for term in terms}) > 1
+        if types.of(one.expression, scope) == REAL and len({together(reading, names(term)) for term in terms}) > 1
     ]
     return Edits([], replacements) if replacements else None
 

@@ -49,7 +49,7 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.syntax import Braces as Scope
-from stansub.stan.typing import INT, MATRIX, REAL, ROW_VECTOR, Typed, Types
+from stansub.stan.typing import INT, MATRIX, REAL, ROW_VECTOR, Types
 
 
 class Reach(Flag):
@@ -209,7 +209,7 @@ class _Walk:
     outside: frozenset[str] = frozenset()
     guard: Reach = NONE
     turns: bool = False
-    scope: dict[str, Typed] = field(default_factory=dict)
+    scope: dict[str, UnsizedType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.types = Types(self.program)
@@ -222,7 +222,7 @@ class _Walk:
         odd = len(axes) > 1 or one.type.elements
         alone = Reach.OWN if axes else NONE
         self.values[one.name] = _Value(Reach.TOTAL if odd else alone, axes[0] if axes else None, changing)
-        self.scope[one.name] = Typed(one.type.unsized, not changing)
+        self.scope[one.name] = one.type.unsized
 
     def run(self, statements: Sequence[Statement]) -> None:
         """Record what statements do."""
@@ -300,7 +300,7 @@ class _Walk:
         return self._type(expression) in (INT, REAL)
 
     def _type(self, expression: Expression) -> UnsizedType:
-        return self.types.of(expression, self.scope).type
+        return self.types.of(expression, self.scope)
 
     def _is_all(self, expression: Expression) -> bool:
         """Return whether an expression is the number of observations."""
@@ -439,7 +439,7 @@ class _Walk:
 
     def _loop(self, loop: For) -> None:
         bounds = _joined([self._bounds(Slice(loop.lower, None)), self._bounds(Slice(None, loop.upper))])
-        self.scope[loop.variable] = Typed(INT, True)
+        self.scope[loop.variable] = INT
         over_all = not self.index and self._is_all(loop.upper)
         if over_all:
             guard = NONE if loop.lower == Literal("1") else Reach.OFFSET

@@ -8,6 +8,7 @@ import pytest
 from decorated import typed_expressions
 from hypothesis import given
 from hypothesis import strategies as st
+from typed import typed
 
 from stansub.errors import InputError
 from stansub.stan import stanc
@@ -45,7 +46,6 @@ from stansub.stan.syntax import (
     tokenize,
     walk,
 )
-from stansub.stan.typing import Types
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted([*(ROOT / "stan_models").glob("*.stan"), *(Path(__file__).parent / "programs").glob("*.stan")])
@@ -249,7 +249,7 @@ def test_types_are_those_of_stanc(file: Path, tmp_path: Path) -> None:
     canonical.write_text(code)
     program = parse(code)
     theirs = {("".join(words(text)), kind) for text, kind in typed_expressions(canonical)}
-    ours = {("".join(words(str(one))), str(typed.type)) for one, typed in Types(program).walk()}
+    ours = {("".join(words(str(one))), str(kind)) for one, kind in typed(program)}
     assert theirs <= ours
     # stanc gives no type to what is assigned to, and has no strings among its expressions.
     places = {
@@ -274,18 +274,6 @@ def test_a_wrong_type_is_noticed(tmp_path: Path) -> None:
     theirs = dict(typed_expressions(file))
     assert theirs["b * 2"] == "vector"
     assert ("b * 2", "row_vector") not in theirs.items()
-
-
-def test_what_depends_on_parameters_is_no_data() -> None:
-    program = parse(
-        "data { int N; vector[N] x; } parameters { real a; } "
-        "model { vector[N] e = a * x; int k = size(e); target += sum(x) + e[k]; }"
-    )
-    levels = {str(one): typed.is_data for one, typed in Types(program).walk()}
-    assert levels["sum(x)"]
-    assert levels["size(e)"]
-    assert not levels["a * x"]
-    assert not levels["sum(x) + e[k]"]
 
 
 def test_a_change_leaves_the_rest_as_it_is() -> None:
