@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stansub.nuts.base import Settings
-from stansub.run.progress import redrawn, stage_progress
+from stansub.run.progress import redrawn, repeating, stage_progress
 
 # Seconds between two checks of the files.
 _POLL = 0.3
@@ -36,7 +35,6 @@ def file_progress(folder: Path, settings: Settings, *, console: Console, show: b
         with line_progress(console, show=show):
             yield
         return
-    done = threading.Event()
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=16),
@@ -57,18 +55,9 @@ def file_progress(folder: Path, settings: Settings, *, console: Console, show: b
                 state = "done" if n == total else "sampling" if n > settings.iter_warmup else "warmup"
                 bars.update(task, completed=n, state=state if n else "waiting")
 
-        def watch() -> None:
-            while not done.wait(_POLL):
-                look()
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
+        with repeating(look, _POLL):
             yield
             look()
-        finally:
-            done.set()
-            watcher.join()
 
 
 class _Lines:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import platform
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import clock, memory
-from stansub._version import __version__
 from stansub.errors import InputError
 from stansub.nuts import cmdstan, equivalence, exact, nutpie
 from stansub.nuts.base import Engine, Program, Run, Settings
@@ -24,6 +21,7 @@ from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
 from stansub.run.choices import cores
+from stansub.run.facts import versions
 from stansub.run.limits import check_count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
@@ -187,7 +185,7 @@ def _recorded(run: Run, task: _Task, facts: Mapping[str, Any], not_kept: Collect
         **facts,
         "method": run.method,
         "engine_version": run.version,
-        "versions": _versions(),
+        "versions": versions(find_home().stan_version),
         "not_kept": ", ".join(sorted(not_kept)),
         "time_split": run.time_split,
         **run.facts,
@@ -352,8 +350,3 @@ def _quality(posterior: Mapping[str, NDArray[Any]], sample_stats: Mapping[str, N
         "ess_bulk_min": statistics["ess_bulk"].min(),
         "ess_tail_min": statistics["ess_tail"].min(),
     }
-
-
-def _versions() -> dict[str, str]:
-    installed = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
-    return {**installed, "stansub": __version__, "python": platform.python_version(), "stan": find_home().stan_version}

@@ -62,6 +62,15 @@ JSON_ATTRS = (
 LIST_ATTRS = "list_attrs"
 # The group of counts over a whole chain.
 CHAIN_STATS = "chain_stats"
+# The groups in their order, with the first dimensions of their variables; chain_stats are counts and seconds of each
+# chain over all its steps.
+_LEADING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"), ("chain", "draw")),
+    **dict.fromkeys(("unconstrained_posterior", "log_likelihood", "posterior_predictive"), ("chain", "draw")),
+    CHAIN_STATS: ("chain",),
+    "observed_data": (),
+    "constant_data": (),
+}
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 # Bytes of draws above which they are written in pieces and thinned on reading: statistics need several times as much.
 LARGE, _SPARSE = 1 << 28, 4
@@ -70,41 +79,27 @@ _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping o
 
 def build(
     *,
-    posterior: "Variables",
-    sample_stats: "Variables",
-    warmup_posterior: "Variables | None" = None,
-    warmup_sample_stats: "Variables | None" = None,
-    unconstrained_posterior: "Variables | None" = None,
-    log_likelihood: "Variables | None" = None,
-    posterior_predictive: "Variables | None" = None,
-    observed_data: "Variables | None" = None,
-    constant_data: "Variables | None" = None,
-    chain_stats: "Variables | None" = None,
+    attrs: Mapping[str, Any],
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Any] | None = None,
-    attrs: Mapping[str, Any],
     descriptions: Mapping[str, Mapping[str, str]] | None = None,
+    **groups: "Variables",
 ) -> "xarray.DataTree":
     """Return arrays gathered into groups.
 
     Parameters
     ----------
-    posterior, sample_stats, warmup_posterior, warmup_sample_stats, unconstrained_posterior, log_likelihood, \
-    posterior_predictive
-        Arrays of shape (chain, draw, ...) by variable name.
-    observed_data, constant_data
-        Arrays of any shape by variable name.
-    chain_stats
-        Counts and seconds of each chain over all its steps, of shape (chain,), by name.
-    dims
-        Names of a variable's dimensions after chain and draw; by default `<variable>_dim_<k>`.
-    coords
-        Labels by dimension name; by default 0, 1, ..., and none for data.
     attrs
         Facts about the run: numbers, strings and lists as they are, mappings as JSON. All of them go to the root and to
         `sample_stats`, ArviZ's schema attributes to every group.
+    dims
+        Names of a variable's dimensions after those of its group (see `_LEADING`); by default `<variable>_dim_<k>`.
+    coords
+        Labels by dimension name; by default 0, 1, ..., and none for data.
     descriptions
         By group, a sentence for each variable, stored as its attribute ``description``.
+    **groups
+        Arrays by variable name, for groups of `_LEADING`. Empty groups are left out.
 
     Returns
     -------
@@ -115,24 +110,14 @@ def build(
     ValueError
         If an array's shape does not fit its dimensions.
     """
+    if unknown := groups.keys() - _LEADING.keys():
+        raise TypeError(f"unknown groups: {', '.join(sorted(unknown))}")
     facts = _stored(_schema_attrs() | dict(attrs))
     schema = {name: facts[name] for name in SCHEMA_ATTRS}
-    drawn = {
-        "posterior": posterior,
-        "sample_stats": sample_stats,
-        "warmup_posterior": warmup_posterior,
-        "warmup_sample_stats": warmup_sample_stats,
-        "unconstrained_posterior": unconstrained_posterior,
-        "log_likelihood": log_likelihood,
-        "posterior_predictive": posterior_predictive,
-    }
-    data = {"observed_data": observed_data, "constant_data": constant_data}
-    kinds = (drawn, ("chain", "draw")), ({CHAIN_STATS: chain_stats}, ("chain",)), (data, ())
     datasets = {
-        name: _dataset(variables, lead, dims or {}, coords or {}, facts if name == "sample_stats" else schema)
-        for groups_, lead in kinds
-        for name, variables in groups_.items()
-        if variables
+        name: _dataset(groups[name], lead, dims or {}, coords or {}, facts if name == "sample_stats" else schema)
+        for name, lead in _LEADING.items()
+        if groups.get(name)
     }
     for name, sentences in (descriptions or {}).items():
         for variable, values in (datasets[name].data_vars if name in datasets else {}).items():

@@ -102,10 +102,6 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
     """Return what was sampled, how decisions were taken, and with which software."""
     blocks = posterior.blocks
     stan = re.search(r"^Stan version: *([\d.]+)", posterior.full.info(), re.MULTILINE)
-    versions = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
-    versions["stansub"] = __version__
-    versions["python"] = platform.python_version()
-    versions["stan"] = stan[1] if stan else ""
     return {
         "model": posterior.name,
         "n_observations": blocks.n_observations,
@@ -120,9 +116,15 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
         "model_code": posterior.program.code,
         "model_hash": posterior.model_hash,
         "data_hash": posterior.values.digest(),
-        "versions": json.dumps(versions),
+        "versions": json.dumps(versions(stan[1] if stan else "")),
         "proof_error": posterior.proof.error,
     }
+
+
+def versions(stan: str) -> dict[str, str]:
+    """Return the versions of the software that made draws, given that of Stan."""
+    installed = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
+    return {**installed, "stansub": __version__, "python": platform.python_version(), "stan": stan}
 
 
 def _named(proposal: str | Proposal, found: ModeSetup | None) -> str:

@@ -177,21 +177,31 @@ def _drawn(stage: Callable[[], Stage | None], console: Console) -> AbstractConte
     return Live(get_renderable=draw, console=console, refresh_per_second=8, transient=True)
 
 
-@contextmanager
-def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[None]:
+def _written(stage: Callable[[], Stage | None], console: Console) -> AbstractContextManager[object]:
     """Print lines about a running stage, at growing intervals."""
-    over, last = threading.Event(), clock.now()
+    last = clock.now()
+
+    def look() -> None:
+        nonlocal last
+        now = stage()
+        if now is None:
+            return
+        waited = clock.now() - max(last, now.began)
+        if waited >= min(max(now.seconds / 2, _FIRST_LINE), _LINES_APART):
+            last = clock.now()
+            _write(console, now.line)
+
+    return repeating(look, _POLL)
+
+
+@contextmanager
+def repeating(look: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call a function at intervals, in a thread of its own, during the block."""
+    over = threading.Event()
 
     def watch() -> None:
-        nonlocal last
-        while not over.wait(_POLL):
-            now = stage()
-            if now is None:
-                continue
-            waited = clock.now() - max(last, now.began)
-            if waited >= min(max(now.seconds / 2, _FIRST_LINE), _LINES_APART):
-                last = clock.now()
-                _write(console, now.line)
+        while not over.wait(seconds):
+            look()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

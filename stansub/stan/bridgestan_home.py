@@ -170,10 +170,12 @@ def _made_home(cache: Path) -> Home:
     for place in (folder, folder / "src", folder / "bin"):
         require_private(place)
     with cache_errors(cache):
-        if not _is_right(folder, files, links):
-            make_folder(folder)
+        if _wrong(folder, files, links):
+            for place in (folder, folder / "src", folder / "bin"):
+                make_folder(place)
             with FileLock(folder / "lock"):
-                _write_home(folder, files, links)
+                for name, make in _wrong(folder, files, links).items():
+                    _replace(folder / name, make)
     return _describe(folder, "made")
 
 
@@ -233,25 +235,18 @@ def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
     return files | {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
 
 
-def _is_right(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> bool:
-    return all(_holds(folder / name, data) for name, data in files.items()) and all(
-        _points(folder / name, target) for name, target in links.items()
-    )
+def _wrong(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> dict[str, Callable[[Path], object]]:
+    """Return functions that create the files and links that are missing or differ, by name."""
+    written = {name: data for name, data in files.items() if not _holds(folder / name, data)}
+    linked = {name: target for name, target in links.items() if not _points(folder / name, target)}
+    return {
+        **{name: partial(_write, data=data) for name, data in written.items()},
+        **{name: partial(Path.symlink_to, target=target) for name, target in linked.items()},
+    }
 
 
 def _holds(file: Path, data: bytes) -> bool:
     return is_ours(file) and file.is_file() and file.read_bytes() == data
-
-
-def _write_home(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> None:
-    for name in ("src", "bin"):
-        make_folder(folder / name)
-    for name, data in files.items():
-        if not _holds(folder / name, data):
-            _replace(folder / name, partial(_write, data=data))
-    for name, target in links.items():
-        if not _points(folder / name, target):
-            _replace(folder / name, partial(Path.symlink_to, target=target))
 
 
 def _write(file: Path, data: bytes) -> None:

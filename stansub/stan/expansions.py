@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,17 +12,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import NotFollowedError, Number, apply, is_kind, known, pick, wrapped
+from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick, wrapped
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
-
-def exp(x: Number) -> Number:
-    return apply("exp", x)
-
-
-def log(x: Number) -> Number:
-    return apply("log", x)
+exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
+lgamma, log1p_exp, log_phi = (partial(apply, name) for name in ("lgamma", "log1p_exp", "std_normal_lcdf"))
 
 
 def log1m(x: Number) -> Number:
@@ -30,26 +25,6 @@ def log1m(x: Number) -> Number:
 
 def logit(p: Number) -> Number:
     return p.parts[0] if is_kind(p, "inv_logit") else log(p) - log1m(p)
-
-
-def inv(x: Number) -> Number:
-    return apply("inv", x)
-
-
-def square(x: Number) -> Number:
-    return apply("square", x)
-
-
-def lgamma(x: Number) -> Number:
-    return apply("lgamma", x)
-
-
-def log1p_exp(x: Number) -> Number:
-    return apply("log1p_exp", x)
-
-
-def log_phi(x: Number) -> Number:
-    return apply("std_normal_lcdf", x)
 
 
 def log_sum_exp(*terms: Number) -> Number:
@@ -143,14 +118,6 @@ def _beta(y: Number, a: Number, b: Number) -> Number:
     return (a - 1.0) * log(y) + (b - 1.0) * log1m(y) - lbeta(a, b)
 
 
-def _beta_proportion(y: Number, mu: Number, kappa: Number) -> Number:
-    return _beta(y, mu * kappa, (1.0 - mu) * kappa)
-
-
-def _poisson_log(y: Number, eta: Number) -> Number:
-    return y * eta - exp(eta) - lgamma(y + 1.0)
-
-
 def _neg_binomial_2_log(y: Number, eta: Number, phi: Number) -> Number:
     log_phi_ = log(phi)
     change = eta - log_phi_
@@ -175,10 +142,6 @@ def _bernoulli(y: Number, p: Number) -> Number:
     if is_kind(p, "inv_logit"):
         return _bernoulli_logit(y, p.parts[0])
     return y * log(p) + (1.0 - y) * log1m(p)
-
-
-def _beta_binomial(y: Number, n: Number, a: Number, b: Number) -> Number:
-    return lchoose(n, y) + lbeta(y + a, n - y + b) - lbeta(a, b)
 
 
 def _exp_mod_normal(y: Number, mu: Number, sigma: Number, rate: Number) -> Number:
@@ -206,14 +169,6 @@ def _loglogistic(y: Number, alpha: Number, beta: Number) -> Number:
     return log(beta) - log(y) + z - 2.0 * log1p_exp(z)
 
 
-def _pareto_type_2(y: Number, mu: Number, scale: Number, alpha: Number) -> Number:
-    return log(alpha) - log(scale) - (alpha + 1.0) * apply("log1p", (y - mu) * inv(scale))
-
-
-def _pareto(y: Number, y_min: Number, alpha: Number) -> Number:
-    return log(alpha) + alpha * (log(y_min) - log(y)) - log(y)
-
-
 # By name, without suffix: the outcome, then the arguments.
 DENSITIES: dict[str, Callable[..., Number]] = {
     "normal": _normal,
@@ -231,17 +186,17 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "scaled_inv_chi_square": lambda y, nu, s: _inv_gamma(y, 0.5 * nu, 0.5 * nu * square(s)),
     "rayleigh": lambda y, sigma: log(y) - 2.0 * log(sigma) - 0.5 * square(y * inv(sigma)),
     "loglogistic": _loglogistic,
-    "pareto_type_2": _pareto_type_2,
+    "pareto_type_2": lambda y, mu, s, a: log(a) - log(s) - (a + 1.0) * apply("log1p", (y - mu) * inv(s)),
     "weibull": _weibull,
     "frechet": _frechet,
     "beta": _beta,
-    "beta_proportion": _beta_proportion,
+    "beta_proportion": lambda y, mu, kappa: _beta(y, mu * kappa, (1.0 - mu) * kappa),
     "von_mises": _von_mises,
-    "pareto": _pareto,
+    "pareto": lambda y, y_min, alpha: log(alpha) + alpha * (log(y_min) - log(y)) - log(y),
     "exp_mod_normal": _exp_mod_normal,
     "skew_normal": _skew_normal,
     "poisson": lambda y, rate: y * log(rate) - rate - lgamma(y + 1.0),
-    "poisson_log": _poisson_log,
+    "poisson_log": lambda y, eta: y * eta - exp(eta) - lgamma(y + 1.0),
     "neg_binomial_2": lambda y, mu, phi: _neg_binomial_2_log(y, log(mu), phi),
     "neg_binomial_2_log": _neg_binomial_2_log,
     "neg_binomial": lambda y, alpha, beta: _neg_binomial_2_log(y, log(alpha) - log(beta), alpha),
@@ -249,7 +204,7 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "bernoulli_logit": _bernoulli_logit,
     "binomial": _binomial,
     "binomial_logit": _binomial_logit,
-    "beta_binomial": _beta_binomial,
+    "beta_binomial": lambda y, n, a, b: lchoose(n, y) + lbeta(y + a, n - y + b) - lbeta(a, b),
 }
 # Logs of distribution functions, and of 1 less these.
 _CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
@@ -323,28 +278,15 @@ _BELOW: dict[str, Callable[..., Number]] = {
 }
 
 
-def _above(below: Callable[..., Number]) -> Callable[..., Number]:
-    return lambda *arguments: apply("log1m_exp", below(*arguments))
-
-
-_CUMULATIVE |= {name: (below, _above(below)) for name, below in _BELOW.items()}
+_CUMULATIVE |= {
+    name: (below, lambda *arguments, below=below: apply("log1m_exp", below(*arguments)))
+    for name, below in _BELOW.items()
+}
 TAILS = {f"{name}_{end}": both[k] for name, both in _CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
-
-
-def _cdf(name: str) -> Callable[..., Number]:
-    return lambda *arguments: exp(TAILS[f"{name}_lcdf"](*arguments))
-
-
-def _phi_approx(x: Number) -> Number:
-    return apply("inv_logit", x * (1.5976 + 0.07056 * square(x)))
 
 
 def _sin(x: Number) -> Number:
     return apply("cos", x - math.pi / 2)
-
-
-def _tanh(x: Number) -> Number:
-    return 2.0 * apply("inv_logit", 2.0 * x) - 1.0
 
 
 def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
@@ -361,10 +303,8 @@ def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
 
 # Functions of numbers.
 ELEMENTARY: dict[str, Callable[..., Number]] = {
-    **{name: (lambda x, name=name: apply(name, x)) for name in ("exp", "log", "log1p", "log1p_exp", "inv_logit")},
-    **{name: (lambda x, name=name: apply(name, x)) for name in ("log1m_exp", "square", "inv", "sqrt", "lgamma")},
-    **{name: (lambda x, name=name: apply(name, x)) for name in ("digamma", "cos", "atan")},
-    **{f"{name}_cdf": _cdf(name) for name in _CUMULATIVE},
+    **{name: partial(apply, name) for name in FUNCTIONS},
+    **{f"{name}_cdf": (lambda *given, lower=lower: exp(lower(*given))) for name, (lower, _) in _CUMULATIVE.items()},
     **TAILS,
     "sin": _sin,
     "tan": lambda x: _sin(x) * inv(apply("cos", x)),
@@ -374,18 +314,17 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "log1m_inv_logit": lambda x: -log1p_exp(x),
     "log_diff_exp": log_diff_exp,
     "log_mix": log_mix,
-    "log1m_exp": lambda x: apply("log1m_exp", x),
     "expm1": lambda x: exp(x) - 1.0,
     "pow": power,
     "inv_sqrt": lambda x: inv(apply("sqrt", x)),
     "inv_square": lambda x: inv(square(x)),
     "inv_cloglog": lambda x: 1.0 - exp(-exp(x)),
     "Phi": lambda x: exp(log_phi(x)),
-    "Phi_approx": _phi_approx,
+    "Phi_approx": lambda x: apply("inv_logit", x * (1.5976 + 0.07056 * square(x))),
     "erf": lambda x: 2.0 * exp(log_phi(math.sqrt(2) * x)) - 1.0,
     "erfc": lambda x: 2.0 * exp(log_phi(-math.sqrt(2) * x)),
     "tgamma": lambda x: exp(lgamma(x)),
-    "tanh": _tanh,
+    "tanh": lambda x: 2.0 * apply("inv_logit", 2.0 * x) - 1.0,
     "cosh": lambda x: 0.5 * (exp(x) + exp(-x)),
     "sinh": lambda x: 0.5 * (exp(x) - exp(-x)),
     "lbeta": lbeta,

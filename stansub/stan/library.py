@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,6 @@ _FROM_ARRAYS_ARGUMENTS: list[type] = [
 # Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
 # prepared. If that thread ended, another with its id would count as prepared and crash, so this thread never ends.
 _loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
-
-
-def _pointer(array: FloatArray) -> ctypes._Pointer[ctypes.c_double]:
-    return array.ctypes.data_as(_double_p)
 
 
 class Library:
@@ -137,11 +134,7 @@ class Library:
         InputError
             If the program rejects the data.
         """
-        error = ctypes.c_void_p()
-        pointer = self.handle.bs_model_construct(data, seed, ctypes.byref(error))
-        if not pointer:
-            raise InputError(self.take_message(error))
-        return Model(self, pointer)
+        return self._made("bs_model_construct", data, seed)
 
     def model_of(self, data: Arrays, rows: Places | None = None, *, seed: int = 0) -> Model:
         """Instantiate the program with data in memory, if the library accepts them.
@@ -156,16 +149,13 @@ class Library:
         InputError
             If the program rejects the data.
         """
-        error = ctypes.c_void_p()
         chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
-        pointer = self.handle.stansub_model_construct(
-            data.variables,
-            len(data.variables),
-            None if chosen is None else chosen.ctypes.data_as(_rows_p),
-            0 if chosen is None else len(chosen),
-            seed,
-            ctypes.byref(error),
-        )
+        some = (None, 0) if chosen is None else (chosen.ctypes.data_as(_rows_p), len(chosen))
+        return self._made(_FROM_ARRAYS, data.variables, len(data.variables), *some, seed)
+
+    def _made(self, function: str, *arguments: Any) -> Model:
+        error = ctypes.c_void_p()
+        pointer = getattr(self.handle, function)(*arguments, ctypes.byref(error))
         if not pointer:
             raise InputError(self.take_message(error))
         return Model(self, pointer)
@@ -234,15 +224,9 @@ class Model:
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
         """Return the log density; if the program raises an error, nan and its message."""
-        theta = np.ascontiguousarray(theta, dtype=np.float64)
-        self._check(theta)
-        value, error = ctypes.c_double(), ctypes.c_void_p()
-        code = self.library.handle.bs_log_density(
-            self.pointer, False, True, _pointer(theta), ctypes.byref(value), ctypes.byref(error)
-        )
-        if code:
-            return float("nan"), self.library.take_message(error)
-        return value.value, ""
+        value = ctypes.c_double()
+        message = self._call("bs_log_density", False, True, self._checked(theta), ctypes.byref(value))
+        return (value.value if message is None else float("nan")), message or ""
 
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, with messages if the program raises errors; uses threads."""
@@ -257,20 +241,12 @@ class Model:
         RunError
             If the program raises an error.
         """
-        theta = np.ascontiguousarray(theta, dtype=np.float64)
-        self._check(theta)
-        value, error, gradient = ctypes.c_double(), ctypes.c_void_p(), np.empty(self.dim)
-        code = self.library.handle.bs_log_density_gradient(
-            self.pointer,
-            False,
-            True,
-            _pointer(theta),
-            ctypes.byref(value),
-            _pointer(gradient),
-            ctypes.byref(error),
+        value, gradient = ctypes.c_double(), np.empty(self.dim)
+        message = self._call(
+            "bs_log_density_gradient", False, True, self._checked(theta), ctypes.byref(value), gradient
         )
-        if code:
-            raise RunError(self.library.take_message(error))
+        if message is not None:
+            raise RunError(message)
         return value.value, gradient
 
     def param_constrain(
@@ -289,22 +265,13 @@ class Model:
         RunError
             If the program raises an error.
         """
-        theta = np.ascontiguousarray(theta, dtype=np.float64)
-        self._check(theta)
+        theta = self._checked(theta)
         if out is None:
             out = np.empty(self.param_num(include_tp=include_tp, include_gq=include_gq))
-        error = ctypes.c_void_p()
-        code = self.library.handle.bs_param_constrain(
-            self.pointer,
-            include_tp,
-            include_gq,
-            _pointer(theta),
-            _pointer(out),
-            rng.pointer if rng else None,
-            ctypes.byref(error),
-        )
-        if code:
-            raise RunError(self.library.take_message(error))
+        pointer = rng.pointer if rng else None
+        message = self._call("bs_param_constrain", include_tp, include_gq, theta, out, pointer)
+        if message is not None:
+            raise RunError(message)
         return out
 
     def writer(
@@ -334,15 +301,25 @@ class Model:
         InputError
             When a parameter is missing, has the wrong size or violates its constraint.
         """
-        out, error = np.empty(self.dim), ctypes.c_void_p()
-        code = self.library.handle.bs_param_unconstrain_json(self.pointer, values, _pointer(out), ctypes.byref(error))
-        if code:
-            raise InputError(self.library.take_message(error))
+        out = np.empty(self.dim)
+        message = self._call("bs_param_unconstrain_json", values, out)
+        if message is not None:
+            raise InputError(message)
         return out
 
-    def _check(self, theta: FloatArray) -> None:
+    def _call(self, function: str, *arguments: Any) -> str | None:
+        """Call a function of the C API with pointers to arrays; return its message if it fails."""
+        error, handle = ctypes.c_void_p(), self.library.handle
+        given = (one.ctypes.data_as(_double_p) if isinstance(one, np.ndarray) else one for one in arguments)
+        code = getattr(handle, function)(self.pointer, *given, ctypes.byref(error))
+        return self.library.take_message(error) if code else None
+
+    def _checked(self, theta: FloatArray) -> FloatArray:
+        """Return unconstrained parameters as the library reads them."""
+        theta = np.ascontiguousarray(theta, dtype=np.float64)
         if theta.shape != (self.dim,):
             raise ValueError(f"theta has shape {theta.shape}, the model has {self.dim} unconstrained parameters")
+        return theta
 
 
 def addresses(models: Sequence[Model]) -> NDArray[np.uint64]:

@@ -112,17 +112,7 @@ def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return which masks hold for each kind of observations, and the kind of each observation."""
-    masks: list[NDArray[Any]] = []
-    seen: set[int] = set()
-    waiting = [term]
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one, Expression) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        if one.kind == "select" and one.values is not None:
-            masks.append(one.values)
-        waiting += one.parts
+    masks = [one.values for one in _parts([term]) if one.kind == "select" and one.values is not None]
     if not masks:
         return np.zeros((1, 0), bool), np.zeros(n, np.int64)
     different = {mask.tobytes(): mask for mask in masks}
@@ -153,7 +143,7 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return the arguments of some expressions; those of fewer parameters, and of all observations, come first."""
         found = cls(n)
-        leaves = {_key(_slopes(one)): one for one in _leaves(terms)}
+        leaves = {_key(_slopes(one)): one for one in _parts(terms) if one.kind == "affine"}
 
         def rank(one: Expression) -> tuple[float, float]:
             nonzero = _slopes(one) != 0
@@ -235,8 +225,8 @@ def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
     return bool(abs(rest).max() <= _ROUNDING * (abs(slopes).max() + 1e-300))
 
 
-def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:
-    """Yield the affine parts of some expressions."""
+def _parts(terms: Sequence[Number]) -> Iterator[Expression]:
+    """Yield some expressions and all parts of them, each once."""
     seen: set[int] = set()
     waiting = list(terms)
     while waiting:
@@ -244,8 +234,7 @@ def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:
         if isinstance(one, Expression) and id(one) not in seen:
             seen.add(id(one))
             waiting += one.parts
-            if one.kind == "affine":
-                yield one
+            yield one
 
 
 def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:
