@@ -5,7 +5,6 @@ and the correlation of every pair. Each of the seven kinds has an equal share of
 equally (Bonferroni). Faultless draws are therefore said to differ with probability at most `level`, for any dependence
 between the tests. A significant difference gives "differs". Draws unfit for any use, or a comparison too weak to tell,
 give "do not use".
-Wrong decisions beyond the level that was accepted are a reason, not a verdict: the comparison itself shows what they
 Wrong decisions beyond the accepted level are a reason, not a verdict: the comparison itself shows their effect on the
 posterior.
 """
@@ -51,11 +50,10 @@ class Verdict:
 
     Attributes
     ----------
-    word
-    One sentence that starts with the word.
-        One sentence that begins with the word.
-    A sentence each, the most serious first.
-        A sentence each, the gravest first.
+    headline
+        One sentence that starts with the word.
+    reasons
+        A sentence each, the most serious first.
     """
 
     word: Word

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from stansub._loop import FunctionEvaluator
@@ -147,13 +149,47 @@ class FunctionFactors:
         """Return names of the parameters."""
         return self.names
 
-    def param_names(self) -> list[str]:
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
         """Return names of the parameters; nothing is constrained."""
         return self.names
 
-    def param_constrain(self, theta: FloatArray) -> FloatArray:
-        """Return ``theta`` unchanged."""
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Any = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return a copy of ``theta``."""
+        if out is None:
+            return np.array(theta)
+        out[:] = theta
+        return out
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray:
+        """Return ``theta`` from values by name, given as JSON."""
+        given, theta = orjson.loads(values), np.empty(self.dim)
+        for name, places in Layout.from_names(self.names).columns.items():
+            try:
+                theta[places] = np.asarray(given[name], np.float64).reshape(places.shape)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{name} must be {places.shape or 'a number'}, in numbers ({error})") from error
         return theta
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
+    ) -> _Copier:
+        """Return a writer of parameters at ``columns`` of many draws."""
+        return _Copier(columns)
+
+    def info(self) -> str:
+        """Return nothing: there are no versions."""
+        return ""
+
+    def rng(self, seed: int) -> None:
+        """Return None: there are no generated quantities."""
 
     def log_density(self, theta: FloatArray) -> float:
         """Return the global log density plus all log likelihoods; -inf where undefined."""
@@ -161,9 +197,13 @@ class FunctionFactors:
         total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
         return float(total) if np.isfinite(total) else -np.inf
 
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        """Return the log density, without a message."""
+        return self.log_density(theta), ""
+
     def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
         """Return log densities at some points, without messages."""
-        return [(self.log_density(theta), "") for theta in points]
+        return [self.log_density_or_message(theta) for theta in points]
 
     def in_passing(self) -> FunctionFactors:
         """Return itself."""
@@ -216,6 +256,17 @@ class FunctionFactors:
         firsts = np.cumsum(sizes) - sizes
         places = np.arange(sizes.sum()) + np.repeat(self._starts[which] - firsts, sizes)
         return places.astype(np.int32), firsts.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """Writes parameters, which are the unconstrained ones."""
+
+    columns: NDArray[np.int64]
+
+    def write(self, theta: FloatArray, out: FloatArray, stop: Places) -> tuple[int, bytes]:
+        out[:] = theta[:, self.columns]
+        return len(theta), b""
 
 
 def _check_names(names: Sequence[str]) -> None:

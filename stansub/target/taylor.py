@@ -216,7 +216,6 @@ def build(
     order: int,
     steps: FloatArray | None = None,
     threads: int = 1,
-    max_memory: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
     """Differentiate all blocks at the anchor: one gradient each, and 2 dim more for the second order.
@@ -233,12 +232,12 @@ def build(
     Raises
     ------
     InputError
-        If the coefficients would need more than ``max_memory``, or a derivative is not defined.
+        If the coefficients would need more memory than is allowed, or a derivative is not defined.
     """
     began, log = clock.now(), as_progress(progress)
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
-    check_memory(n_blocks, dim, order, max_memory)
+    check_memory(n_blocks, dim, order)
     coefficients = np.empty((n_blocks, n_features(dim, order)), np.float32)
 
     def fill(evaluator: Evaluator, part: slice) -> None:
@@ -300,9 +299,9 @@ def build_at_modes(
     )
 
 
-def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = None) -> None:
+def check_memory(n_blocks: int, dim: int, order: int) -> None:
     """Raise InputError if the coefficients would need more than is allowed."""
-    needed, allowed = memory_needed(n_blocks, dim, order), max_memory_default() if max_memory is None else max_memory
+    needed, allowed = memory_needed(n_blocks, dim, order), max_memory_default()
     if needed <= allowed:
         return
     smaller = memory_needed(n_blocks, dim, 1)

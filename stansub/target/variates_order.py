@@ -73,7 +73,6 @@ def choose_order(
     n_steps: int = 50_000,
     step: float | None = None,
     threads: int = 1,
-    max_memory: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Choice:
     """Choose the order for which set-up and decisions together take the least time.
@@ -95,7 +94,7 @@ def choose_order(
     """
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
-    allowed = max_memory_default() if max_memory is None else max_memory
+    allowed = max_memory_default()
     log = as_progress(progress)
     log("Trying control variates on a few blocks")
     pilot = measure(population, mode, rng=rng, step=step, progress=log)

@@ -34,8 +34,8 @@ class Starts:
 
     Parameters
     ----------
-    The share of the data on which the search starts.
-        The share of the data on which the search begins.
+    first : Objective
+        The share of the data on which the search starts.
     radius : float
         Half width of the uniform distribution.
     """

@@ -13,6 +13,7 @@ from toy_targets import Array, Target, logistic, normal_prior
 from stansub.errors import InputError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
+from stansub.target import taylor, variates_order
 from stansub.target.taylor import (
     ControlVariates,
     Expansion,
@@ -209,10 +210,18 @@ def test_the_same_order_is_chosen_again(target: Target, mode: Mode) -> None:
     np.testing.assert_array_equal(one.pilot.blocks, other.pilot.blocks)
 
 
-def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
+def test_memory_limits_the_order(target: Target, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     second, first = memory_needed(1000, 3, 2), memory_needed(1000, 3, 1)
     assert (second, first) == (36_000, 12_000)
-    choices = [choose_order(target, mode, rng=rng(), max_memory=limit) for limit in (second, second - 1, first - 1)]
+
+    def limited(most: int) -> None:
+        for module in (taylor, variates_order):
+            monkeypatch.setattr(module, "max_memory_default", lambda: most)
+
+    choices = []
+    for limit in (second, second - 1, first - 1):
+        limited(limit)
+        choices.append(choose_order(target, mode, rng=rng()))
     assert [choice.order for choice in choices] == [2, 1, 0]
     assert [choice.reason.too_large for choice in choices] == [
         (),
@@ -221,10 +230,13 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
     ]
     assert "order 2 would take 36 KB, more than the 36 KB allowed" in choices[1].reason.describe()
     assert "order 1 would take 12 KB" in choices[2].reason.describe()
+    limited(20_000)
     with pytest.raises(InputError, match=r"need 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
-        build(target, mode.position, order=2, max_memory=20_000)
+        build(target, mode.position, order=2)
+    limited(10_000)
     with pytest.raises(InputError, match="choose a larger `block_size`"):
-        build(target, mode.position, order=1, max_memory=10_000)
+        build(target, mode.position, order=1)
+    monkeypatch.undo()
     assert memory_needed(1563, 50, 2) == pytest.approx(8e6, rel=0.05)
     assert 0 < max_memory_default() <= 2 * 10**9
 
