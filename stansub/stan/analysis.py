@@ -33,9 +33,10 @@ class Analysis:
     program: Program
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, program: Program) -> Analysis:
         """Return the analysis of a program; cached, so equal programs share it."""
-        return _analysis(program)
+        return cls(program)
 
     @cached_property
     def form(self) -> Form:
@@ -121,11 +122,6 @@ def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPred
         return split_likelihood(analysis.program, size)
     except NotSeparableError as error:
         return NoPredictorsError(str(error))
-
-
-@lru_cache(maxsize=64)
-def _analysis(program: Program) -> Analysis:
-    return Analysis(program)
 
 
 class NotASumError(InputError):

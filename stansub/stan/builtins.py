@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Densi
 def of_one(x: Value, n: int) -> Value:
     """Return an observation's part."""
     x = simplest(x)
-    return x.inner if isinstance(x, Rows) else by_row(x) if _is_rows(x, n) else x
+    return x.inner if isinstance(x, Rows) else by_row(x) if isinstance(x, np.ndarray) and len(x) == n else x
 
 
 def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value]:
@@ -64,20 +65,16 @@ def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value
     if name == "categorical_logit_glm":
         x, alpha, beta = arguments[place:]
         columns = [_times(x, beta[:, k], n) for k in range(beta.shape[1])]
-        inner = [elementwise(_add, [alpha[k], column], n) for k, column in enumerate(columns)]
+        inner = [elementwise(add, [alpha[k], column], n) for k, column in enumerate(columns)]
         found = np.empty(len(inner), dtype=object)
         found[:] = [one.inner if isinstance(one, Rows) else one for one in inner]
         return [*arguments[:place], Rows(found)]
     x, alpha, beta, *rest = arguments[place:]
-    return [*arguments[:place], elementwise(_add, [alpha, _times(x, beta, n)], n), *rest]
+    return [*arguments[:place], elementwise(add, [alpha, _times(x, beta, n)], n), *rest]
 
 
 def _times(x: Value, beta: Value, n: int) -> Value:
     return product(x, np.atleast_1d(beta), n)
-
-
-def _add(a: Number, b: Number) -> Number:
-    return a + b
 
 
 def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: int) -> Value:
@@ -100,10 +97,6 @@ def _over_vectors(of: Callable[..., Number], arguments: Sequence[Value], n: int)
         return of(*(simplest(one) for one in arguments))
     inner = [of_one(one, n) for one in arguments]
     return simplest(Rows(of(*inner), y.which if isinstance(y, Rows) else None))
-
-
-def _is_rows(x: Value, n: int) -> bool:
-    return isinstance(x, np.ndarray) and len(x) == n
 
 
 def _vector(x: Value) -> Value:
@@ -206,21 +199,10 @@ def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
     return elementwise(expansions.log_sum_exp, arguments, n)
 
 
-def _softmax(arguments: Sequence[Value], n: int) -> Value:
-    (terms,) = arguments
-    all_of_them = expansions.log_sum_exp(*terms.ravel())
-    return elementwise(lambda x: apply("exp", x - all_of_them), [terms], -1)
-
-
 def _log_softmax(arguments: Sequence[Value], n: int) -> Value:
     (terms,) = arguments
     all_of_them = expansions.log_sum_exp(*terms.ravel())
     return elementwise(lambda x: x - all_of_them, [terms], -1)
-
-
-def _product(arguments: Sequence[Value], n: int) -> Value:
-    a, b = arguments
-    return product(a, b, n)
 
 
 def _dot(arguments: Sequence[Value], n: int) -> Value:
@@ -347,10 +329,10 @@ FUNCTIONS: dict[str, Builtin] = {
     "append_row": _joined,
     "append_array": _joined,
     "log_sum_exp": _log_sum_exp,
-    "softmax": _softmax,
+    "softmax": lambda arguments, n: elementwise(expansions.exp, [_log_softmax(arguments, n)], -1),
     "log_softmax": _log_softmax,
     "dot_product": _dot,
-    "multiply": _product,
+    "multiply": lambda arguments, n: product(arguments[0], arguments[1], n),
     "rows_dot_product": _rows_dot,
     "diag_pre_multiply": _diagonal,
     "quad_form_diag": lambda arguments, n: _diagonal([arguments[1], _diagonal([arguments[1], arguments[0]], n).T], n),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray, Places
 
 
-@dataclass(frozen=True)
-class CompiledParts:
+class CompiledParts(NamedTuple):
     """A program in parts.
 
     Attributes
@@ -62,10 +61,6 @@ class CompiledParts:
             if type(error) is not RunError:  # an interrupt, or the time limit
                 raise
             return None
-
-    def with_data(self, values: Data, *, seed: int) -> InParts:
-        """Return the parts with data; ``seed`` is for transformed data."""
-        return InParts.of(self.parts, self.library, self.exporting, values, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -281,10 +276,12 @@ class CompiledModel:
         """Return the posterior from the program in parts; None if there are no parts, or they are not proved."""
         if self.divided is None:
             return None
-        if N_ROWS in self.divided.parts.sizes and observations == self.analysis.size:
+        parts, library, exporting = self.divided
+        if N_ROWS in parts.sizes and observations == self.analysis.size:
             observations = None  # rows of data are computed from these
         try:
-            found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
+            cut = InParts.of(parts, library, exporting, given.values, seed=given.seed)
+            found = self._cut(given, cut, observations)
         except InputError:
             return None
         if not found.proof.holds:

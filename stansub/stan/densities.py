@@ -7,7 +7,7 @@ log for a positive parameter and the logit for a probability.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -117,18 +117,6 @@ def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Ca
     return choose
 
 
-def _cauchy(y: FloatArray, scale: FloatArray) -> StudentT:
-    return StudentT(y, np.ones_like(y), scale)
-
-
-def _lognormal(rows: Rows) -> Chosen:
-    return _located(Normal, NormalErrors)(Rows(np.log(rows.y), rows.known, rows.constant))
-
-
-def _weibull(rows: Rows) -> Chosen:
-    return Chosen(LocationScale(np.log(rows.y), ExtremeErrors()), (1, 0))
-
-
 def _negative_binomial(rows: Rows) -> Chosen:
     log_phi = rows.constant[1]
     if log_phi is None:
@@ -150,10 +138,6 @@ def _poisson(rows: Rows) -> Chosen:
     return Chosen(Poisson(rows.y, np.ones_like(rows.y)), (0,))
 
 
-def _exponential(rows: Rows) -> Chosen:
-    return Chosen(Poisson(np.ones_like(rows.y), rows.y), (0,))
-
-
 def _categories(family: Callable[..., Family]) -> Callable[[Rows], Chosen]:
     def choose(rows: Rows) -> Chosen:
         k = len(rows.constant)
@@ -162,6 +146,7 @@ def _categories(family: Callable[..., Family]) -> Callable[[Rows], Chosen]:
     return choose
 
 
+_NORMAL = _located(Normal, NormalErrors)
 SPECS = {
     "bernoulli_logit": Spec((IDENTITY,), _binomial),
     "bernoulli": Spec((LOGIT,), _binomial),
@@ -171,14 +156,17 @@ SPECS = {
     "poisson": Spec((LOG,), _poisson),
     "neg_binomial_2_log": Spec((IDENTITY, LOG), _negative_binomial),
     "neg_binomial_2": Spec((LOG, LOG), _negative_binomial),
-    "normal": Spec((IDENTITY, LOG), _located(Normal, NormalErrors)),
-    "lognormal": Spec((IDENTITY, LOG), _lognormal),
+    "normal": Spec((IDENTITY, LOG), _NORMAL),
+    "lognormal": Spec((IDENTITY, LOG), lambda rows: _NORMAL(replace(rows, y=np.log(rows.y)))),
     "student_t": Spec((KNOWN, IDENTITY, LOG), _located(StudentT, StudentErrors)),
-    "cauchy": Spec((IDENTITY, LOG), _located(_cauchy, lambda: StudentErrors(np.ones(1)))),
+    "cauchy": Spec(
+        (IDENTITY, LOG),
+        _located(lambda y, scale: StudentT(y, np.ones_like(y), scale), lambda: StudentErrors(np.ones(1))),
+    ),
     "logistic": Spec((IDENTITY, LOG), _located(Logistic, LogisticErrors)),
     "gamma": Spec((LOG, LOG), _gamma),
-    "exponential": Spec((LOG,), _exponential),
-    "weibull": Spec((MINUS_LOG, LOG), _weibull),
+    "exponential": Spec((LOG,), lambda rows: Chosen(Poisson(np.ones_like(rows.y), rows.y), (0,))),
+    "weibull": Spec((MINUS_LOG, LOG), lambda rows: Chosen(LocationScale(np.log(rows.y), ExtremeErrors()), (1, 0))),
     "categorical_logit": Spec((VECTOR,), _categories(Categorical)),
     "ordered_logistic": Spec((IDENTITY, CUTPOINTS), _categories(Ordered)),
 }

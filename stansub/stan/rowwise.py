@@ -291,21 +291,13 @@ def _of_exp(x: Expression) -> Number | None:
     return None
 
 
-def _of_root(x: Expression) -> Number | None:
-    return apply("exp", 0.5 * x.parts[0]) if x.kind == "exp" else None
-
-
-def _of_square(x: Expression) -> Number | None:
-    return apply("exp", 2 * x.parts[0]) if x.kind == "exp" else None
-
-
 _RULES: dict[str, Callable[[Expression], Number | None]] = {
     "log": _of_log,
     "log1p": _of_log1p,
     "inv": _of_inv,
     "exp": _of_exp,
-    "sqrt": _of_root,
-    "square": _of_square,
+    "sqrt": lambda x: apply("exp", 0.5 * x.parts[0]) if x.kind == "exp" else None,
+    "square": lambda x: apply("exp", 2 * x.parts[0]) if x.kind == "exp" else None,
 }
 
 

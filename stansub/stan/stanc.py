@@ -80,7 +80,10 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
         If there is no stanc or it does not run.
     """
     arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={printable(name)}"]
-    return _run(code, arguments, name=name, folder=folder)
+    done = _stanc(code, arguments, folder)
+    if done.returncode != 0:
+        raise InputError(explain(done.stderr, name))
+    return done.stdout
 
 
 def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
@@ -103,13 +106,6 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
         for one, end in zip(places, ends, strict=True)
     ]
     return tuple(text for text in dict.fromkeys(texts) if not _FALSE_WARNING.search(text))
-
-
-def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None = None) -> str:
-    done = _stanc(code, arguments, folder)
-    if done.returncode != 0:
-        raise InputError(explain(done.stderr, name))
-    return done.stdout
 
 
 def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:

@@ -220,7 +220,7 @@ def test_wrong_parts_are_refused(wrong: list[tuple[str, ...]], compiled: Compile
         model, data = of(name, compiled)
         assert model.divided is not None
         parts = replace(model.divided.parts, groups=groups)
-        broken = replace(model, divided=replace(model.divided, parts=parts))
+        broken = replace(model, divided=model.divided._replace(parts=parts))
         if name == "brms_gaussian":
             with pytest.raises(InputError, match="not a sum over observations"):
                 broken.with_data(data, block_size=8)
@@ -233,7 +233,7 @@ def test_a_sum_that_is_counted_with_another_is_refused(compiled: Compiled) -> No
     assert model.divided is not None
     groups = tuple(frozenset({"N_obs"}) if group == {"N_cen"} else group for group in model.divided.parts.groups)
     parts = replace(model.divided.parts, groups=groups)
-    posterior = replace(model, divided=replace(model.divided, parts=parts)).with_data(data, block_size=10)
+    posterior = replace(model, divided=model.divided._replace(parts=parts)).with_data(data, block_size=10)
     assert posterior.sizes == ("N_left",)  # what is left of the cut is right, if of no use
     assert posterior.proof.holds
 

@@ -8,8 +8,10 @@ a parameter, a state or a residual of an earlier time, the likelihood is not suc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
 
 from stansub.stan.rewriting import Edits, Pass, Refusal
 from stansub.stan.series.affine import Affine
@@ -36,6 +38,9 @@ from stansub.stan.syntax import (
 )
 
 _UNKNOWN = "reads elements of a variable that stansub cannot split by observations"
+# A function that returns a statement for some rows (see `_Writer._pieces`).
+Piece: TypeAlias = Callable[[Affine, Affine, Expression], Statement]
+NOTHING = Affine((), 0)
 # Maximum number of times that a statement is divided.
 _MOST_PIECES = 5
 
@@ -159,14 +164,14 @@ class _Writer:
                 return self._taken_out(nest, inner)
             if len(nest.loops) > 1:
                 return [nest.over_rows()]
-            return self._pieces(nest, computed, Affine((), 0), nest.length)
+            return self._pieces(nest.piece, nest.span, computed, nest.length)
         length = self._length(statement, computed)
         if length is None:
             try:
                 return [computed.over(statement, None)]
             except DividedError:
                 raise RefusedError(_UNKNOWN, statement.span) from None
-        return self._pieces(_Vectorised(computed, statement, length), computed, Affine((), 0), length)
+        return self._pieces(partial(_vectorised, computed, statement, length), statement.span, computed, length)
 
     def _taken_out(self, nest: Nest, inner: For) -> Sequence[Statement]:
         """Return a loop over the observations of units, separated from the statements for each unit."""
@@ -185,27 +190,28 @@ class _Writer:
         return lines
 
     def _pieces(
-        self, statement: Nest | _Vectorised, computed: RowVariables, first: Affine, n: Affine, depth: int = 0
+        self, piece: Piece, span: Span, computed: RowVariables, n: Affine, first: Affine = NOTHING, depth: int = 0
     ) -> Sequence[Statement]:
         """Return a statement over ``n`` rows, divided wherever the variables that it reads are computed differently.
 
         Parameters
         ----------
+        piece : callable
+            Returns the statement for some rows: from the number of rows before them, and their number, also by name.
         depth : int
             Number of times that it was divided already.
         """
-        kept = self.rows.kept(), computed.kept()
+        go_back = self.rows.kept(), computed.kept()
         try:
-            return [statement.piece(first, n, self.rows.counted(n) if self.counts(n.expression) else n.expression)]
+            return [piece(first, n, self.rows.counted(n) if self.counts(n.expression) else n.expression)]
         except DividedError as error:
             if depth == _MOST_PIECES:
-                raise RefusedError(_UNKNOWN, statement.span) from None
-            self.rows.go_back(kept[0])
-            computed.go_back(kept[1])
-            later = first + error.rows, n - error.rows
+                raise RefusedError(_UNKNOWN, span) from None
+            for forget in go_back:
+                forget()
             return [
-                *self._pieces(statement, computed, first, error.rows, depth + 1),
-                *self._pieces(statement, computed, *later, depth + 1),
+                *self._pieces(piece, span, computed, error.rows, first, depth + 1),
+                *self._pieces(piece, span, computed, n - error.rows, first + error.rows, depth + 1),
             ]
 
     def _length(self, statement: Statement, computed: RowVariables) -> Affine | None:
@@ -238,33 +244,16 @@ class _Writer:
         return [(span, printed([one for one in kept if one.span == span])) for span in {one.span for one in gone}]
 
 
-@dataclass(frozen=True)
-class _Vectorised:
-    """A vectorised statement.
-
-    Attributes
-    ----------
-    whole : Affine
-        Number of observations.
-    """
-
-    computed: RowVariables
-    statement: Statement
-    whole: Affine
-
-    @property
-    def span(self) -> Span:
-        """Span of the statement."""
-        return self.statement.span
-
-    def piece(self, first: Affine, n: Affine, size: Expression) -> Statement:
-        """Return the statement for ``n`` observations after the first ``first`` ones."""
-        if first != Affine((), 0) and any(call.name.startswith(JOINT) for call in calls(self.statement)):
-            raise RefusedError("is a single density of all observations", self.span)
-        found = self.computed.over(self.statement, Stretch(self.whole, first + 1, n, size))
-        if left := names(found) & self.computed.rows.observed:
-            raise RefusedError(f"reads `{min(left)}` at indices that are not rows", self.span)
-        return found
+def _vectorised(
+    computed: RowVariables, statement: Statement, whole: Affine, first: Affine, n: Affine, size: Expression
+) -> Statement:
+    """Return a vectorised statement for ``n`` of ``whole`` observations after the first ``first`` ones."""
+    if first != NOTHING and any(call.name.startswith(JOINT) for call in calls(statement)):
+        raise RefusedError("is a single density of all observations", statement.span)
+    found = computed.over(statement, Stretch(whole, first + 1, n, size))
+    if left := names(found) & computed.rows.observed:
+        raise RefusedError(f"reads `{min(left)}` at indices that are not rows", statement.span)
+    return found
 
 
 def _accumulates(statement: Statement) -> bool:

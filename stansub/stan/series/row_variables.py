@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stansub.stan.reach import REPEATED
 from stansub.stan.series.affine import Affine
@@ -89,13 +89,14 @@ class RowVariables:
         """Return the number of elements, or rows, of a computed variable."""
         return self.rows.affine(self.variables[variable].all_dims[0])
 
-    def kept(self) -> tuple[object, ...]:
-        """Return the state to which `go_back` can return."""
-        return list(self.lines), set(self.copied), dict(self._names), set(self._open)
+    def kept(self) -> Callable[[], None]:
+        """Return a function that forgets what is added from now on."""
+        kept = list(self.lines), set(self.copied), dict(self._names), set(self._open)
 
-    def go_back(self, kept: tuple[Any, ...]) -> None:
-        """Forget what was added since `kept`."""
-        self.lines, self.copied, self._names, self._open = kept
+        def forget() -> None:
+            self.lines, self.copied, self._names, self._open = kept
+
+        return forget
 
     def part(self, variable: str, stretch: Stretch) -> Name:
         """Return a variable that contains a range of elements of a computed one.

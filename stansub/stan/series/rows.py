@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from stansub.stan.rewriting import Refusal
 from stansub.stan.series.affine import Affine
@@ -164,13 +164,14 @@ class Rows:
             if function != "size" or shape.base != "matrix" or shape.array_dims
         }
 
-    def kept(self) -> tuple[object, ...]:
-        """Return the state to which `go_back` can return."""
-        return list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
+    def kept(self) -> Callable[[], None]:
+        """Return a function that forgets what is added from now on."""
+        kept = list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
 
-    def go_back(self, kept: tuple[Any, ...]) -> None:
-        """Forget what was added since `kept`."""
-        self.lines, self.observed, self._made, self._counts = kept
+        def forget() -> None:
+            self.lines, self.observed, self._made, self._counts = kept
+
+        return forget
 
     def affine(self, expression: Expression) -> Affine:
         """Return an integer expression as a sum, with sizes of data by name."""
