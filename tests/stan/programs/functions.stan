@@ -6,6 +6,8 @@ functions {
 }
 data {
   int<lower=1> N;
+  int<lower=1> K;
+  array[K] real slices;
   array[N] real y;
   array[N] int n;
   matrix[N, 2] x;
@@ -20,7 +22,7 @@ parameters {
   unit_vector[2] u;
 }
 model {
-  target += reduce_sum(partial, y, 1, mu, sigma);
+  target += reduce_sum(partial, slices, 1, mu, sigma);
   target += owens_t(mu, sigma) + Phi(mu) + inv_Phi(inv_logit(mu)) + log_inv_logit_diff(sigma + 1, 0.5);
   target += lmgamma(2, sigma + 2) + lbeta(sigma, 2) + inc_beta(2, sigma, 0.4) + gamma_p(sigma, 2);
   target += log_sum_exp(c) + log_mix(p[1], mu, sigma) + log_determinant(S);
