@@ -959,6 +959,17 @@ def test_help_fits_on_two_screens_and_help_all_has_every_option(
     assert {name: n for name, n in lines.items() if n > 2 * 24} == {}
 
 
+def test_paragraphs_of_the_help_break_at_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    for name, command in typer.main.get_group(app).commands.items():
+        out = run([name, "--help"], capsys)[1]
+        above = [line.strip() for line in out.partition("╭")[0].splitlines() if line.strip()]
+        assert above[1:] == (command.help or "").split("\n\n"), name
+        assert "..." not in out.partition("╭")[2].partition("╰")[0], name  # arguments, which usage repeats
+
+
 def test_choices_are_those_of_the_library() -> None:
     """They are written out in the configuration: the command line would start slowly if it imported them."""
 

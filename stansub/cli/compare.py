@@ -16,8 +16,8 @@ _REFERENCE = "Reference"
 _Stored = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[REFERENCE.nc]",
-        help="Draws to compare with, from `stansub reference` or other software. Made with NUTS if not given.",
+        metavar="REFERENCE.nc",
+        help="Draws to compare with, from `stansub reference` or other software. Default: draws from NUTS.",
     ),
 ]
 _VarNames = Annotated[

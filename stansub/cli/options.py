@@ -45,6 +45,7 @@ __all__ = [
     "forcing",
     "into",
     "moving",
+    "paragraphs",
     "shared",
     "show_all",
     "sources_of",
@@ -57,7 +58,7 @@ Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by
 Data = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA...",
+        metavar="DATA",
         help="Data: JSON, R dump, Parquet, Arrow, CSV, npy, npz or Zarr files, NAME=VALUE.",
         show_default=False,
     ),
@@ -180,6 +181,11 @@ class TwoHelps(TyperCommand):
                 parameter.show_default = parameter.show_default is True
                 parameter.rich_help_panel = None
         super().format_help(ctx, formatter)
+
+
+def paragraphs(text: str) -> str:
+    """Return the paragraphs of a docstring, each in one line for the width of the terminal to break."""
+    return "\n\n".join(" ".join(one.split()) for one in inspect.cleandoc(text).split("\n\n"))
 
 
 def first_sentence(text: str) -> str:

@@ -36,7 +36,7 @@ def ppc(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Check the model by data that it predicts for a random subset of the observations.
+    """Compare data with replicated data for a random subset of the observations (posterior predictive check).
 
     The program must have generated quantities such as y_rep for the data y. The file opens in ArviZ, whose
     plot_ppc_dist (plot_ppc before 1.0) draws it.
