@@ -6,7 +6,8 @@ import functools
 import inspect
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from stansub.cli.flags import as_flags, flag_of
+from stansub.cli.flags import FlagConsole, as_flags, flag_of
 from stansub.run import config, limits
 from stansub.run.options import DATA, DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
+    from stansub.progress import Progress
     from stansub.stan.sources import DataSources
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "shared",
     "show_all",
     "sources_of",
+    "stages",
     "taking",
     "words_of",
 ]
@@ -127,6 +130,16 @@ def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
     from stansub.stan.sources import DataSources
 
     return DataSources.from_words(data, columns or ())
+
+
+@contextmanager
+def stages(*, quiet: bool) -> Iterator[Progress]:
+    """Display the stages of the block on standard error."""
+    from stansub.run.progress import stage_progress, wanted
+
+    console = FlagConsole(stderr=True)
+    with stage_progress(console, show=wanted(not quiet, console)) as log:
+        yield log
 
 
 def words_of(data: list[str], columns: list[str] | None) -> str:

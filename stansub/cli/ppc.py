@@ -20,6 +20,7 @@ from stansub.cli.options import (
     forcing,
     into,
     sources_of,
+    stages,
 )
 
 
@@ -57,7 +58,9 @@ def ppc(
         show_progress=not quiet,
         console=FlagConsole(stderr=True),
     )
-    inference_data.write(found, folder / table, overwrite=force)
-    plots.predictive(found, folder / picture)
+    with stages(quiet=quiet) as log:
+        log(f"Drawing {picture}")
+        inference_data.write(found, folder / table, overwrite=force)
+        plots.predictive(found, folder / picture)
     for name in (table, picture):
         typer.echo(folder / name)
