@@ -69,6 +69,6 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
         )
     return OldSyntaxError(
         f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); to convert the program, run stansub check "
-        f"{shlex.quote(str(path))} --write NEW.stan",
+        f"--write NEW.stan {shlex.quote(str(path))}",
         code,
     )
