@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
 from simulated import PROGRAMS, ROOT, Compiled
 
+from stansub.run import progress
 from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import _find_home
 from stansub.stan.compilation import CompiledModel, compile_model
@@ -141,6 +142,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     _find_home.cache_clear()
     yield cache
     _find_home.cache_clear()
+
+
+@pytest.fixture
+def no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of a stage, however slow the machine is, so that tests can say all that is written."""
+    for seconds in ("_SHORT", "_FIRST_LINE", "_LINES_APART"):
+        monkeypatch.setattr(progress, seconds, float("inf"))
 
 
 # A compilation takes half a minute: tests of other programs are slow.

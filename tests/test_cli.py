@@ -81,11 +81,7 @@ def compiled() -> Path:
     return find_home().path
 
 
-@pytest.fixture(autouse=True)
-def no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No line of a stage, however slow the machine is, so that tests can say all that is written."""
-    for seconds in ("_SHORT", "_FIRST_LINE", "_LINES_APART"):
-        monkeypatch.setattr(progress, seconds, float("inf"))
+pytestmark = pytest.mark.usefixtures("no_lines")
 
 
 @pytest.fixture
@@ -141,6 +137,22 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert (code, err) == (0, "")
     assert pictures.split() == ["new/folder/logistic_trace.png", "new/folder/logistic_data.png"]
     assert all(Path(picture).stat().st_size for picture in pictures.split())
+
+
+def test_commands_that_draw_say_what_they_wait_for(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["sample", LOGISTIC, "data.json", *QUICK], capsys)[0] == 0
+    monkeypatch.setattr(progress, "_SHORT", 0.0)
+    stages = {
+        "plot": ["Reading draws", "Drawing logistic_trace.png", "Drawing logistic_data.png"],
+        "report": ["Reading draws", "Writing the page"],
+        "export": ["Reading draws", "Writing draws"],
+    }
+    for command, names in stages.items():
+        code, _, err = run([command, "logistic.nc"], capsys)
+        assert (code, [line.partition(":")[0] for line in err.splitlines()]) == (0, names)
+        assert run([command, "logistic.nc", "--force", "--quiet"], capsys)[2] == ""
 
 
 def test_statistics_are_computed_once(
@@ -957,6 +969,17 @@ def test_help_fits_on_two_screens_and_help_all_has_every_option(
     monkeypatch.setenv("COLUMNS", "80")
     lines = {name: len(run([name, "--help"], capsys)[1].splitlines()) for name in typer.main.get_group(app).commands}
     assert {name: n for name, n in lines.items() if n > 2 * 24} == {}
+
+
+def test_paragraphs_of_the_help_break_at_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    for name, command in typer.main.get_group(app).commands.items():
+        out = run([name, "--help"], capsys)[1]
+        above = [line.strip() for line in out.partition("╭")[0].splitlines() if line.strip()]
+        assert above[1:] == (command.help or "").split("\n\n"), name
+        assert "..." not in out.partition("╭")[2].partition("╰")[0], name  # arguments, which usage repeats
 
 
 def test_choices_are_those_of_the_library() -> None:

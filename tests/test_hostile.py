@@ -28,6 +28,8 @@ PACKAGE = Path(stansub.__file__).parent
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 READERS = ("summary", "plot", "compare")
 
+pytestmark = pytest.mark.usefixtures("no_lines")
+
 
 class Evil:
     """What runs when it is unpickled."""

@@ -11,6 +11,7 @@ it, that is the place of its output.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -25,8 +26,10 @@ _ROW = re.compile(r"^\S+(?: +-?[\d.]+){9}$", flags=re.MULTILINE)  # a name and n
 
 
 def output(command: str, folder: Path) -> str:
-    """Return what a command prints on standard output."""
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
+    """Return what a command prints on standard output, with the programs of this environment before others."""
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    shell = ["bash", "-euo", "pipefail", "-c", command]
+    done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{command}\nended with exit code {done.returncode}:\n{done.stderr}")
     return re.sub(r"[ \t]+$", "", done.stdout, flags=re.MULTILINE).strip("\n") + "\n"

@@ -21,7 +21,7 @@ from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
 from stansub.cli.new import new
-from stansub.cli.options import TwoHelps
+from stansub.cli.options import TwoHelps, paragraphs
 from stansub.cli.plan import plan
 from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
@@ -56,7 +56,8 @@ for _command in (
     check,
     doctor,
 ):
-    app.command(cls=TwoHelps if "help_all" in inspect.signature(_command).parameters else None)(_command)
+    _two = "help_all" in inspect.signature(_command).parameters
+    app.command(cls=TwoHelps if _two else None, help=paragraphs(_command.__doc__ or ""))(_command)
 
 
 def _version(value: bool) -> None:

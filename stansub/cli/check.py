@@ -17,7 +17,7 @@ def check(
     model: Model,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA...]", help="Data, for a numerical proof.", show_default=False),
+        typer.Argument(metavar="DATA", help="Data, for a numerical proof.", show_default=False),
     ] = None,
     write: Annotated[
         Path | None,

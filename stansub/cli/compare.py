@@ -8,7 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Debug, Draws, HelpAll, Quiet, forcing, into, moving, sources_of, taking
+from stansub.cli.options import (
+    OUTPUT,
+    Columns,
+    Debug,
+    Draws,
+    HelpAll,
+    Quiet,
+    forcing,
+    into,
+    moving,
+    sources_of,
+    stages,
+    taking,
+)
 from stansub.cli.reference import of_nuts
 
 _REFERENCE = "Reference"
@@ -16,8 +29,8 @@ _REFERENCE = "Reference"
 _Stored = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[REFERENCE.nc]",
-        help="Draws to compare with, from `stansub reference` or other software. Made with NUTS if not given.",
+        metavar="REFERENCE.nc",
+        help="Draws to compare with, from `stansub reference` or other software. Default: draws from NUTS.",
     ),
 ]
 _VarNames = Annotated[
@@ -64,7 +77,6 @@ def compare(
     from stansub.output import files, inference_data
     from stansub.output.record import missed_modes
     from stansub.report import brief, render
-    from stansub.run.progress import stage_progress, wanted
     from stansub.run.reading import read_draws
 
     if json is not None and output_dir is not None:
@@ -87,7 +99,7 @@ def compare(
         console=console,
     )
     try:
-        with stage_progress(console, show=wanted(not quiet, console)) as log:
+        with stages(quiet=quiet) as log:
             log("Writing the report")
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Debug, Draws, Verbose, forcing, into
+from stansub.cli.options import Debug, Draws, Quiet, Verbose, forcing, into, stages
 
 
 def summary(
@@ -35,21 +35,27 @@ def plot(
         list[str] | None, typer.Option("--var-name", help="Variable to show; may be given several times.")
     ] = None,
     force: Annotated[bool, forcing("Overwrite the pictures.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""
-    from stansub.output import files, plots
-    from stansub.output.inference_data import LARGE
-    from stansub.run.reading import read_draws
+    with stages(quiet=quiet) as log:
+        log("Reading draws")
+        from stansub.output import files, plots
+        from stansub.output.inference_data import LARGE
+        from stansub.run.reading import read_draws
 
-    result = read_draws(draws, most=LARGE)
-    makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
-    if plots.records_share(result):
-        makers["data"] = lambda path: plots.share_of_data(result, path)
-    folder = files.expanded(output_dir or draws.parent)
-    names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}
-    files.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
-    for name, make in names.items():
-        make(folder / name)
+        result = read_draws(draws, most=LARGE)
+        makers: dict[str, Callable[[Path], None]] = {
+            "trace": lambda path: plots.trace(result, path, var_names=var_names)
+        }
+        if plots.records_share(result):
+            makers["data"] = lambda path: plots.share_of_data(result, path)
+        folder = files.expanded(output_dir or draws.parent)
+        names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}
+        files.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
+        for name, make in names.items():
+            log(f"Drawing {name}")
+            make(folder / name)
     for name in names:
         typer.echo(folder / name)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stansub.cli.options import Debug, Draws, forcing, into
+from stansub.cli.options import Debug, Draws, Quiet, forcing, into, stages
 
 
 class FormatName(StrEnum):
@@ -30,12 +30,17 @@ def export(
     ] = FormatName.cmdstan_csv,
     output_dir: Annotated[Path | None, into("Folder for the files.")] = None,
     force: Annotated[bool, forcing("Overwrite the files.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Export draws for other software: DRAWS_1.csv, DRAWS_2.csv, ..., DRAWS.csv or DRAWS.parquet."""
     from stansub.output import export as working
     from stansub.run.reading import read_draws
 
-    result = read_draws(draws)
-    for path in working.write(result, output_dir or draws.parent, draws.stem, to.value, overwrite=force):
+    with stages(quiet=quiet) as log:
+        log("Reading draws")
+        result = read_draws(draws)
+        log("Writing draws")
+        written = working.write(result, output_dir or draws.parent, draws.stem, to.value, overwrite=force)
+    for path in written:
         typer.echo(path)

@@ -34,7 +34,7 @@ class ScaleName(StrEnum):
 def loo(
     draws: Annotated[
         list[Path],
-        typer.Argument(metavar="DRAWS.nc...", help="Files written by `stansub sample`; two or more are compared."),
+        typer.Argument(metavar="DRAWS.nc", help="Files written by `stansub sample`; two or more are compared."),
     ],
     observations: SubsetSize = 1000,
     seed: SubsetSeed = 0,

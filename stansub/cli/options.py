@@ -6,7 +6,8 @@ import functools
 import inspect
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from stansub.cli.flags import as_flags, flag_of
+from stansub.cli.flags import FlagConsole, as_flags, flag_of
 from stansub.run import config, limits
 from stansub.run.options import DATA, DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
+    from stansub.progress import Progress
     from stansub.stan.sources import DataSources
 
 __all__ = [
@@ -45,9 +47,11 @@ __all__ = [
     "forcing",
     "into",
     "moving",
+    "paragraphs",
     "shared",
     "show_all",
     "sources_of",
+    "stages",
     "taking",
     "words_of",
 ]
@@ -57,7 +61,7 @@ Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by
 Data = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA...",
+        metavar="DATA",
         help="Data: JSON, R dump, Parquet, Arrow, CSV, npy, npz or Zarr files, NAME=VALUE.",
         show_default=False,
     ),
@@ -128,6 +132,16 @@ def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
     return DataSources.from_words(data, columns or ())
 
 
+@contextmanager
+def stages(*, quiet: bool) -> Iterator[Progress]:
+    """Display the stages of the block on standard error."""
+    from stansub.run.progress import stage_progress, wanted
+
+    console = FlagConsole(stderr=True)
+    with stage_progress(console, show=wanted(not quiet, console)) as log:
+        yield log
+
+
 def words_of(data: list[str], columns: list[str] | None) -> str:
     """Return the same as words of a command line, for a command that is suggested."""
     return shlex.join([*data, *(word for one in columns or () for word in ("--columns", one))])
@@ -180,6 +194,11 @@ class TwoHelps(TyperCommand):
                 parameter.show_default = parameter.show_default is True
                 parameter.rich_help_panel = None
         super().format_help(ctx, formatter)
+
+
+def paragraphs(text: str) -> str:
+    """Return the paragraphs of a docstring, each in one line for the width of the terminal to break."""
+    return "\n\n".join(" ".join(one.split()) for one in inspect.cleandoc(text).split("\n\n"))
 
 
 def first_sentence(text: str) -> str:

@@ -20,6 +20,7 @@ from stansub.cli.options import (
     forcing,
     into,
     sources_of,
+    stages,
 )
 
 
@@ -36,7 +37,7 @@ def ppc(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Check the model by data that it predicts for a random subset of the observations.
+    """Compare data with replicated data for a random subset of the observations (posterior predictive check).
 
     The program must have generated quantities such as y_rep for the data y. The file opens in ArviZ, whose
     plot_ppc_dist (plot_ppc before 1.0) draws it.
@@ -57,7 +58,9 @@ def ppc(
         show_progress=not quiet,
         console=FlagConsole(stderr=True),
     )
-    inference_data.write(found, folder / table, overwrite=force)
-    plots.predictive(found, folder / picture)
+    with stages(quiet=quiet) as log:
+        log(f"Drawing {picture}")
+        inference_data.write(found, folder / table, overwrite=force)
+        plots.predictive(found, folder / picture)
     for name in (table, picture):
         typer.echo(folder / name)

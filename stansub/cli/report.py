@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of
+from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of, stages
 from stansub.run import config
 
 if TYPE_CHECKING:
@@ -45,10 +45,14 @@ def report(
 
     target = output or draws.parent / f"{draws.stem}_report.html"
     files.check_target(target, overwrite=force)
-    found = read_draws(draws)
+    with stages(quiet=quiet) as log:
+        log("Reading draws")
+        found = read_draws(draws)
     predicted, note = _predicted(found, sources_of(data, columns) if data else None, quiet=quiet)
-    page = run_page.html(found, predicted=predicted, command=_command(inference_data.attrs(found)), note=note)
-    files.write(target, page.encode(), overwrite=force)
+    with stages(quiet=quiet) as log:
+        log("Writing the page")
+        page = run_page.html(found, predicted=predicted, command=_command(inference_data.attrs(found)), note=note)
+        files.write(target, page.encode(), overwrite=force)
     typer.echo(target)
 
 

@@ -109,8 +109,8 @@ def sample(
 
     These are the common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and save the draws.
 
-    Exit codes: 0 done, 1 failure at run time, 2 wrong usage or input, 3 interrupted with draws saved, 4 a mode that no
-    chain visited, 130 interrupted without draws.
+    Exit codes: 0 done, 1 failure at run time, 2 wrong usage or input, 3 interrupted with draws saved, 4 a mode was
+    missed, 130 interrupted without draws.
     """
     from stansub.output import export, files
     from stansub.run import sample as run

@@ -189,11 +189,12 @@ class DecisionOptions:
     )
     range_source: str = option(
         "auto",
-        "Source of the range for concentration bounds: functions of the program (derivative with control variates; "
-        "lipschitz, function without), a proof for linear predictors (predictors), or scan or estimate, which cost "
-        "passes over the data.",
+        "Source of the range for concentration bounds. Functions of the program (derivative with control variates; "
+        "lipschitz, function without), a proof for linear predictors (predictors), or passes over the data (scan, "
+        "estimate).",
         DECISIONS,
         Named(RANGES.names),
+        metavar="NAME",
         flag="range",
     )
     looks: Literal["geometric", "fixed"] | str | None = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,11 +64,11 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
         stanc.canonical_code(code, str(path), folder=path.absolute().parent)
     except InputError as other:
         return InputError(
-            f"{other} (correct this first; `stansub check` and `write=FILE` can then convert the arrays, whose syntax "
-            "is that of before 2021)"
+            f"{other} (correct this first; `stansub check` with `write=NEW.stan` can then convert the arrays, whose "
+            "syntax is that of before 2021)"
         )
     return OldSyntaxError(
-        f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); convert the program with `stansub check` "
-        "and `write=FILE`",
+        f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); to convert the program, run stansub check "
+        f"--write NEW.stan {shlex.quote(str(path))}",
         code,
     )

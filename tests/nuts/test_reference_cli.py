@@ -20,6 +20,8 @@ from stansub.output import inference_data
 MODELS = Path(__file__).parents[2] / "stan_models"
 QUICK = ["--chains", "2", "--iter-warmup", "5", "--iter-sampling", "8", "--seed", "4"]
 
+pytestmark = pytest.mark.usefixtures("no_lines")
+
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command, in this process."""

@@ -1,8 +1,10 @@
-"""Exported draws are read by others: CmdStan's CSV by cmdstanpy and ArviZ, tables by pandas."""
+"""Exported draws are read by others: CmdStan's CSV by cmdstanpy, ArviZ, CmdStan's programs and R, tables by pandas."""
 
 from __future__ import annotations
 
 import logging
+import shutil
+import subprocess
 from pathlib import Path
 
 import cmdstanpy
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray
+from rscript import lacks_r
 
 from stansub import cli
 from stansub.errors import InputError
@@ -67,6 +70,52 @@ def test_arviz_reads_what_was_written(tmp_path: Path) -> None:
     found = inference_data.arviz_module().from_cmdstanpy(cmdstanpy.from_csv([str(path) for path in paths]))
     for name, values in POSTERIOR.items():
         np.testing.assert_array_equal(inference_data.group(found, "posterior")[name], values)
+
+
+@pytest.mark.parametrize("program", ["stansummary", "diagnose"])
+def test_programs_of_cmdstan_read_what_was_written(program: str, tmp_path: Path) -> None:
+    try:
+        folder = f"{cmdstanpy.cmdstan_path()}/bin"
+    except ValueError:
+        folder = None
+    if (path := shutil.which(program, path=folder)) is None:
+        pytest.skip(f"no {program}: CmdStan is not installed")
+    files = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
+    done = subprocess.run([path, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ("omega[2,3]" if program == "stansummary" else "Processing complete") in done.stdout
+
+
+READ_BY_R = """
+files <- commandArgs(trailingOnly = TRUE)
+fits <- list(rstan = suppressWarnings(rstan::read_stan_csv(files)))
+if (requireNamespace("cmdstanr", quietly = TRUE)) {
+  fits$cmdstanr <- cmdstanr::as_cmdstan_fit(files, check_diagnostics = FALSE)$draws()
+}
+if ("read_csv_as_stanfit" %in% getNamespaceExports("brms") && !is.null(fits$cmdstanr)) {
+  fits$brms <- brms::read_csv_as_stanfit(files)
+}
+for (name in names(fits)) {
+  found <- posterior::as_draws_matrix(fits[[name]])
+  cat(name, format(colMeans(found[, c("beta[2]", "omega[2,3]", "cube[1,2,2]")]), digits = 15), "\n")
+}
+"""
+
+
+@pytest.mark.slow
+def test_r_reads_what_was_written(tmp_path: Path) -> None:
+    if reason := lacks_r():
+        pytest.skip(reason)
+    files = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
+    done = subprocess.run(["Rscript", "-e", READ_BY_R, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    places = (POSTERIOR["beta"][..., 1], POSTERIOR["omega"][..., 1, 2], POSTERIOR["cube"][..., 0, 1, 1])
+    read = [line.split() for line in done.stdout.splitlines()]
+    assert read[0][0] == "rstan"
+    for name, *means in read:
+        np.testing.assert_allclose(
+            [float(one) for one in means], [one.mean() for one in places], rtol=1e-12, err_msg=name
+        )
 
 
 def test_the_order_of_columns_is_that_of_cmdstan(tmp_path: Path) -> None:

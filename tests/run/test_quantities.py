@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import matplotlib.pyplot
 import numpy as np
 import pytest
 
@@ -52,6 +53,20 @@ def test_values_per_observation_are_there_on_request(full: Any, sample_data: dic
     assert name == "log_lik"
     log_lik = inference_data.group(full, "log_likelihood")["log_lik"].values
     np.testing.assert_allclose(log_lik, -0.5 * (residual**2 + np.log(2 * np.pi)) - np.log(sigma), rtol=1e-10)
+
+
+def test_draws_go_into_arviz_as_they_are(full: Any) -> None:
+    az = inference_data.arviz_module()
+    log_lik = inference_data.group(full, "log_likelihood")["log_lik"].values
+    of_the_sample = np.log(np.exp(log_lik).mean(axis=(0, 1))).sum()
+    loo = az.loo(full)
+    elpd = loo.elpd if hasattr(loo, "elpd") else loo.elpd_loo
+    assert of_the_sample - 5 < elpd < of_the_sample  # two parameters
+    assert list(az.compare({"one": full, "same": full}).index) == ["one", "same"]
+    assert list(az.summary(full, var_names=["mu", "sigma"]).index) == ["mu", "sigma"]
+    for plot in (az.plot_trace, az.plot_forest, az.plot_rank):
+        assert plot(full, var_names=["mu", "sigma"]) is not None, plot.__name__
+    matplotlib.pyplot.close("all")
 
 
 @pytest.mark.parametrize(

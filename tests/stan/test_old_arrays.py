@@ -79,13 +79,13 @@ def test_arrays_change_and_nothing_else() -> None:
 def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old.stan", tmp_path / "new.stan"
     old.write_text(OLD)
-    with pytest.raises(source.OldSyntaxError, match="convert the program with `stansub check` and `write=FILE`"):
+    with pytest.raises(source.OldSyntaxError, match=r"run stansub check --write NEW.stan \S*old.stan$"):
         source.read(old)
     for more, code in (([], 2), (["--write", str(new)], 0), (["--write", str(new)], 2)):
         with pytest.raises(SystemExit) as exit_:
             cli.main(["check", str(old), *more])
         assert exit_.value.code == code
-    assert "convert the program with `stansub check` and --write FILE" in capsys.readouterr().err
+    assert f"to convert the program, run stansub check --write NEW.stan {old}\n" in capsys.readouterr().err
     assert new.read_text() == NEW
     assert source.read(new).program.data.declarations[2].sizes == ("N",)
 
