@@ -29,13 +29,13 @@ def likelihood(kind: str) -> SparsePredictors:
         (np.column_stack([np.ones(N), x]).ravel(), np.column_stack([g, h]).ravel(), np.arange(0, 2 * N + 1, 2)),
         shape=(N, M),
     )
-    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
     eta = row(rng.normal(0, 0.4, M))
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
-    scale = SparseRows(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
     return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
 
 

@@ -26,7 +26,7 @@ def rows(*, places: list[int], gathered: bool, constant: bool = False) -> Sparse
         found = sp.csr_array((RNG.standard_normal(N), index.ravel(), np.arange(N + 1)), shape=(N, M))
     else:
         found = sp.csr_array((N, M))
-    return SparseRows(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
+    return SparseRows.of(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
 
 
 def matrix(row: SparseRows) -> Array:
@@ -105,8 +105,8 @@ def test_parts_of_rows_are_not_copied() -> None:
     np.testing.assert_array_equal(matrix(part), matrix(row)[20:50])
     for one, all_of_them in (
         (part.dense, row.dense),
-        (part.gathered.data, row.gathered.data),
-        (part.gathered.indices, row.gathered.indices),
+        (part.columns[0].places, row.columns[0].places),
+        (part.columns[0].factors, row.columns[0].factors),
     ):
         assert np.shares_memory(one, all_of_them)
 
