@@ -131,7 +131,8 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
             gathered = gathered + sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
             sparse.add(k)
             continue
-        some, column = np.unique(slopes.indices[own], return_inverse=True)
+        some = np.flatnonzero(np.bincount(slopes.indices[own], minlength=m))
+        column = np.searchsorted(some, slopes.indices[own])
         block = sp.coo_array((slopes.data[own], (row[own], column)), shape=(n_rows, len(some))).toarray()
         dense[k] = some.astype(np.int64), block
     return Part(n, dense, columns_of(gathered), frozenset(sparse), argument.offset)

@@ -67,6 +67,13 @@ class ColumnRows:
             found += source @ own if isinstance(source, np.ndarray) else source * own.sum()
         return found
 
+    def weighted_sum(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of all rows with weights, shape (dim,), without a copy of the rows."""
+        found = np.empty(self.shape[1])
+        for place, source in self.runs:
+            found[place] = weights @ source if isinstance(source, np.ndarray) else weights.sum() * source
+        return found
+
     def part(self, rows: slice) -> ColumnRows:
         """Return some rows, computed from the same columns."""
         runs = tuple((place, one[rows] if isinstance(one, np.ndarray) else one) for place, one in self.runs)

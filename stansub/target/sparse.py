@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 
 from stansub.target.remainders import Family
 from stansub.target.rows import Design
-from stansub.target.threads import THREADS
+from stansub.target.threads import THREADS, one_blas_thread
 from stansub.types import FloatArray
 
 # Observations per block: few, which stay in the processor's cache, or many, where the result of each is a matrix.
 _BLOCK, PART = 1 << 14, 1 << 17
-# Blocks from which threads share them.
-_SHARED = 16
+# Sums of products of two coefficients up to which they are a table.
+_TABLE = 1 << 21
 
 R = TypeVar("R")
+# Values, rows and columns of a matrix.
+Entries: TypeAlias = tuple[FloatArray, NDArray[Any], NDArray[Any]]
 
 
 class Column(NamedTuple):
@@ -130,8 +132,14 @@ class SparseRows:
 
     def back(self, slopes: FloatArray) -> FloatArray:
         """Return sum_i slopes_i a_i, shape (m,)."""
-        found = np.asarray(self.gathered.T @ slopes, np.float64)
-        found[self.places] += self.matrix[0] * slopes.sum() if self.is_constant else slopes @ self.matrix
+        found = np.zeros(self.dim)
+        for one in self.columns:
+            found += one.sums(one.factors * slopes, self.dim)
+        if self.is_constant:
+            found[self.places] += self.matrix[0] * slopes.sum()
+        else:
+            dense = self.dense
+            found[self.places] += slopes @ dense if isinstance(dense, np.ndarray) else dense.weighted_sum(slopes)
         return found
 
     @cached_property
@@ -151,16 +159,16 @@ class SparseRows:
 
     def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
         """Return sum_i weights_i a_i b_i', shape (m, m), with b the rows of another argument."""
-        m = self.dim
         both = self._dense_with(weights, other)
-        found = sp.coo_array((both.ravel(), _grid(self.places, other.places)), shape=(m, m)).tocsr()
+        found: list[Entries] = [(both.ravel(), *_grid(self.places, other.places))]
         if other.columns:
-            found = found + self._by_gathered(weights, other, m)
+            found.append(self._by_gathered(weights, other))
         if self.columns:
-            found = found + other._by_gathered(weights, self, m).T
-        if self.columns and other.columns:
-            found = found + self.gathered.T @ other.gathered.multiply(weights[:, np.newaxis]).tocsr()
-        return sp.csr_array(found)
+            values, rows, columns = found[-1] if other is self else other._by_gathered(weights, self)
+            found.append((values, columns, rows))
+        found += [_products(one, beside, weights) for one in self.columns for beside in other.columns]
+        values, rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sp.coo_array((values, (rows, columns)), shape=(self.dim, self.dim)).tocsr()
 
     def _dense_with(self, weights: FloatArray, other: SparseRows) -> FloatArray:
         if self.is_constant and other.is_constant:
@@ -171,13 +179,33 @@ class SparseRows:
             return np.outer(weights @ self.matrix, other.matrix[0])
         return np.asarray(self.matrix.T @ (weights[:, np.newaxis] * other.matrix))
 
-    def _by_gathered(self, weights: FloatArray, other: SparseRows, m: int) -> sp.csr_array:
+    def _by_gathered(self, weights: FloatArray, other: SparseRows) -> Entries:
         """Return sum_i weights_i d_i s_i': common numbers d, and another argument's numbers s in their own places."""
         if self.is_constant:
             sums = np.outer(other.gathered.T @ weights, self.matrix[0])
         else:
             sums = np.asarray(other.gathered.T @ (weights[:, np.newaxis] * self.matrix))
-        return sp.coo_array((sums.T.ravel(), _grid(self.places, np.arange(m))), shape=(m, m)).tocsr()
+        return (sums.T.ravel(), *_grid(self.places, np.arange(self.dim)))
+
+
+def _products(one: Column, other: Column, weights: FloatArray) -> Entries:
+    """Return the sums of weighted products of two coefficients' factors."""
+    rows, columns, values = one.places, other.places, np.asarray(one.factors * (other.factors * weights), np.float64)
+    if (has := (rows >= 0) & (columns >= 0)).sum() < len(has):
+        rows, columns, values = rows[has], columns[has], values[has]
+    if other is one:
+        sums = np.asarray(np.bincount(rows, values), np.float64)
+        return sums, np.arange(len(sums)), np.arange(len(sums))
+    if not len(rows):
+        return values, rows, columns
+    first, before = int(columns.min()), int(rows.min())
+    width = int(columns.max()) - first + 1
+    height = int(rows.max()) - before + 1
+    if width * height > _TABLE:
+        return values, rows, columns
+    sums = np.asarray(np.bincount((rows - before) * width + (columns - first), values), np.float64)
+    codes = np.flatnonzero(sums)
+    return sums[codes], codes // width + before, codes % width + first
 
 
 def columns_of(gathered: sp.csr_array) -> tuple[Column, ...]:
@@ -290,9 +318,9 @@ class SparsePredictors:
             with np.errstate(over="ignore", invalid="ignore"):
                 return work(self.part(rows), rows)
 
-        if len(parts) < _SHARED:
-            return list(map(of, parts))
-        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        if len(parts) == 1:
+            return [of(parts[0])]
+        with one_blas_thread(), ThreadPoolExecutor(max_workers=THREADS) as pool:
             return list(pool.map(of, parts))
 
     def log_lik(self, phi: FloatArray) -> float:
