@@ -8,6 +8,7 @@ processed in parts of the rows, because intermediate results need several times 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
-from stansub.stan.predictors import affine_density, arguments_of
+from stansub.stan.predictors import Affine, affine_density, arguments_of
 from stansub.stan.row_parts import CollectedRows, Cut, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
+from stansub.target.threads import THREADS
 
 # Maximum elements of dense variables; observations from which they are processed in parts, the fewest of a part, up to
 # how many parts, and the most.
@@ -96,20 +98,28 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
     """Return the predictors of a known family."""
     n_parts = max(min(-(-n // _ROWS), _PARTS), -(-n // _MOST))
     ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
+    parts = list(map(slice, ends, ends[1:]))
     specs: list[Spec] = []
     given: list[list[NDArray[Any]]] = []
     collected: list[CollectedRows] = []
-    for rows in map(slice, ends, ends[1:]):
+
+    def affine(rows: slice) -> tuple[Affine, list[Part]]:
         k = rows.stop - rows.start
         followed = _followed(own, cut.part(rows), k, sparse=True)
-        spec, known, arguments = affine_density(followed, k)
-        specs.append(spec)
-        given.append([compact(one) for one in known])
-        collected = collected or [CollectedRows(n, arguments[0].slopes.shape[1], cut) for _ in arguments]
-        if spec != specs[0] or len(arguments) != len(collected):
-            raise NoPredictorsError("its density differs between parts of the data")
-        for all_rows, argument in zip(collected, arguments, strict=True):
-            all_rows.add(rows, _part(argument, _variables(followed), k))
+        found = affine_density(followed, k)
+        return found, [_part(one, _variables(followed), k) for one in found.arguments]
+
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        # A few at a time: what is followed takes more memory than what stays of it.
+        for some in (parts[first : first + THREADS] for first in range(0, n_parts, THREADS)):
+            for rows, (found, own_parts) in zip(some, pool.map(affine, some), strict=True):
+                specs.append(found.spec)
+                given.append([compact(one) for one in found.given])
+                collected = collected or [CollectedRows(n, found.arguments[0].slopes.shape[1], cut) for _ in own_parts]
+                if found.spec != specs[0] or len(own_parts) != len(collected):
+                    raise NoPredictorsError("its density differs between parts of the data")
+                for all_rows, part in zip(collected, own_parts, strict=True):
+                    all_rows.add(rows, part)
     constant = [None if one.is_changing else one.offset() for one in collected]
     y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
     family, kept = specs[0].choose(Rows(y, others, constant))
