@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "factorised.hpp"
+#include "numbers.hpp"
 #include "records.hpp"
 #include "thinning.hpp"
 
@@ -35,40 +36,53 @@ class GroupedObservations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 8;
 
-  // Numbers of all observations: n rows of p, or one for all, at some places of phi, and the whitening A, p by p.
+  // Numbers of all observations: p, for each observation or the same for all, at some places of phi, and the whitening
+  // A, p by p.
   struct Dense {
-    const double* rows;
-    std::size_t n, p;
+    std::vector<Run> runs;
+    bool is_constant;
+    std::size_t p;
     std::vector<std::int32_t> places;
     std::vector<double> whitening;
+
+    void copy(std::size_t i, double* row) const {
+      for (const Run& run : runs) {
+        const double* own = run.at(i);
+        for (std::size_t c = 0; c < run.width; ++c) *row++ = own[static_cast<std::ptrdiff_t>(c) * run.column];
+      }
+    }
   };
 
   // One coefficient of an observation: its index in phi (-1 for none), and its factor.
   struct Gathered {
     const std::int32_t* places;
-    const double* factors;
+    Numbers factors;
   };
 
   struct Argument {
     Dense dense;
     std::vector<Gathered> gathered;
+    Numbers offset;
     std::vector<double> shares;  // of the dense term, where there is one, and of each grouping
   };
 
-  // Records, n of `width` numbers, are those of `Records`; levels are by t. Rows and records stay the caller's.
+  // Records, n of `width` numbers, are those of `Records` without the arguments at the point, which are computed from
+  // the rows, and without `data`, which the density takes. Levels are by t. Numbers stay the caller's.
   GroupedObservations(LogLik density, std::vector<Argument> arguments, const double* records, std::size_t n,
-                      std::size_t width, std::vector<double> point, std::vector<Level> levels, double share)
+                      std::size_t width, std::vector<Numbers> data, std::vector<double> point,
+                      std::vector<Level> levels, double share)
       : kept_(std::move(density), arguments.size(), 2),
         arguments_(std::move(arguments)),
         q_(arguments_.size()),
         records_(records),
         n_(n),
         width_(width),
+        data_(std::move(data)),
         point_(std::move(point)),
         levels_(std::move(levels)),
         share_(share) {
     if (n_ < 1 || q_ < 1 || q_ > most_arguments) throw std::invalid_argument("there must be observations, of 1 to 8 arguments");
-    kept_.check_width(width_);
+    kept_.check_width(width_ + q_ + data_.size());
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 0; k < q_; ++k) add_terms(k);
   }
@@ -86,7 +100,7 @@ class GroupedObservations final : public RemainderSource {
     std::vector<AliasTable> tables;          // over observations, or over those of each group
     std::vector<std::int32_t> places;        // of the groups in phi
     std::vector<std::vector<std::int32_t>> members;
-    std::vector<double> reach;               // dense: m_i / l_k of each observation, or one for all
+    std::vector<double> reach;               // dense: m_i / l_k of each observation
     const Gathered* gathered = nullptr;      // a grouping
     double sum(std::size_t g) const { return tables[g].total(); }
   };
@@ -105,8 +119,11 @@ class GroupedObservations final : public RemainderSource {
     std::vector<std::vector<double>> sums;     // of each grouping, cumulated over its groups
   };
 
+  // What decisions compute of an observation.
   struct Changes {
-    double from[most_arguments], to[most_arguments];
+    double from[most_arguments], to[most_arguments];  // changes of its arguments
+    std::vector<double> row;                          // its numbers of an argument
+    std::vector<double> record;                       // its whole record
   };
 
   void set_move(const double* phi, const double* phi_new, Move& move) const {
@@ -165,7 +182,7 @@ class GroupedObservations final : public RemainderSource {
     for (std::size_t j = 0; j < terms_.size(); ++j) {
       const Term& term = terms_[j];
       if (term.gathered == nullptr) {
-        const double reach = term.reach[term.reach.size() == 1 ? 0 : i];
+        const double reach = term.reach[i];
         sum += term.times * cube(reach) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
       } else if (const std::int32_t place = term.gathered->places[i]; place >= 0) {
         const double one = term.gathered->factors[i] * record(i)[1 + term.argument];
@@ -182,17 +199,23 @@ class GroupedObservations final : public RemainderSource {
     for (std::size_t k = 0; k < q_; ++k) {
       const Argument& argument = arguments_[k];
       double from = move.from.shared[k], to = move.to.shared[k];
-      if (argument.dense.n > 1) {
-        const double* row = argument.dense.rows + static_cast<std::size_t>(i) * argument.dense.p;
-        for (std::size_t c = 0; c < argument.dense.p; ++c) {
-          from += row[c] * move.from.d[argument.dense.places[c]];
-          to += row[c] * move.to.d[argument.dense.places[c]];
+      if (!argument.dense.is_constant) {
+        const auto& places = argument.dense.places;
+        std::size_t c = 0;
+        for (const Run& run : argument.dense.runs) {
+          const double* row = run.at(i);
+          for (std::size_t j = 0; j < run.width; ++j, ++c) {
+            const double own = row[static_cast<std::ptrdiff_t>(j) * run.column];
+            from += own * move.from.d[places[c]];
+            to += own * move.to.d[places[c]];
+          }
         }
       }
       for (const Gathered& one : argument.gathered)
-        if (one.places[i] >= 0) {
-          from += one.factors[i] * move.from.d[one.places[i]];
-          to += one.factors[i] * move.to.d[one.places[i]];
+        if (const std::int32_t place = one.places[i]; place >= 0) {
+          const double factor = one.factors[i];
+          from += factor * move.from.d[place];
+          to += factor * move.to.d[place];
         }
       changes.from[k] = from;
       changes.to[k] = to;
@@ -203,12 +226,30 @@ class GroupedObservations final : public RemainderSource {
   }
 
   // The change of its log likelihood minus that of its expansion.
-  Remainder remainder(std::int32_t i, const Changes& changes) const {
-    return kept_.remainder<most_arguments>(record(i), changes.from, changes.to);
+  Remainder remainder(std::int32_t i, Changes& changes) const {
+    const double* own = record(i);
+    auto& all = changes.record;
+    all.assign(own, own + 1 + q_);
+    for (std::size_t k = 0; k < q_; ++k) all.push_back(at_point(i, k, changes.row));
+    all.insert(all.end(), own + 1 + q_, own + width_);
+    for (const Numbers& one : data_) all.push_back(one[i]);
+    return kept_.remainder<most_arguments>(all.data(), changes.from, changes.to);
   }
 
  private:
   static double cube(double x) { return std::abs(x) * x * x; }
+
+  // Argument k at the point.
+  double at_point(std::int32_t i, std::size_t k, std::vector<double>& row) const {
+    const Argument& argument = arguments_[k];
+    row.resize(argument.dense.p);
+    argument.dense.copy(i, row.data());
+    double found = 0;
+    for (std::size_t c = 0; c < row.size(); ++c) found += row[c] * point_[argument.dense.places[c]];
+    for (const Gathered& one : argument.gathered)
+      if (const std::int32_t place = one.places[i]; place >= 0) found += one.factors[i] * point_[place];
+    return found + argument.offset[i];
+  }
 
   // A term, and a group of it.
   std::pair<const Term*, std::size_t> pick(bitgen_t* bits, const Move& move) const {
@@ -229,14 +270,12 @@ class GroupedObservations final : public RemainderSource {
   void prefetch(std::int32_t i) const {
     __builtin_prefetch(record(i));
     for (const Term& term : terms_)
-      if (term.gathered == nullptr) __builtin_prefetch(&term.reach[term.reach.size() == 1 ? 0 : i]);
+      if (term.gathered == nullptr) __builtin_prefetch(&term.reach[i]);
     for (const Argument& argument : arguments_) {
-      const double* const row = argument.dense.rows + static_cast<std::size_t>(i) * argument.dense.p;
-      if (argument.dense.n > 1)
-        for (std::size_t c = 0; c < argument.dense.p; c += 8) __builtin_prefetch(row + c);
+      for (const Run& run : argument.dense.runs) run.prefetch(i);
       for (const Gathered& one : argument.gathered) {
         __builtin_prefetch(one.places + i);
-        __builtin_prefetch(one.factors + i);
+        one.factors.prefetch(i);
       }
     }
   }
@@ -246,8 +285,10 @@ class GroupedObservations final : public RemainderSource {
   void add_terms(std::size_t k) {
     const Argument& argument = arguments_[k];
     const Dense& dense = argument.dense;
-    if (dense.places.size() != dense.p || dense.whitening.size() != dense.p * dense.p || (dense.p > 0 && dense.n != 1 && dense.n != n_))
-      throw std::invalid_argument("numbers of all observations have one row for each or one for all");
+    std::size_t width = 0;
+    for (const Run& run : dense.runs) width += run.width;
+    if (dense.places.size() != dense.p || dense.whitening.size() != dense.p * dense.p || width != dense.p)
+      throw std::invalid_argument("each number of all observations has a place");
     for (const std::int32_t place : dense.places) check(place);
     if (argument.shares.size() != argument.gathered.size() + (dense.p > 0))
       throw std::invalid_argument("each term of an argument has a share");
@@ -270,26 +311,27 @@ class GroupedObservations final : public RemainderSource {
     Term term;
     term.argument = k;
     term.times = times;
-    std::vector<double> length(dense.n), solved(dense.p), weights(n_);
-    for (std::size_t i = 0; i < dense.n; ++i) {
-      double squares = 0;
-      for (std::size_t c = 0; c < dense.p; ++c) {
-        double one = dense.rows[i * dense.p + c];
-        for (std::size_t b = 0; b < c; ++b) one -= dense.whitening[b * dense.p + c] * solved[b];
-        solved[c] = one / dense.whitening[c * dense.p + c];
-        squares += solved[c] * solved[c];
-      }
-      length[i] = std::sqrt(squares);
-    }
+    std::vector<double> row(dense.p), solved(dense.p), weights(n_);
     term.reach.resize(n_);
-    double largest = 0;
+    double largest = 0, length = 0;
     for (std::size_t i = 0; i < n_; ++i) {
-      term.reach[i] = length[dense.n == 1 ? 0 : i] * record(static_cast<std::int32_t>(i))[1 + k];
+      if (i == 0 || !dense.is_constant) {
+        dense.copy(i, row.data());
+        double squares = 0;
+        for (std::size_t c = 0; c < dense.p; ++c) {
+          double one = row[c];
+          for (std::size_t b = 0; b < c; ++b) one -= dense.whitening[b * dense.p + c] * solved[b];
+          solved[c] = one / dense.whitening[c * dense.p + c];
+          squares += solved[c] * solved[c];
+        }
+        length = std::sqrt(squares);
+      }
+      term.reach[i] = length * record(static_cast<std::int32_t>(i))[1 + k];
       largest = std::max(largest, term.reach[i]);
       weights[i] = record(static_cast<std::int32_t>(i))[0] * cube(term.reach[i]);
     }
     term.largest = {largest};
-    term.tables.emplace_back(std::move(weights));
+    term.tables.emplace_back(weights);
     terms_.push_back(std::move(term));
   }
 
@@ -298,12 +340,16 @@ class GroupedObservations final : public RemainderSource {
     term.argument = k;
     term.times = times;
     term.gathered = &one;
-    std::vector<std::vector<std::int32_t>> members(dim());
+    std::vector<std::size_t> counts(dim());
     for (std::size_t i = 0; i < n_; ++i)
       if (one.places[i] >= 0) {
         check(one.places[i]);
-        members[one.places[i]].push_back(static_cast<std::int32_t>(i));
+        ++counts[one.places[i]];
       }
+    std::vector<std::vector<std::int32_t>> members(dim());
+    for (std::size_t place = 0; place < dim(); ++place) members[place].reserve(counts[place]);
+    for (std::size_t i = 0; i < n_; ++i)
+      if (one.places[i] >= 0) members[one.places[i]].push_back(static_cast<std::int32_t>(i));
     for (std::size_t place = 0; place < dim(); ++place) {
       if (members[place].empty()) continue;
       std::vector<double> weights;
@@ -315,7 +361,7 @@ class GroupedObservations final : public RemainderSource {
       }
       term.places.push_back(static_cast<std::int32_t>(place));
       term.largest.push_back(largest);
-      term.tables.emplace_back(std::move(weights));
+      term.tables.emplace_back(weights);
       term.members.push_back(std::move(members[place]));
     }
     if (!term.places.empty()) terms_.push_back(std::move(term));
@@ -331,14 +377,16 @@ class GroupedObservations final : public RemainderSource {
       double most = 0;
       if (term.gathered == nullptr) {
         const Dense& dense = arguments_[term.argument].dense;
+        std::vector<double> row(dense.is_constant ? dense.p : 0);
+        if (dense.is_constant) dense.copy(0, row.data());
         double squares = 0, shared = 0;
         for (std::size_t b = 0; b < dense.p; ++b) {
           double along = 0;
           for (std::size_t c = b; c < dense.p; ++c) along += dense.whitening[b * dense.p + c] * point.d[dense.places[c]];
           squares += along * along;
-          if (dense.n == 1) shared += dense.rows[b] * point.d[dense.places[b]];
+          if (dense.is_constant) shared += row[b] * point.d[dense.places[b]];
         }
-        if (dense.n == 1 && n_ > 1) point.shared[term.argument] = shared;
+        point.shared[term.argument] = shared;
         point.lengths[j] = std::sqrt(squares);
         most = term.largest[0] * point.lengths[j];
       } else {
@@ -355,6 +403,7 @@ class GroupedObservations final : public RemainderSource {
   std::size_t q_;
   const double* records_;
   std::size_t n_, width_;
+  std::vector<Numbers> data_;
   std::vector<double> point_;
   std::vector<Level> levels_;
   double share_;

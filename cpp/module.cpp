@@ -405,7 +405,7 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   std::vector<RemainderBounds::Level> levels;
   for (std::size_t k = 0; k < radii.shape(0); ++k) {
     const double* row = constants.data() + k * constants.shape(1);
-    levels.push_back({radii.data()[k], AliasTable({row, row + constants.shape(1)})});
+    levels.push_back({radii.data()[k], WeightedTable({row, row + constants.shape(1)})});
   }
   std::vector<double> matrix(whitening.data(), whitening.data() + whitening.size());
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);

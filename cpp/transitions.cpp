@@ -14,6 +14,7 @@
 #include "arrays.hpp"
 #include "cholesky.hpp"
 #include "grouped.hpp"
+#include "numbers.hpp"
 #include "surrogate_nuts.hpp"
 #include "transitions.hpp"
 
@@ -103,27 +104,50 @@ std::vector<double> table_transitions(const Vector<double>& energies, std::int32
   return found;
 }
 
+using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::device::cpu>;
+using Columns = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
+
+Numbers to_numbers(const Column& column, std::size_t n) {
+  const std::pair<nb::dlpack::dtype, Numbers::Kind> kinds[] = {
+      {nb::dtype<std::uint8_t>(), Numbers::Kind::u1}, {nb::dtype<std::int16_t>(), Numbers::Kind::i2},
+      {nb::dtype<std::int32_t>(), Numbers::Kind::i4}, {nb::dtype<std::int64_t>(), Numbers::Kind::i8},
+      {nb::dtype<float>(), Numbers::Kind::f4},        {nb::dtype<double>(), Numbers::Kind::f8}};
+  require_length(column.shape(0), n, "numbers of observations");
+  for (const auto& [type, kind] : kinds)
+    if (column.dtype() == type) return {column.data(), column.stride(0) * static_cast<std::ptrdiff_t>(column.itemsize()), kind};
+  throw std::invalid_argument("numbers of observations are of another type");
+}
+
+// Rows of all observations, where a matrix with one row is the row of all.
+GroupedObservations::Dense to_dense(const std::vector<Columns>& runs, const Vector<std::int32_t>& places,
+                                    const Matrix& whitening, std::size_t n) {
+  GroupedObservations::Dense dense{{}, true, 0, to_vector(places), {whitening.data(), whitening.data() + whitening.size()}};
+  for (const Columns& run : runs) {
+    if (run.shape(0) != 1) require_length(run.shape(0), n, "columns");
+    dense.runs.push_back({run.data(), run.shape(0) == 1 ? 0 : run.stride(0), run.stride(1), run.shape(1)});
+    dense.is_constant &= run.shape(0) == 1 || run.shape(1) == 0;
+    dense.p += run.shape(1);
+  }
+  return dense;
+}
+
 // Numbers of all observations and groupings, of which `gathered_of` says to which argument each belongs.
 std::vector<GroupedObservations::Argument> to_arguments(
-    const std::vector<Matrix>& rows, const std::vector<Vector<std::int32_t>>& places,
-    const std::vector<Matrix>& whitenings, const std::vector<std::int32_t>& gathered_of,
-    const std::vector<Vector<std::int32_t>>& gathered_places, const std::vector<Vector<double>>& gathered_factors,
-    const std::vector<std::vector<double>>& shares, std::size_t n) {
-  if (places.size() != rows.size() || shares.size() != rows.size() || whitenings.size() != rows.size() ||
+    const std::vector<std::vector<Columns>>& rows, const std::vector<Vector<std::int32_t>>& places,
+    const std::vector<Matrix>& whitenings, const std::vector<Column>& offsets,
+    const std::vector<std::int32_t>& gathered_of, const std::vector<Vector<std::int32_t>>& gathered_places,
+    const std::vector<Column>& gathered_factors, const std::vector<std::vector<double>>& shares, std::size_t n) {
+  const std::size_t q = rows.size();
+  if (places.size() != q || shares.size() != q || whitenings.size() != q || offsets.size() != q ||
       gathered_places.size() != gathered_of.size() || gathered_factors.size() != gathered_of.size())
-    throw std::invalid_argument("there must be places and a whitening for each argument, and factors for each grouping");
-  std::vector<GroupedObservations::Argument> arguments(rows.size());
-  for (std::size_t k = 0; k < rows.size(); ++k) {
-    const Matrix& whitening = whitenings[k];
-    arguments[k].shares = shares[k];
-    arguments[k].dense = {rows[k].data(), rows[k].shape(0), rows[k].shape(1), to_vector(places[k]),
-                          {whitening.data(), whitening.data() + whitening.shape(0) * whitening.shape(1)}};
-  }
+    throw std::invalid_argument("there must be places, offsets and a whitening for each argument, and factors for each grouping");
+  std::vector<GroupedObservations::Argument> arguments;
+  for (std::size_t k = 0; k < q; ++k)
+    arguments.push_back({to_dense(rows[k], places[k], whitenings[k], n), {}, to_numbers(offsets[k], n), shares[k]});
   for (std::size_t j = 0; j < gathered_of.size(); ++j) {
-    if (gathered_places[j].shape(0) != n || gathered_factors[j].shape(0) != n || gathered_of[j] < 0 ||
-        gathered_of[j] >= static_cast<std::int32_t>(arguments.size()))
+    if (gathered_places[j].shape(0) != n || gathered_of[j] < 0 || gathered_of[j] >= static_cast<std::int32_t>(q))
       throw std::invalid_argument("a grouping has a place and a factor for each observation, of one of the arguments");
-    arguments[gathered_of[j]].gathered.push_back({gathered_places[j].data(), gathered_factors[j].data()});
+    arguments[gathered_of[j]].gathered.push_back({gathered_places[j].data(), to_numbers(gathered_factors[j], n)});
   }
   return arguments;
 }
@@ -248,22 +272,25 @@ void bind_transitions(nb::module_& m) {
   nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
       .def(
           "__init__",
-          [](GroupedObservations* self, const DensityOrProgram& density, const std::vector<Matrix>& rows,
+          [](GroupedObservations* self, const DensityOrProgram& density, const std::vector<std::vector<Columns>>& rows,
              const std::vector<Vector<std::int32_t>>& places, const std::vector<Matrix>& whitenings,
-             const std::vector<std::int32_t>& gathered_of, const std::vector<Vector<std::int32_t>>& gathered_places,
-             const std::vector<Vector<double>>& gathered_factors, const std::vector<std::vector<double>>& shares,
-             const Matrix& records, const Vector<double>& point,
-             const Vector<double>& radii, const Vector<double>& factors, double share) {
+             const std::vector<Column>& offsets, const std::vector<std::int32_t>& gathered_of,
+             const std::vector<Vector<std::int32_t>>& gathered_places, const std::vector<Column>& gathered_factors,
+             const std::vector<std::vector<double>>& shares, const Matrix& records, const std::vector<Column>& data,
+             const Vector<double>& point, const Vector<double>& radii, const Vector<double>& factors, double share) {
+            const std::size_t n = records.shape(0);
+            std::vector<Numbers> given;
+            for (const Column& one : data) given.push_back(to_numbers(one, n));
             new (self) GroupedObservations(
                 to_log_lik(density),
-                to_arguments(rows, places, whitenings, gathered_of, gathered_places, gathered_factors, shares,
-                             records.shape(0)),
-                records.data(), records.shape(0), records.shape(1), to_vector(point), to_levels(radii, factors), share);
+                to_arguments(rows, places, whitenings, offsets, gathered_of, gathered_places, gathered_factors, shares, n),
+                records.data(), n, records.shape(1), std::move(given), to_vector(point), to_levels(radii, factors), share);
           },
-          "density"_a, "rows"_a.noconvert(), "places"_a, "whitenings"_a, "gathered_of"_a,
+          "density"_a, "rows"_a.noconvert(), "places"_a, "whitenings"_a, "offsets"_a.noconvert(), "gathered_of"_a,
           "gathered_places"_a.noconvert(), "gathered_factors"_a.noconvert(), "shares"_a, "records"_a.noconvert(),
-          "point"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 7>(),
-          nb::keep_alive<1, 8>(), nb::keep_alive<1, 10>());
+          "data"_a.noconvert(), "point"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 6>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 11>(),
+          nb::keep_alive<1, 12>());
 
   nb::class_<SurrogateDecider>(m, "SurrogateDecider")
       .def(nb::init<const GroupedObservations&, double, double>(), "observations"_a, "kappa"_a, "most"_a, nb::keep_alive<1, 2>())

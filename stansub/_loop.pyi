@@ -6,7 +6,7 @@ Parameters are unconstrained throughout. Addresses are plain integers, as `ctype
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -1199,22 +1199,27 @@ class GroupedObservations(RemainderSource):
     Parameters
     ----------
     density : Density or Program
-    rows : list of ndarray, shape (n, p) or (1, p)
-        For each argument the numbers that all observations have.
+    rows : list of list of ndarray, shape (n, k) or (1, k)
+        For each argument adjacent columns of the numbers that all observations have, p in all. These arrays, like the
+        others of n numbers, stay where they are, at any distances in memory.
     places : list of ndarray of int32, shape (p,)
         Of these in phi.
     whitenings : list of ndarray, shape (p, p)
         Upper triangular, of the precision of their coefficients.
+    offsets : list of ndarray, shape (n,)
+        For each argument.
     gathered_of : list of int
         For each grouping the argument that it belongs to.
-    gathered_places, gathered_factors : list of ndarray of int32 and float64, shape (n,)
+    gathered_places, gathered_factors : list of ndarray of int32 and of numbers, shape (n,)
         Place of each observation's coefficient, -1 for none, and its factor.
     shares : list of list of float
         For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
         observations are picked; they add up to 1.
     records : ndarray, shape (n, width)
-        Of each observation the constant c; 1 / l, value and slope of each argument at the point; the lower triangle of
-        the second derivatives; what the density takes.
+        Of each observation the constant c; 1 / l and then the slope of each argument at the point; the lower triangle
+        of the second derivatives.
+    data : list of ndarray, shape (n,)
+        What the density takes.
     point : ndarray, shape (m,)
     radii, factors : ndarray
         Where all arguments are off by no more than a radius, in lengths l, bounds are so many times what c says.
@@ -1230,14 +1235,16 @@ class GroupedObservations(RemainderSource):
     def __init__(
         self,
         density: Density | Program,
-        rows: list[NDArray[np.float64]],
+        rows: list[list[NDArray[np.float64]]],
         places: list[NDArray[np.int32]],
         whitenings: list[NDArray[np.float64]],
+        offsets: list[NDArray[Any]],
         gathered_of: list[int],
         gathered_places: list[NDArray[np.int32]],
-        gathered_factors: list[NDArray[np.float64]],
+        gathered_factors: list[NDArray[Any]],
         shares: list[list[float]],
         records: NDArray[np.float64],
+        data: list[NDArray[Any]],
         point: NDArray[np.float64],
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],

@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
+import stansub
 from stansub.stan import data as data_module
 from stansub.stan.effects import n_parameters
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-MODULES = "run", "rows", "gibbs"
+MODULES = "run", "rows", "gibbs", "tall_file"
 ROWS = (
     *("crossed", "poisson", "negative_binomial", "groups", "cumulative", "horseshoe", "smooths_linear"),
     *("smooths_logistic", "item_response"),
@@ -35,8 +37,9 @@ def study() -> Iterator[Any]:
         import gibbs
         import rows
         import run
+        import tall_file
 
-        yield SimpleNamespace(gibbs=gibbs, rows=rows, run=run)
+        yield SimpleNamespace(gibbs=gibbs, rows=rows, run=run, tall_file=tall_file)
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
 
@@ -54,6 +57,22 @@ def test_data_fit_their_program_and_its_effects_are_seen(study: Any, name: str) 
     assert n_parameters(source.program, values) > 6
     own, n = source.analysis.likelihood_split(), values.integer(source.analysis.size)
     assert sparse_predictors(own, values.values, n).n_observations == n
+
+
+def test_a_tall_file_begins_with_a_shorter_one(study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns fit the crossed regression: groupings of strings, and sizes that follow."""
+    monkeypatch.setattr(study.tall_file, "_GROUP", 400)
+    for n in (400, 1_000):
+        study.tall_file.write(tmp_path / f"{n}.parquet", n)
+    short, tall = (parquet.read_table(tmp_path / f"{n}.parquet") for n in (400, 1_000))
+    assert tall.num_rows == 1_000
+    assert tall.slice(0, 400).equals(short)
+    source = read(study.rows.ROWS["crossed"].program)
+    given = stansub.DataSources([tmp_path / "1000.parquet"], columns={"x": "x_*"})
+    values = data_module.load(given).checked(source.program.data.declarations)
+    assert [values.integer(name) for name in ("N", "K", "J")] == [1_000, 10, 50]
+    own = source.analysis.likelihood_split()
+    assert sparse_predictors(own, values.values, 1_000).n_observations == 1_000
 
 
 def test_figures_are_of_the_slowest_parameter(study: Any) -> None:

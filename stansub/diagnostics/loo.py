@@ -31,8 +31,8 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, error_of_sums
 from stansub.stan.sources import DataLike
 from stansub.target.functions import FunctionFactors
-from stansub.target.gradients import THREADS
 from stansub.target.requests import ask_all
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, Whole, relative_error
 from stansub.stan.shares import SumOfParts
 from stansub.stan.sources import DataLike
-from stansub.target.gradients import THREADS
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from stansub.output import inference_data
 from stansub.run.limits import MOST, Count
 from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
-from stansub.target.gradients import THREADS
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

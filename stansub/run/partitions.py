@@ -34,9 +34,9 @@ from stansub.stan.proved import Proved
 from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
 from stansub.stan.tables import Table
-from stansub.target.gradients import THREADS
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.requests import Request
+from stansub.target.threads import THREADS
 from stansub.tuning.proposal_names import named
 
 # Rows from which files of a pattern stay in partitions, and the share of memory for partitions that stay open.

@@ -203,19 +203,19 @@ class CompiledModel:
         n = values.integer(size) if size in values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
-        given = self._given(values, seed, _default_size, as_progress(progress), whole=True)
+        given = self._given(values, seed, _default_size, as_progress(progress), size=size)
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
-        assert isinstance(given.full, Model)
+        assert isinstance(given.full, Model | Shares)
         found = Uncut(n, given.full), None, Proof(len(given.points), 0.0)
         return replace(self._posterior(given, *found, (size,)), observations=observations)
 
     def _given(
-        self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, whole: bool = False
+        self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, size: str = ""
     ) -> _CutInputs:
         """Return what posteriors are made from."""
         log(f"Loading data: {values.source}")
-        shares = None if whole else Shares.of(self.original, self.program, values, self.analysis.size, seed=seed)
+        shares = Shares.of(self.original, self.program, values, size or self.analysis.size, seed=seed)
         full = self._loaded(values, seed) if shares is None else shares
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")

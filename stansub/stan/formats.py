@@ -23,7 +23,7 @@ from stansub.stan.file_watch import WatchedFile
 from stansub.stan.sources import DataPartitions, matching
 from stansub.stan.tables import Table, joined, of_stream, open_file
 from stansub.stan.zarr_arrays import read_arrays
-from stansub.target.gradients import THREADS
+from stansub.target.threads import THREADS
 
 # Bare words for non-finite values that Python's JSON reader does not accept.
 _STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')

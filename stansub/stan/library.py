@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.errors import InputError, RunError
 from stansub.stan.arrays import Arrays, Variable
-from stansub.target.gradients import THREADS
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray, Places
 
 _double_p = ctypes.POINTER(ctypes.c_double)

@@ -26,9 +26,9 @@ from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rou
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
-from stansub.target.gradients import THREADS
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
 from stansub.target.rows import compact, shortest
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
@@ -272,7 +272,7 @@ def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
         raise NoPredictorsError("the rows of the linear predictors take too much memory")
     first, *offsets = (one.offset for one in arguments)
     design = tuple(shortest(dense(one.slopes)) for one in arguments)
-    return LinearPredictors(design, (np.broadcast_to(first, family.data.shape[1]), *offsets), family)
+    return LinearPredictors(design, (np.broadcast_to(first, len(family.data[0])), *offsets), family)
 
 
 class Compared(NamedTuple):

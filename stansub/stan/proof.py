@@ -16,7 +16,8 @@ from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.whole_data import OneBlock
 from stansub.target import factors
-from stansub.target.gradients import THREADS, Team
+from stansub.target.gradients import Team
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray, Places
 
 # Relative rounding allowed between the full log density and global part plus blocks. Programs that are sums over

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from stansub.stan.instances import Slicer
 from stansub.stan.library import Library, Model
 from stansub.stan.proof import Whole
 from stansub.stan.syntax import Block, Program, names
-from stansub.target.gradients import THREADS
+from stansub.target.threads import THREADS
 from stansub.types import FloatArray
+
+R = TypeVar("R")
 
 # Bytes of data above which a program gets them in shares, bytes of a share, and points with a cached log density.
 _LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 4 * 10**6, 16
@@ -123,20 +125,42 @@ class Shares(SumOfParts):
         """Return the program with the first observation."""
         return self.few[0]
 
+    def undivided(self) -> Model:
+        """Return the program with all the data."""
+        return self.slicer.data.model(self.slicer.library, seed=self.slicer.seed)
+
     def _evaluated(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
-        rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
-
-        def of(start: int) -> list[tuple[float, str]]:
-            model = self.slicer.model(start, min(start + rows, self.n))
-            return [model.log_density_or_message(theta) for theta in points]
-
-        with ThreadPoolExecutor(max_workers=THREADS) as pool:
-            shares = list(pool.map(of, range(0, self.n, rows)))
+        shares = self._map(lambda model: [model.log_density_or_message(theta) for theta in points])
         return [joined(own, self._shared(theta)) for theta, own in zip(points, zip(*shares, strict=True), strict=True)]
 
     def _shared(self, theta: FloatArray) -> float:
         first, last, both = (model.log_density(theta) for model in self.few)
         return first + last - both
+
+    def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Return the log density and its gradient, shape (dim,).
+
+        Raises
+        ------
+        RunError
+            If the program raises an error.
+        """
+
+        def of(model: Model) -> FloatArray:
+            value, gradient = model.log_density_gradient(theta)
+            return np.array([value, *gradient])
+
+        shares = self._map(of)
+        first, last, both = map(of, self.few)
+        value, *gradient = np.sum(shares, axis=0) - (len(shares) - 1) * (first + last - both)
+        return float(value), np.array(gradient)
+
+    def _map(self, work: Callable[[Model], R]) -> list[R]:
+        """Return what ``work`` finds of each share, using threads."""
+        rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            starts = range(0, self.n, rows)
+            return list(pool.map(lambda start: work(self.slicer.model(start, min(start + rows, self.n))), starts))
 
 
 def joined(parts: Sequence[tuple[float, str]], shared: float) -> tuple[float, str]:

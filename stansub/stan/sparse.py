@@ -7,8 +7,9 @@ processed in parts of the rows, because intermediate results need several times 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,17 +21,17 @@ from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
-from stansub.stan.predictors import affine_density, arguments_of
+from stansub.stan.predictors import Affine, affine_density, arguments_of
+from stansub.stan.row_parts import CollectedRows, Cut, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
-from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.types import FloatArray
+from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
+from stansub.target.threads import THREADS
 
-# Maximum elements of dense variables; minimum observations per part, and maximum number of parts.
-_FEW, _ROWS, _PARTS = 8, 1 << 16, 32
-
-Cut = Callable[[slice], Mapping[str, Any]]
+# Maximum elements of dense variables; observations from which they are processed in parts, the fewest of a part, up to
+# how many parts, and the most.
+_FEW, _ROWS, _PARTS, _MOST = 8, 1 << 16, 32, 1 << 18
 
 
 def sparse_predictors(
@@ -44,8 +45,8 @@ def sparse_predictors(
         Data of all observations.
     of_family : bool
         Whether only a known family is acceptable.
-    cut : callable, optional
-        Data of some rows, to process one part after the other.
+    cut : Cut, optional
+        The same data, to process them part by part.
 
     Raises
     ------
@@ -61,9 +62,9 @@ def sparse_predictors(
             memory.give_back()
     followed = _followed(own, values, n)
     family, arguments = arguments_of(followed, n, of_family=of_family)
-    variables = _variables(followed)
+    variables, m = _variables(followed), arguments[0].slopes.shape[1]
     del followed  # its terms have rows of their own, as large as those of the arguments
-    return SparsePredictors(tuple(_joined([_part(one, variables, n)], n) for one in arguments), family)
+    return SparsePredictors(tuple(_whole(_part(one, variables, n), m) for one in arguments), family)
 
 
 def is_cut(own: LikelihoodSplit, n: int) -> bool:
@@ -72,12 +73,11 @@ def is_cut(own: LikelihoodSplit, n: int) -> bool:
 
 
 def cutting(values: Data, size: str) -> Cut | None:
-    """Return the function that cuts data along a size; None if they cannot be cut."""
+    """Return data that are cut along a size; None if they cannot be."""
     try:
-        axes = values.axes((size,))
+        return Cut(values, size, values.axes((size,)))
     except InputError:
         return None
-    return lambda rows: values.rows(axes, (size,), rows).values
 
 
 def _followed(own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:
@@ -96,55 +96,37 @@ def _variables(followed: ObservationTerm) -> list[NDArray[np.int64]]:
 
 def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
     """Return the predictors of a known family."""
-    ends = np.linspace(0, n, min(-(-n // _ROWS), _PARTS) + 1).astype(int).tolist()
+    n_parts = max(min(-(-n // _ROWS), _PARTS), -(-n // _MOST))
+    ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
+    parts = list(map(slice, ends, ends[1:]))
     specs: list[Spec] = []
-    parts: list[list[_Part]] = []
     given: list[list[NDArray[Any]]] = []
-    for rows in map(slice, ends, ends[1:]):
+    collected: list[CollectedRows] = []
+
+    def affine(rows: slice) -> tuple[Affine, list[Part]]:
         k = rows.stop - rows.start
-        followed = _followed(own, cut(rows), k, sparse=True)
-        spec, known, arguments = affine_density(followed, k)
-        specs.append(spec)
-        parts.append([_part(one, _variables(followed), k) for one in arguments])
-        given.append([compact(one) for one in known])
-    if any(spec != specs[0] or len(one) != len(parts[0]) for spec, one in zip(specs, parts, strict=True)):
-        raise NoPredictorsError("its density differs between parts of the data")
-    each = list(map(list, zip(*parts, strict=True)))
-    constant = [None if any(part.is_changing for part in one) else _offsets(one) for one in each]
+        followed = _followed(own, cut.part(rows), k, sparse=True)
+        found = affine_density(followed, k)
+        return found, [_part(one, _variables(followed), k) for one in found.arguments]
+
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        # A few at a time: what is followed takes more memory than what stays of it.
+        for some in (parts[first : first + THREADS] for first in range(0, n_parts, THREADS)):
+            for rows, (found, own_parts) in zip(some, pool.map(affine, some), strict=True):
+                specs.append(found.spec)
+                given.append([compact(one) for one in found.given])
+                collected = collected or [CollectedRows(n, found.arguments[0].slopes.shape[1], cut) for _ in own_parts]
+                if found.spec != specs[0] or len(own_parts) != len(collected):
+                    raise NoPredictorsError("its density differs between parts of the data")
+                for all_rows, part in zip(collected, own_parts, strict=True):
+                    all_rows.add(rows, part)
+    constant = [None if one.is_changing else one.offset() for one in collected]
     y, *others = (np.concatenate(one, dtype=np.float64) for one in zip(*given, strict=True))
     family, kept = specs[0].choose(Rows(y, others, constant))
-    return SparsePredictors(tuple(_joined(each[k], n) for k in kept), family)
+    return SparsePredictors(tuple(collected[k].rows() for k in kept), family.compacted())
 
 
-class _Part(NamedTuple):
-    """Rows of an argument for some observations.
-
-    Attributes
-    ----------
-    n : int
-        Number of observations.
-    dense : dict
-        By variable: the elements read and their factors, shape (n or 1, number of elements).
-    gathered : csr_array, shape (n, m)
-        Factors of variables of which each observation reads one element.
-    sparse : frozenset of int
-        These variables.
-    offset : ndarray, shape (n,) or (1,)
-    """
-
-    n: int
-    dense: dict[int, tuple[NDArray[np.int64], FloatArray]]
-    gathered: sp.csr_array
-    sparse: frozenset[int]
-    offset: FloatArray
-
-    @property
-    def is_changing(self) -> bool:
-        """Return whether any variable is read."""
-        return bool(self.dense or self.sparse)
-
-
-def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) -> _Part:
+def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) -> Part:
     slopes = sp.csr_array(argument.slopes)
     n_rows, m = slopes.shape
     row = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(slopes.indptr))
@@ -159,49 +141,21 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
             gathered = gathered + sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
             sparse.add(k)
             continue
-        some, column = np.unique(slopes.indices[own], return_inverse=True)
+        some = np.flatnonzero(np.bincount(slopes.indices[own], minlength=m))
+        column = np.searchsorted(some, slopes.indices[own])
         block = sp.coo_array((slopes.data[own], (row[own], column)), shape=(n_rows, len(some))).toarray()
         dense[k] = some.astype(np.int64), block
-    return _Part(n, dense, gathered, frozenset(sparse), argument.offset)
+    return Part(n, dense, columns_of(gathered), frozenset(sparse), argument.offset)
 
 
-def _joined(parts: list[_Part], n: int) -> SparseRows:
-    """Return the rows of all observations; consumes the parts.
-
-    Raises
-    ------
-    NoPredictorsError
-        If a variable is dense in one part and not in another.
-    """
-    dense = {k for part in parts for k in part.dense}
-    if dense & {k for part in parts for k in part.sparse}:
-        raise NoPredictorsError("the form of its rows differs between parts of the data")
-    some = ((k, [part.dense[k][0] for part in parts if k in part.dense]) for k in sorted(dense))
-    read = {k: np.unique(np.concatenate(elements)) for k, elements in some}
-    firsts = dict(zip(read, np.cumsum([0, *map(len, read.values())]), strict=False))
-    places = np.concatenate([*read.values(), np.empty(0, np.int64)]).astype(np.int64)
-    gathered = _stacked([part.gathered for part in parts])
-    offset = shortest(_offsets(parts))
-    rows, first = np.zeros((n, len(places))), 0
-    for number, part in enumerate(parts):
-        for k, (elements, block) in part.dense.items():
-            rows[first : first + part.n, firsts[k] + np.searchsorted(read[k], elements)] = block
-        first += part.n
-        parts[number] = part._replace(dense={})
-    return SparseRows(shortest(rows), places, gathered, offset)
-
-
-def _stacked(parts: Sequence[sp.csr_array]) -> sp.csr_array:
-    """Return rows stacked vertically, with indices of 32 bits."""
-    found = sp.csr_array(sp.vstack(parts, format="csr"))
-    if found.nnz > np.iinfo(np.int32).max:
-        return found
-    indices, starts = found.indices.astype(np.int32), found.indptr.astype(np.int32)
-    return sp.csr_array((found.data, indices, starts), shape=found.shape)
-
-
-def _offsets(parts: Sequence[_Part]) -> FloatArray:
-    return np.concatenate([np.broadcast_to(part.offset, part.n) for part in parts])
+def _whole(part: Part, m: int) -> SparseRows:
+    """Return the rows of all observations."""
+    places = np.concatenate([*(elements for elements, _ in part.dense.values()), np.empty(0, np.int64)])
+    rows, first = np.zeros((part.n, len(places))), 0
+    for _, block in part.dense.values():
+        rows[:, first : first + block.shape[1]] = block
+        first += block.shape[1]
+    return SparseRows(shortest(rows), places.astype(np.int64), part.columns, shortest(part.offset), part.n, m)
 
 
 def _vectors(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -18,6 +18,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
+from stansub.stan.shares import Shares
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -131,11 +132,14 @@ def split(
     try:
         return _proved(found, whole, points, gradient)
     except NoPredictorsError:
-        if not is_cut(own, n):
+        if not (is_cut(own, n) or isinstance(whole, Shares)):
             raise
-    # An observation may read rows of another part.
+    # An observation may read rows of another part, or share.
     found = replace(found, predictors=sparse_predictors(own, values.values, n))
-    return _proved(found, whole, points, gradient)
+    if not isinstance(whole, Shares):
+        return _proved(found, whole, points, gradient)
+    model = whole.undivided()
+    return _proved(found, model, points, lambda at: model.log_density_gradient(at)[1])
 
 
 def _proved(

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import FunctionEvaluator
 from stansub.errors import RunError
-from stansub.stan.library import Model
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
+
+
+class Differentiable(Protocol):
+    """A whole log density with gradients."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def log_density(self, theta: FloatArray) -> float: ...
+
+    def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]: ...
 
 
 @dataclass(frozen=True)
@@ -49,13 +59,13 @@ class Uncut(OneBlock):
 
     Attributes
     ----------
-    model : Model
-        The user's program with all the data.
+    model : Differentiable
+        The user's program with all the data, or with shares of them.
     """
 
     kind: ClassVar[Literal["uncut"]] = "uncut"
 
-    model: Model
+    model: Differentiable
 
     @property
     def dim(self) -> int:

@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.groupings import Pairs, Recentred, columns, pairs
+from stansub.target.groupings import Pairs, Recentred, pairs
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -174,7 +174,7 @@ def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]
 def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, sds: FloatArray) -> Profiles:
     """Return polynomials fitted by weighted least squares."""
     along = _Along(predictors, quadratic.point, sds)
-    values = np.array([along.each(node) for node in _NODES])
+    values = along.each(_NODES)
     read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
@@ -204,7 +204,7 @@ def _joint_profiles(
     weights, basis = np.exp(-np.sum(nodes**2, axis=0) / 4), _mixed(*_bounded(nodes)[0]).T
     found = [(np.empty((2, 0), np.int64), np.empty((5, 0)))]
     for one in levels:
-        values = np.array(list(along.both(one, _BOTH)))
+        values = along.both(one, _BOTH)
         keep = read[one.places].all(axis=0) & np.isfinite(values).all(axis=0)
         found.append((one.places[:, keep], _fitted(basis, weights, values[:, keep])))
     joint, mixed = zip(*found, strict=True)
@@ -224,38 +224,61 @@ def _fitted(basis: FloatArray, weights: FloatArray, values: FloatArray) -> Float
     return np.asarray(found)
 
 
+@dataclass(frozen=True)
 class _Along:
     """What the expansion omits along one or two coefficients of the groupings, from a point, in sds."""
 
-    def __init__(self, predictors: SparsePredictors, point: FloatArray, sds: FloatArray) -> None:
-        self._family, self._centre, self._sds = predictors.family, predictors.at(point), sds
-        self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
-        self._columns = [(k, column) for k, row in enumerate(predictors.rows) for column in columns(row)]
-        self.read = np.zeros(predictors.dim, bool)
-        for _, column in self._columns:
-            self.read[column.places[column.places >= 0]] = True
+    predictors: SparsePredictors
+    point: FloatArray
+    sds: FloatArray
 
-    def each(self, node: float) -> FloatArray:
-        """Return the sums over the observations of each coefficient, shape (m,)."""
-        found = np.zeros(len(self.read))
-        for k, column in self._columns:
-            change = column.change(node * self._sds)
-            omitted = self._moved((k, change)) - change * (self._slopes[k] + 0.5 * change * self._curves[k, k])
-            found += column.sums(omitted, len(found))
-        return found
+    @cached_property
+    def read(self) -> NDArray[np.bool_]:
+        """Return which coefficients belong to groupings, shape (m,)."""
+        m = self.predictors.dim
+        counts = [column.counts(m) for row in self.predictors.rows for column in row.columns]
+        return np.asarray(np.sum(counts, axis=0) > 0) if counts else np.zeros(m, bool)
 
-    def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:
-        """Yield the sums over the observations of each pair, without what changes with one of them, shape (p,).
+    def each(self, nodes: FloatArray) -> FloatArray:
+        """Return the sums over the observations of each coefficient, shape (n_nodes, m)."""
+        parts = self.predictors.each(lambda part, _: _PartAlong(part, self).each(nodes))
+        return np.asarray(np.sum(parts, axis=0))
+
+    def both(self, level: Pairs, nodes: FloatArray) -> FloatArray:
+        """Return the sums over the observations of each pair, without what changes with one of them, shape (k, p).
 
         There is one for each two nodes; the second changes first.
         """
+        parts = self.predictors.each(lambda part, _: list(_PartAlong(part, self).both(level, nodes)))
+        return np.asarray(np.sum(parts, axis=0))
+
+
+class _PartAlong:
+    """The same of a part of the observations."""
+
+    def __init__(self, part: SparsePredictors, along: _Along) -> None:
+        self._part, self._family, self._sds = part, part.family, along.sds
+        self._centre = part.at(along.point)
+        self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
+
+    def each(self, nodes: FloatArray) -> FloatArray:
+        found = np.zeros((len(nodes), self._part.dim))
+        for sums, node in zip(found, nodes, strict=True):
+            for k, row in enumerate(self._part.rows):
+                for column in row.columns:
+                    change = column.change(node * self._sds)
+                    omitted = self._moved((k, change)) - change * (self._slopes[k] + 0.5 * change * self._curves[k, k])
+                    sums += column.sums(omitted, len(sums))
+        return found
+
+    def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:
         first, second = (
             [((k, change), self._moved((k, change))) for change in (column.change(node * self._sds) for node in nodes)]
-            for k, column in zip(level.arguments, level.columns, strict=True)
+            for k, column in zip(level.arguments, level.of(self._part), strict=True)
         )
         for ((j, one), of_one), ((k, other), of_other) in product(first, second):
             expanded = one * other * self._curves[j, k]
-            yield level.sums(self._moved((j, one), (k, other)) - of_one - of_other - expanded)
+            yield level.sums(self._part, self._moved((j, one), (k, other)) - of_one - of_other - expanded)
 
     def _moved(self, *changes: tuple[int, FloatArray]) -> FloatArray:
         """Return the change of log likelihoods with changes of arguments."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy
@@ -22,7 +22,7 @@ from stansub.target.intervals import (
     extremes,
     softplus_third,
 )
-from stansub.target.rows import Rows
+from stansub.target.rows import Rows, compact
 from stansub.types import FloatArray
 
 
@@ -34,13 +34,17 @@ class _Categories(Separate):
     n_arguments: int
 
     @property
-    def data(self) -> FloatArray:
-        """Return the categories, shape (1, n)."""
-        return np.asarray(self.category[np.newaxis], np.float64)
+    def data(self) -> tuple[NDArray[Any], ...]:
+        """Return the categories, one column of shape (n,)."""
+        return (self.category,)
 
     def part(self, rows: Rows) -> Self:
         """Return the family of some observations."""
-        return replace(self, category=self.category[rows])
+        return replace(self, category=self.category[rows].astype(np.int64, copy=False))
+
+    def compacted(self) -> Self:
+        """Return the family in less memory."""
+        return replace(self, category=compact(self.category))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.rows import Rows, compact
@@ -101,9 +102,9 @@ class Columns:
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def data(self) -> FloatArray:
-        """Return the data, shape (p, n)."""
-        return np.array([getattr(self, one.name) for one in fields(self)])
+    def data(self) -> tuple[NDArray[Any], ...]:
+        """Return the data, p columns of shape (n,)."""
+        return tuple(getattr(self, one.name) for one in fields(self))
 
     def part(self, rows: Rows) -> Self:
         """Return the family of some observations."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -15,9 +14,6 @@ from numpy.typing import NDArray
 from stansub.progress import Progress
 from stansub.target.factors import Evaluator, Population
 from stansub.types import FloatArray
-
-# Threads for work before chains begin, if no number is given.
-THREADS = min(4, os.cpu_count() or 1)
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.linalg
 
 from stansub import _loop
-from stansub.target.groupings import Recentred, columns
-from stansub.target.remainders import SHARE, NoPredictorsError
+from stansub.target.groupings import Recentred
+from stansub.target.remainders import SHARE, Family, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
@@ -45,47 +45,70 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
     family, rows = predictors.family, predictors.rows
     if family.density is None:
         raise NoPredictorsError("the density of single observations is unknown")
-    n, q = predictors.n_observations, len(rows)
     whitenings = [_whitening(row, quadratic) for row in rows]
-    lengths = np.array([_lengths(row, a, sds) for row, a in zip(rows, whitenings, strict=True)])
-    centre = predictors.at(quadratic.point)
     radii = (np.inf,) if family.bounded else _RADII
-    each = [family.largest(3, centre, lengths, radius) / 6 for radius in radii]
+    q = len(rows)
+    records = np.empty((predictors.n_observations, 1 + 2 * q + q * (q + 1) // 2))
+
+    def fill(part: SparsePredictors, own: slice) -> tuple[FloatArray, list[FloatArray]]:
+        """Write the records of some observations; return factors of the radii, and sums of lengths of terms."""
+        lengths = np.array([_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)])
+        eta = part.at(quadratic.point)
+        constants, worst = _constants(part.family, eta, lengths, radii)
+        slopes, curves = part.family.derivatives((1, 2), eta)
+        lower = (np.broadcast_to(curves[k, j], part.n_observations) for k in range(q) for j in range(k + 1))
+        first = (np.broadcast_to(slope, part.n_observations) for slope in slopes)
+        records[own] = np.stack([constants, *(1 / lengths), *first, *lower], axis=1)
+        return worst, [_sizes(*one, sds) for one in zip(part.rows, whitenings, lengths, strict=True)]
+
+    factors, sizes = zip(*predictors.each(fill), strict=True)
+    groupings = [(k, column) for k, row in enumerate(rows) for column in row.columns]
+    n = predictors.n_observations
+    return _loop.GroupedObservations(
+        family.density,
+        [_runs(row) for row in rows],
+        [row.places.astype(np.int32) for row in rows],
+        whitenings,
+        [np.broadcast_to(row.offset, n) for row in rows],
+        [k for k, _ in groupings],
+        [column.places for _, column in groupings],
+        [column.factors for _, column in groupings],
+        [_shares(row, np.sum([one[k] for one in sizes], axis=0) / n) for k, row in enumerate(rows)],
+        records,
+        [np.broadcast_to(one, n) for one in family.data],
+        quadratic.point,
+        np.array(radii),
+        np.max(factors, axis=0),
+        SHARE,
+    )
+
+
+def _constants(
+    family: Family, eta: FloatArray, lengths: FloatArray, radii: Sequence[float]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the constants of observations at the first radius, and how much larger any are at each radius.
+
+    Raises
+    ------
+    NoPredictorsError
+        If one is infinite.
+    """
+    each = [family.largest(3, eta, lengths, radius) / 6 for radius in radii]
     constants = np.nan_to_num(each[0], nan=np.inf)
     if not np.isfinite(constants).all():
         raise NoPredictorsError("the third derivatives of some observations have no bound")
     positive = constants > 0
-    factors = [float((one[positive] / constants[positive]).max(initial=1.0)) for one in each]
-    slopes, curves = family.derivatives((1, 2), centre)
-    records = np.ascontiguousarray(
-        np.stack(
-            [
-                constants,
-                *(1 / lengths),
-                *centre,
-                *(np.broadcast_to(slope, n) for slope in slopes),
-                *(np.broadcast_to(curves[k, j], n) for k in range(q) for j in range(k + 1)),
-                *family.data,
-            ],
-            axis=1,
-        )
-    )
-    groupings = [(k, *column) for k, row in enumerate(rows) for column in columns(row)]
-    return _loop.GroupedObservations(
-        family.density,
-        [np.ascontiguousarray(row.dense, np.float64) for row in rows],
-        [row.places.astype(np.int32) for row in rows],
-        whitenings,
-        [k for k, _, _ in groupings],
-        [places for _, places, _ in groupings],
-        [factors for _, _, factors in groupings],
-        [_shares(row, a, one, sds) for row, a, one in zip(rows, whitenings, lengths, strict=True)],
-        records,
-        quadratic.point,
-        np.array(radii),
-        np.array(factors),
-        SHARE,
-    )
+    return constants, np.array([(one[positive] / constants[positive]).max(initial=1.0) for one in each])
+
+
+def _runs(row: SparseRows) -> list[FloatArray]:
+    """Return the common numbers as they are in memory, in adjacent columns."""
+    if isinstance(row.dense, np.ndarray):
+        return [row.dense]
+    return [
+        source if isinstance(source, np.ndarray) else np.full((1, place.stop - place.start), source)
+        for place, source in row.dense.runs
+    ]
 
 
 def shared(
@@ -139,19 +162,24 @@ def choose_joint(
     return Joint(kappa, float(most), candidates) if candidates <= most else None
 
 
-def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> list[float]:
-    """Return the lengths of the terms for draws: sqrt(p) for the common numbers, and an sd of each coefficient."""
-    sizes = []
+def _sizes(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> FloatArray:
+    """Return the sums of the lengths of the terms: of the common numbers' reach, and of an sd of each coefficient."""
+    sizes = [np.broadcast_to(_reach(row, whitening), row.n) / lengths] if row.places.size else []
+    sizes += [np.abs(one.factors) * sds[one.places] / lengths for one in row.columns]
+    return np.array([one.sum() for one in sizes])
+
+
+def _shares(row: SparseRows, sizes: FloatArray) -> list[float]:
+    """Return the terms' shares of the bounds, from the means of their lengths for draws."""
     if row.places.size:
-        sizes.append(np.sqrt(row.places.size) * float(np.mean(_reach(row, whitening) / lengths)))
-    sizes += [float(np.mean(np.abs(factors) * sds[places] / lengths)) for places, factors in columns(row)]
+        sizes[0] *= np.sqrt(row.places.size)
     found = np.maximum(sizes, 1e-3 * max(sizes, default=1.0))
     return [float(one) for one in found / found.sum()]
 
 
 def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:
     """Return how far the argument moves per unit step of the common numbers in the metric; shape (n,) or (1,)."""
-    solved = scipy.linalg.solve_triangular(whitening, row.dense.T, trans="T", lower=False)
+    solved = scipy.linalg.solve_triangular(whitening, row.matrix.T, trans="T", lower=False)
     return np.asarray(np.sqrt(np.einsum("ji,ji->i", solved, solved)))
 
 

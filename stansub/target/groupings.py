@@ -8,27 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.sparse import Column, SparsePredictors, SparseRows, slices
 from stansub.types import FloatArray
 
 # Rounding of a factor as a combination of others.
 _SAME = 1e-12
-
-
-class Column(NamedTuple):
-    """One coefficient of each observation: its place (-1 for none) and its factor."""
-
-    places: NDArray[np.int32]
-    factors: FloatArray
-
-    def change(self, change: FloatArray) -> FloatArray:
-        """Return the change of each observation's argument with one of the coefficients, shape (m,)."""
-        return np.where(self.places >= 0, self.factors * change[self.places], 0.0)
-
-    def sums(self, values: FloatArray, m: int) -> FloatArray:
-        """Return the sums of values of observations by coefficient, shape (m,)."""
-        has = self.places >= 0
-        return np.asarray(np.bincount(self.places[has], values[has], minlength=m), np.float64)
 
 
 class Pairs(NamedTuple):
@@ -38,51 +22,58 @@ class Pairs(NamedTuple):
     ----------
     arguments : (int, int)
         Which argument reads each.
-    columns : (Column, Column)
+    columns : (int, int)
+        Which columns of these arguments they are.
     places : ndarray, shape (2, p)
         The pairs that occur.
-    of : ndarray, shape (n,)
-        The pair of each observation, p for none.
+    codes : ndarray of int64, shape (p,)
+        The same as numbers, in increasing order.
+    dim : int
+        m.
     """
 
     arguments: tuple[int, int]
-    columns: tuple[Column, Column]
+    columns: tuple[int, int]
     places: NDArray[np.int64]
-    of: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    dim: int
 
-    def sums(self, values: FloatArray) -> FloatArray:
-        """Return the sums of values of observations by pair, shape (p,)."""
-        n = self.places.shape[1]
-        return np.asarray(np.bincount(self.of, values, minlength=n + 1)[:n], np.float64)
+    def sums(self, part: SparsePredictors, values: FloatArray) -> FloatArray:
+        """Return the sums of values of some observations by pair, shape (p,)."""
+        has, codes = _codes(*self.of(part), self.dim)
+        own = np.searchsorted(self.codes, codes)
+        return np.asarray(np.bincount(own, values[has], minlength=len(self.codes)), np.float64)
+
+    def of(self, part: SparsePredictors) -> tuple[Column, Column]:
+        """Return the coefficients of some observations."""
+        (j, k), (one, other) = self.arguments, self.columns
+        return part.rows[j].columns[one], part.rows[k].columns[other]
 
 
 def pairs(predictors: SparsePredictors) -> list[Pairs]:
     """Return coefficients that occur in no more pairs than there are of one of them; crossed groupings have more."""
-    found = []
-    every = [(k, column) for k, row in enumerate(predictors.rows) for column in columns(row)]
-    for (j, one), (k, other) in combinations(every, 2):
-        has = (one.places >= 0) & (other.places >= 0) & (one.places != other.places)
-        own = [np.unique(column.places[has]) for column in (one, other)]
-        codes, of_those = np.unique(one.places[has] * np.int64(predictors.dim) + other.places[has], return_inverse=True)
-        if not 0 < len(codes) <= max(map(len, own)):
-            continue
-        of = np.full(len(has), len(codes))
-        of[has] = of_those
-        found.append(Pairs((j, k), (one, other), np.stack(np.divmod(codes, predictors.dim)), of))
+    found, m, n = [], predictors.dim, predictors.n_observations
+    every = [(k, j, column) for k, row in enumerate(predictors.rows) for j, column in enumerate(row.columns)]
+    for (k, i, one), (other_k, j, other) in combinations(every, 2):
+        most = max(np.count_nonzero(column.counts(m)) for column in (one, other))
+        codes = np.empty(0, np.int64)
+        read = np.zeros((2, m), bool)
+        for rows in slices(n):
+            _, own = _codes(one.part(rows), other.part(rows), m)
+            codes = np.union1d(codes, own)
+            for which, places in zip(read, np.divmod(own, m), strict=True):
+                which[places] = True
+            if len(codes) > most:
+                break
+        if 0 < len(codes) <= read.sum(axis=1).max():
+            found.append(Pairs((k, other_k), (i, j), np.stack(np.divmod(codes, m)), codes, m))
     return found
 
 
-def columns(row: SparseRows) -> list[Column]:
-    """Return coefficients of an argument in an observation's own places, one per observation at a time."""
-    counts, starts = np.diff(row.gathered.indptr), row.gathered.indptr[:-1]
-    found = []
-    for k in range(int(counts.max(initial=0))):
-        has = counts > k
-        places, factors = np.full(row.n, -1, np.int32), np.zeros(row.n)
-        places[has] = row.gathered.indices[starts[has] + k]
-        factors[has] = row.gathered.data[starts[has] + k]
-        found.append(Column(places, factors))
-    return found
+def _codes(one: Column, other: Column, m: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which observations read two different coefficients, and the pairs of these as numbers."""
+    has = (one.places >= 0) & (other.places >= 0) & (one.places != other.places)
+    return has, one.places[has] * np.int64(m) + other.places[has]
 
 
 class Means(NamedTuple):
@@ -127,7 +118,7 @@ class Recentred:
         self._point = point
         found = [one for row in predictors.rows for one in _shifts(row)]
         # A shift that one argument removes may be read by another.
-        read = [set(row.places.tolist()) | set(row.gathered.indices.tolist()) for row in predictors.rows]
+        read = [row.read for row in predictors.rows]
         shared = {place for k, one in enumerate(read) for other in read[:k] for place in one & other}
         self.shifts = [one for one in found if not shared & {*one.places.tolist(), *one.absorbing.tolist()}]
 
@@ -182,33 +173,63 @@ class Shift(NamedTuple):
 
 def _shifts(row: SparseRows) -> list[Shift]:
     found: list[Shift] = []
-    whole = [one for one in columns(row) if (one.places >= 0).all()]
-    for column in whole:
-        absorbed = _by_common(row, column) or _by_grouping(column, whole[-1])
+    counts = [column.counts(row.dim) for column in row.columns]
+    whole = [k for k, own in enumerate(counts) if own.sum() == row.n]
+    for k in whole:
+        absorbed = _by_common(row, k)
+        if absorbed is None and k != whole[-1]:
+            absorbed = _by_grouping(row, k, whole[-1], np.flatnonzero(counts[whole[-1]]))
         if absorbed:
-            counts = np.bincount(column.places)
-            own = np.flatnonzero(counts)
-            found.append(Shift(own, np.asarray(counts[own] / row.n, np.float64), *absorbed))
+            own = np.flatnonzero(counts[k])
+            found.append(Shift(own, np.asarray(counts[k][own] / row.n, np.float64), *absorbed))
     return found
 
 
-def _by_common(row: SparseRows, column: Column) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
-    """Return the common numbers' coefficients that absorb a shift of a grouping."""
+def _by_common(row: SparseRows, k: int) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
+    """Return the common numbers' coefficients that absorb a shift of a grouping.
+
+    They are found on the first part of the observations; an observation that they do not suit joins these.
+    """
     if not row.places.size:
         return None
-    dense = np.broadcast_to(row.dense, (row.n, len(row.places)))
-    coefficients, *_ = np.linalg.lstsq(dense, column.factors, rcond=None)
-    if np.abs(dense @ coefficients - column.factors).max() > _SAME * np.abs(column.factors).max():
-        return None
-    return row.places, np.asarray(coefficients, np.float64), False
+    parts = slices(row.n)
+    known, factors = _common(row, k, parts[0])
+    coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
+    most = max(float(np.abs(row.columns[k].factors[rows]).max()) for rows in parts)
+    for _ in range(len(row.places) + 1):
+        number, misfit = 0, 0.0
+        for rows in parts:
+            own, wanted = _common(row, k, rows)
+            errors = np.abs(own @ coefficients - wanted)
+            if errors.max() > max(misfit, _SAME * most):
+                number, misfit = rows.start + int(np.argmax(errors)), float(errors.max())
+        if not misfit:
+            return row.places, np.asarray(coefficients, np.float64), False
+        if number < parts[0].stop:
+            return None
+        own, wanted = _common(row, k, slice(number, number + 1))
+        known, factors = np.concatenate([known, own]), np.concatenate([factors, wanted])
+        coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
+    return None
 
 
-def _by_grouping(column: Column, other: Column) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
+def _common(row: SparseRows, k: int, rows: slice) -> tuple[FloatArray, FloatArray]:
+    """Return the common numbers of some observations, and their factors of a grouping."""
+    part = row.part(rows)
+    return np.broadcast_to(part.matrix, (part.n, len(part.places))), np.asarray(part.columns[k].factors, np.float64)
+
+
+def _by_grouping(
+    row: SparseRows, k: int, last: int, places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
     """Return the elements of another grouping that absorb a shift, if the factors have a constant ratio."""
-    if other is column or not other.factors.all():
-        return None
-    ratios = column.factors / other.factors
-    if np.abs(ratios - ratios[0]).max() > _SAME * np.abs(ratios[0]):
-        return None
-    places = np.unique(other.places).astype(np.int64)
-    return places, np.full(len(places), ratios[0]), True
+    column, other, ratio = row.columns[k], row.columns[last], None
+    for rows in slices(row.n):
+        one, beside = column.factors[rows], other.factors[rows]
+        if not beside.all():
+            return None
+        ratios = one / beside
+        ratio = ratios[0] if ratio is None else ratio
+        if np.abs(ratios - ratio).max() > _SAME * np.abs(ratio):
+            return None
+    return places, np.full(len(places), ratio), True

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.families import PEAK, Separate, power
@@ -202,9 +203,9 @@ class LocationScale(Separate):
         return self.errors.density
 
     @property
-    def data(self) -> FloatArray:
-        """Return the data, shape (p, n)."""
-        return np.array(np.broadcast_arrays(self.y, *self.errors.data))
+    def data(self) -> tuple[NDArray[Any], ...]:
+        """Return the data, p columns of shape (n,)."""
+        return (self.y, *(np.broadcast_to(one, self.y.shape) for one in self.errors.data))
 
     def part(self, rows: Rows) -> LocationScale:
         """Return the family of some observations."""

@@ -23,6 +23,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.errors import InputError
@@ -67,8 +68,8 @@ class Family(Protocol):
         Largest order of its expansions with derivatives and bounds; 3 for families of one argument.
     density : Density or Program or None
         The family for the decision loop, if supported; decisions can then use single observations.
-    data : ndarray, shape (p, n)
-        Data of the density for each observation.
+    data : sequence of ndarray, shape (n,)
+        Data of the density for each observation, p columns of any types.
     """
 
     @property
@@ -84,7 +85,7 @@ class Family(Protocol):
     def density(self) -> _loop.Density | _loop.Program | None: ...
 
     @property
-    def data(self) -> FloatArray: ...
+    def data(self) -> Sequence[NDArray[Any]] | FloatArray: ...
 
     def part(self, rows: Rows) -> Family:
         """Return the family of some observations."""

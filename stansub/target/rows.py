@@ -59,6 +59,27 @@ class ColumnRows:
             out[:, place] = source[rows] if isinstance(source, np.ndarray) else source
         return out
 
+    def __matmul__(self, coefficients: FloatArray) -> FloatArray:
+        """Return the products of all rows with coefficients, shape (n,), without a copy of the rows."""
+        found = np.zeros(len(self))
+        for place, source in self.runs:
+            own = coefficients[place]
+            found += source @ own if isinstance(source, np.ndarray) else source * own.sum()
+        return found
+
+    def weighted_sum(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of all rows with weights, shape (dim,), without a copy of the rows."""
+        found = np.empty(self.shape[1])
+        for place, source in self.runs:
+            found[place] = weights @ source if isinstance(source, np.ndarray) else weights.sum() * source
+        return found
+
+    def part(self, rows: slice) -> ColumnRows:
+        """Return some rows, computed from the same columns."""
+        runs = tuple((place, one[rows] if isinstance(one, np.ndarray) else one) for place, one in self.runs)
+        n = len(range(*rows.indices(len(self))))
+        return ColumnRows((n, self.shape[1]), runs, self.columns)
+
     @property
     def nbytes(self) -> int:
         """Return the memory that all rows would take, in bytes."""
@@ -74,7 +95,7 @@ Design: TypeAlias = FloatArray | ColumnRows
 Rows: TypeAlias = slice | Places
 
 
-def compact(values: FloatArray) -> NDArray[Any]:
+def compact(values: NDArray[Any]) -> NDArray[Any]:
     """Return the same numbers in less memory: one number repeated, or a type that represents each of them exactly."""
     if not values.size:
         return values

@@ -2,25 +2,73 @@
 
 Observation i depends on phi, shape (m,), through q arguments eta_ki = a_ki . phi + o_ki. A row a_ki has p numbers in
 places common to all observations and a few in places of its own. Memory and time therefore grow with the number of
-nonzeros, not with m times the observations.
+nonzeros, not with m times the observations. Numbers that are columns of the data are read there, and passes over the
+observations need memory for a few parts of them at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.remainders import Family
+from stansub.target.rows import Design
+from stansub.target.threads import THREADS, one_blas_thread
 from stansub.types import FloatArray
 
-# Observations per block.
-_BLOCK = 16384
+# Observations per block: few, which stay in the processor's cache, or many, where the result of each is a matrix.
+_BLOCK, PART = 1 << 14, 1 << 17
+# Sums of products of two coefficients up to which they are a table.
+_TABLE = 1 << 21
+
+R = TypeVar("R")
+# Values, rows and columns of a matrix.
+Entries: TypeAlias = tuple[FloatArray, NDArray[Any], NDArray[Any]]
+
+
+class Column(NamedTuple):
+    """One coefficient of each observation.
+
+    Attributes
+    ----------
+    places : ndarray of int32, shape (n,)
+        Its place in phi, -1 for none.
+    factors : ndarray, shape (n,)
+        Its factor, 0 for none: float64, or any type that holds it, at any distance in memory.
+    """
+
+    places: NDArray[np.int32]
+    factors: NDArray[Any]
+
+    def part(self, rows: slice) -> Column:
+        """Return the coefficients of some observations as views."""
+        return Column(self.places[rows], self.factors[rows])
+
+    def change(self, change: FloatArray) -> FloatArray:
+        """Return the change of each observation's argument with one of the coefficients, shape (n,)."""
+        return np.asarray(self.factors * change[self.places])
+
+    def sums(self, values: FloatArray, m: int) -> FloatArray:
+        """Return the sums of values of observations by coefficient, shape (m,)."""
+        has = self.places >= 0
+        return np.asarray(np.bincount(self.places[has], values[has], minlength=m), np.float64)
+
+    def counts(self, m: int) -> NDArray[np.int64]:
+        """Return the number of observations by coefficient, shape (m,)."""
+        parts = (self.places[rows] for rows in slices(len(self.places)))
+        return np.asarray(np.sum([np.bincount(one[one >= 0], minlength=m) for one in parts], axis=0), np.int64)
+
+
+def slices(n: int, size: int = PART) -> list[slice]:
+    """Return slices of n observations, ``size`` each."""
+    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 @dataclass(frozen=True)
@@ -29,81 +77,153 @@ class SparseRows:
 
     Attributes
     ----------
-    dense : ndarray, shape (n, p) or (1, p)
+    dense : ndarray or ColumnRows, shape (n, p) or (1, p)
         Numbers in common places; one row if all observations share it.
     places : ndarray of int, shape (p,)
         The common places among the m.
-    gathered : csr_array, shape (n, m)
+    columns : tuple of Column
         The other numbers.
     offset : ndarray, shape (n,) or (1,)
+    n, dim : int
+        The number of observations, and m.
     """
 
-    dense: FloatArray
+    dense: Design
     places: NDArray[np.int64]
-    gathered: sp.csr_array
-    offset: FloatArray
+    columns: tuple[Column, ...]
+    offset: NDArray[Any]
+    n: int
+    dim: int
 
-    @property
-    def n(self) -> int:
-        """Return the number of observations."""
-        return int(self.gathered.shape[0])
+    @classmethod
+    def of(cls, dense: FloatArray, places: NDArray[np.int64], gathered: sp.csr_array, offset: FloatArray) -> SparseRows:
+        """Return rows whose other numbers are a matrix, shape (n, m)."""
+        return cls(dense, places, columns_of(gathered), offset, *gathered.shape)
+
+    @cached_property
+    def gathered(self) -> sp.csr_array:
+        """Return the other numbers as a matrix, shape (n, m)."""
+        if not self.columns:
+            return sp.csr_array((self.n, self.dim))
+        places = np.stack([one.places for one in self.columns], axis=1)
+        factors = np.stack([one.factors for one in self.columns], axis=1).astype(np.float64, copy=False)
+        has = places >= 0
+        if has.all():
+            starts, own = np.arange(0, places.size + 1, len(self.columns)), (factors.ravel(), places.ravel())
+        else:
+            starts, own = np.concatenate([[0], np.cumsum(has.sum(axis=1))]), (factors[has], places[has])
+        return sp.csr_array((*own, starts.astype(np.int32)), shape=(self.n, self.dim))
 
     @property
     def is_constant(self) -> bool:
         """Return whether all observations have the same row."""
         return len(self.dense) == 1 and self.n > 1
 
+    @property
+    def read(self) -> set[int]:
+        """Return the places that any observation reads."""
+        gathered = (np.flatnonzero(one.counts(self.dim)).tolist() for one in self.columns)
+        return set(self.places.tolist()).union(*gathered)
+
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return a_i . change for all observations, shape (n,)."""
         found = np.broadcast_to(self.dense @ change[self.places], self.n)
-        return np.asarray(found + self.gathered @ change if self.gathered.nnz else found)
+        return np.asarray(found + sum(one.change(change) for one in self.columns) if self.columns else found)
 
     def back(self, slopes: FloatArray) -> FloatArray:
         """Return sum_i slopes_i a_i, shape (m,)."""
-        found = np.asarray(self.gathered.T @ slopes, np.float64)
-        found[self.places] += self.dense[0] * slopes.sum() if self.is_constant else slopes @ self.dense
+        found = np.zeros(self.dim)
+        for one in self.columns:
+            found += one.sums(one.factors * slopes, self.dim)
+        if self.is_constant:
+            found[self.places] += self.matrix[0] * slopes.sum()
+        else:
+            dense = self.dense
+            found[self.places] += slopes @ dense if isinstance(dense, np.ndarray) else dense.weighted_sum(slopes)
         return found
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """Return the numbers in common places as an array: for a part, or where they are one."""
+        return self.dense[:]
 
     def part(self, rows: slice) -> SparseRows:
         """Return the rows of some observations as views."""
-        starts = self.gathered.indptr[rows.start : rows.stop + 1]
-        gathered = sp.csr_array((len(starts) - 1, self.gathered.shape[1]))
-        # The constructor would copy parts of arrays.
-        gathered.data = self.gathered.data[starts[0] : starts[-1]]
-        gathered.indices = self.gathered.indices[starts[0] : starts[-1]]
-        gathered.indptr = starts - starts[0]
-        dense, offset = (one if len(one) == 1 else one[rows] for one in (self.dense, self.offset))
-        return SparseRows(dense, self.places, gathered, offset)
+        n = len(range(*rows.indices(self.n)))
+        dense, offset = self.dense, self.offset
+        if len(dense) > 1:
+            dense = dense[rows] if isinstance(dense, np.ndarray) else dense.part(rows)
+        if len(offset) > 1:
+            offset = offset[rows]
+        return SparseRows(dense, self.places, tuple(one.part(rows) for one in self.columns), offset, n, self.dim)
 
     def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
         """Return sum_i weights_i a_i b_i', shape (m, m), with b the rows of another argument."""
-        m = self.gathered.shape[1]
         both = self._dense_with(weights, other)
-        found = sp.coo_array((both.ravel(), _grid(self.places, other.places)), shape=(m, m)).tocsr()
-        if other.gathered.nnz:
-            found = found + self._by_gathered(weights, other, m)
-        if self.gathered.nnz:
-            found = found + other._by_gathered(weights, self, m).T
-        if self.gathered.nnz and other.gathered.nnz:
-            found = found + self.gathered.T @ other.gathered.multiply(weights[:, np.newaxis]).tocsr()
-        return sp.csr_array(found)
+        found: list[Entries] = [(both.ravel(), *_grid(self.places, other.places))]
+        if other.columns:
+            found.append(self._by_gathered(weights, other))
+        if self.columns:
+            values, rows, columns = found[-1] if other is self else other._by_gathered(weights, self)
+            found.append((values, columns, rows))
+        found += [_products(one, beside, weights) for one in self.columns for beside in other.columns]
+        values, rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sp.coo_array((values, (rows, columns)), shape=(self.dim, self.dim)).tocsr()
 
     def _dense_with(self, weights: FloatArray, other: SparseRows) -> FloatArray:
         if self.is_constant and other.is_constant:
-            return np.asarray(weights.sum() * np.outer(self.dense[0], other.dense[0]))
+            return np.asarray(weights.sum() * np.outer(self.matrix[0], other.matrix[0]))
         if self.is_constant:
-            return np.outer(self.dense[0], weights @ other.dense)
+            return np.outer(self.matrix[0], weights @ other.matrix)
         if other.is_constant:
-            return np.outer(weights @ self.dense, other.dense[0])
-        return np.asarray(self.dense.T @ (weights[:, np.newaxis] * other.dense))
+            return np.outer(weights @ self.matrix, other.matrix[0])
+        return np.asarray(self.matrix.T @ (weights[:, np.newaxis] * other.matrix))
 
-    def _by_gathered(self, weights: FloatArray, other: SparseRows, m: int) -> sp.csr_array:
+    def _by_gathered(self, weights: FloatArray, other: SparseRows) -> Entries:
         """Return sum_i weights_i d_i s_i': common numbers d, and another argument's numbers s in their own places."""
         if self.is_constant:
-            sums = np.outer(other.gathered.T @ weights, self.dense[0])
+            sums = np.outer(other.gathered.T @ weights, self.matrix[0])
         else:
-            sums = np.asarray(other.gathered.T @ (weights[:, np.newaxis] * self.dense))
-        return sp.coo_array((sums.T.ravel(), _grid(self.places, np.arange(m))), shape=(m, m)).tocsr()
+            sums = np.asarray(other.gathered.T @ (weights[:, np.newaxis] * self.matrix))
+        return (sums.T.ravel(), *_grid(self.places, np.arange(self.dim)))
+
+
+def _products(one: Column, other: Column, weights: FloatArray) -> Entries:
+    """Return the sums of weighted products of two coefficients' factors."""
+    rows, columns, values = one.places, other.places, np.asarray(one.factors * (other.factors * weights), np.float64)
+    if (has := (rows >= 0) & (columns >= 0)).sum() < len(has):
+        rows, columns, values = rows[has], columns[has], values[has]
+    if other is one:
+        sums = np.asarray(np.bincount(rows, values), np.float64)
+        return sums, np.arange(len(sums)), np.arange(len(sums))
+    if not len(rows):
+        return values, rows, columns
+    first, before = int(columns.min()), int(rows.min())
+    width = int(columns.max()) - first + 1
+    height = int(rows.max()) - before + 1
+    if width * height > _TABLE:
+        return values, rows, columns
+    sums = np.asarray(np.bincount((rows - before) * width + (columns - first), values), np.float64)
+    codes = np.flatnonzero(sums)
+    return sums[codes], codes // width + before, codes % width + first
+
+
+def columns_of(gathered: sp.csr_array) -> tuple[Column, ...]:
+    """Return the numbers of a matrix as columns, in the order of each row; equal factors take no memory."""
+    counts, starts = np.diff(gathered.indptr), gathered.indptr[:-1]
+    found = []
+    for k in range(int(counts.max(initial=0))):
+        has = counts > k
+        places, factors = np.full(len(counts), -1, np.int32), np.zeros(len(counts))
+        places[has] = gathered.indices[starts[has] + k]
+        factors[has] = gathered.data[starts[has] + k]
+        found.append(Column(places, repeated(factors)))
+    return tuple(found)
+
+
+def repeated(values: FloatArray) -> FloatArray:
+    """Return the same numbers, in no memory if all are equal."""
+    return np.broadcast_to(values[:1], values.shape) if (values == values[:1]).all() else values
 
 
 def _grid(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -171,7 +291,7 @@ class SparsePredictors:
     @property
     def dim(self) -> int:
         """Return m."""
-        return int(self.rows[0].gathered.shape[1])
+        return self.rows[0].dim
 
     def empty(self) -> sp.csr_array:
         """Return a matrix of zeros, shape (m, m)."""
@@ -183,36 +303,54 @@ class SparsePredictors:
         return self.rows[0].n
 
     def at(self, phi: FloatArray) -> FloatArray:
-        """Return the arguments, shape (q, n)."""
-        return _at(self.rows, phi)
+        """Return the arguments, shape (q, n): for a part, or few observations."""
+        return np.stack([one(phi) + one.offset for one in self.rows])
 
-    @cached_property
-    def _blocks(self) -> tuple[tuple[slice, tuple[SparseRows, ...]], ...]:
-        """Yield rows of blocks of observations small enough for the processor's cache."""
-        n = self.n_observations
-        blocks = (slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK))
-        return tuple((block, tuple(one.part(block) for one in self.rows)) for block in blocks)
+    def part(self, rows: slice) -> SparsePredictors:
+        """Return the likelihood of some observations, without the constant; its arrays are views."""
+        return SparsePredictors(tuple(one.part(rows) for one in self.rows), self.family.part(rows))
+
+    def each(self, work: Callable[[SparsePredictors, slice], R], *, size: int = PART) -> list[R]:
+        """Return the results of ``work`` on parts of all observations, in order; threads share many parts."""
+        parts = slices(self.n_observations, size)
+
+        def of(rows: slice) -> R:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return work(self.part(rows), rows)
+
+        if len(parts) == 1:
+            return [of(parts[0])]
+        with one_blas_thread(), ThreadPoolExecutor(max_workers=THREADS) as pool:
+            return list(pool.map(of, parts))
 
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = [float(self.family.part(block).log_lik(_at(rows, phi)).sum()) for block, rows in self._blocks]
-            value = sum(sums) + self.constant
+        sums = self.each(lambda part, _: float(part.family.log_lik(part.at(phi)).sum()), size=_BLOCK)
+        value = sum(sums) + self.constant
         return value if np.isfinite(value) else -np.inf
 
     def gradient(self, phi: FloatArray) -> FloatArray:
         """Return the gradient of the log likelihood, shape (m,)."""
-        found = np.zeros(self.dim)
-        for block, rows in self._blocks:
-            (slopes,) = self.family.part(block).derivatives((1,), _at(rows, phi))
-            found += _back(rows, slopes)
-        return found
+
+        def of(part: SparsePredictors, _: slice) -> FloatArray:
+            (slopes,) = part.family.derivatives((1,), part.at(phi))
+            return part.back(slopes)
+
+        return np.asarray(sum(self.each(of, size=_BLOCK), start=np.zeros(self.dim)))
+
+    def back(self, slopes: FloatArray) -> FloatArray:
+        """Return the gradient, shape (m,), from those in the arguments, shape (q, n)."""
+        return np.asarray(np.sum([row.back(one) for row, one in zip(self.rows, slopes, strict=True)], axis=0))
 
     def expansion(self, phi: FloatArray) -> Quadratic:
         """Return the expansion about a point."""
-        eta = self.at(phi)
-        values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
-        gradient = _back(self.rows, slopes)
+        values, gradients, precisions = zip(*self.each(lambda part, _: part.expanded(phi)), strict=True)
+        precision = sum(precisions[1:], start=precisions[0])
+        return Quadratic.of(phi, sum(values) + self.constant, np.sum(gradients, axis=0), sp.csr_array(precision))
+
+    def expanded(self, phi: FloatArray) -> tuple[float, FloatArray, sp.csr_array]:
+        """Return value, gradient and precision of the expansion, without the constant."""
+        values, slopes, curvatures = self.family.derivatives((0, 1, 2), self.at(phi))
         precision = sum(
             (
                 a.weighted(-np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations)), b)
@@ -221,12 +359,4 @@ class SparsePredictors:
             ),
             start=self.empty(),
         )
-        return Quadratic.of(phi, float(values.sum()) + self.constant, gradient, sp.csr_array(precision))
-
-
-def _at(rows: Sequence[SparseRows], phi: FloatArray) -> FloatArray:
-    return np.stack([one(phi) + one.offset for one in rows])
-
-
-def _back(rows: Sequence[SparseRows], slopes: FloatArray) -> FloatArray:
-    return np.asarray(np.sum([row.back(one) for row, one in zip(rows, slopes, strict=True)], axis=0))
+        return float(values.sum()), self.back(slopes), sp.csr_array(precision)

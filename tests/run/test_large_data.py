@@ -53,6 +53,9 @@ def test_the_whole_log_density_in_shares(compiled: CompiledModel, data: dict[str
     assert found is not None
     for theta in np.random.default_rng(2).standard_normal((3, whole.dim)):
         assert found.log_density(theta) == pytest.approx(whole.log_density(theta), rel=1e-12)
+        value, gradient = found.log_density_gradient(theta)
+        assert value == pytest.approx(whole.log_density(theta), rel=1e-12)
+        np.testing.assert_allclose(gradient, whole.log_density_gradient(theta)[1], rtol=1e-10, atol=1e-10)
         assert np.array_equal(found.param_constrain(theta), whole.param_constrain(theta))
     assert found.param_names() == whole.param_names()
 

@@ -13,8 +13,12 @@ import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
+from stansub.run.posteriors import make_uncut, read
+from stansub.stan import shares, sparse
+from stansub.stan.shares import Shares
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
+from stansub.target.rows import ColumnRows
 from stansub.tuning.surrogate import TunedSurrogate, tune
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -127,6 +131,44 @@ def test_rows_are_found(posterior: Posterior) -> None:
     assert row.dense.shape == (N, 2 + J)  # of variables with few elements too
     assert row.gathered.nnz == N
     assert posterior.split().predictors.dim == 2 + J + K
+
+
+@pytest.fixture
+def as_if_tall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if these rows were very many: the program has shares of them, and they are followed by parts."""
+    monkeypatch.setattr(shares, "_LEAST", 0)
+    monkeypatch.setattr(shares, "_SHARE", 2_000)
+    monkeypatch.setattr(sparse, "_ROWS", 70)
+
+
+def uncut(given: CompiledModel | Path, data: dict[str, Any]) -> Posterior:
+    model = read(given if isinstance(given, CompiledModel) else stansub.compile_model(given), data, Progress())
+    return make_uncut(model, seed=1, observations=None, log=Progress())[0]
+
+
+def test_tall_data_are_in_shares(program: CompiledModel, data: dict[str, Any], as_if_tall: None) -> None:
+    """The program never has all rows at once, its shares prove the likelihood, and rows stay in the data."""
+    posterior = uncut(program, data)
+    assert isinstance(posterior.full, Shares)
+    (row,) = posterior.split().predictors.rows
+    assert isinstance(row.dense, ColumnRows)
+    whole = program.read_data(data).model(program.original)
+    theta = np.random.default_rng(1).standard_normal(posterior.dim)
+    value, gradient = posterior.population.evaluator().subset_log_density_gradient(theta)
+    assert value == pytest.approx(whole.log_density(theta), rel=1e-12)
+    np.testing.assert_allclose(gradient, whole.log_density_gradient(theta)[1], rtol=1e-9, atol=1e-9)
+
+
+def test_rows_that_read_all_others_are_proved_with_all(tmp_path: Path, data: dict[str, Any], as_if_tall: None) -> None:
+    """A mean of all rows is another one in each share and each part."""
+    text = (PROGRAMS / "multilevel.stan").read_text()
+    centred = tmp_path / "centred.stan"
+    centred.write_text(text.replace("* x", "* (x - mean(x))"))
+    assert centred.read_text() != text
+    posterior = uncut(centred, data)
+    assert isinstance(posterior.full, Shares)
+    (row,) = posterior.split().predictors.rows
+    np.testing.assert_allclose(row.matrix[:, 1], data["x"] - data["x"].mean())
 
 
 def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation) -> None:

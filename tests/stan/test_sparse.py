@@ -17,6 +17,7 @@ from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.rows import ColumnRows
 from stansub.target.sparse import SparsePredictors
 
 N, LEVELS = 60, 12
@@ -108,11 +109,22 @@ def of_tall(tall: Data, *, cut: bool) -> SparsePredictors:
 def test_rows_followed_by_parts_are_those_of_all_at_once(tall: Data) -> None:
     parts, whole = of_tall(tall, cut=True), of_tall(tall, cut=False)
     assert parts.rows[0].places.tolist() == whole.rows[0].places.tolist()
-    np.testing.assert_array_equal(parts.rows[0].dense, whole.rows[0].dense)
+    np.testing.assert_array_equal(parts.rows[0].matrix, whole.rows[0].matrix)
     assert (parts.rows[0].gathered != whole.rows[0].gathered).nnz == 0
     np.testing.assert_array_equal(parts.family.data, whole.family.data)
     phi = np.random.default_rng(7).standard_normal(parts.dim)
-    assert parts.log_lik(phi) == whole.log_lik(phi)
+    assert parts.log_lik(phi) == pytest.approx(whole.log_lik(phi), rel=1e-13)
+
+
+def test_columns_of_the_data_are_read_in_place(tall: Data) -> None:
+    (row,) = of_tall(tall, cut=True).rows
+    assert isinstance(row.dense, ColumnRows)
+    (_, intercept), (_, x) = row.dense.runs
+    assert intercept == 1.0
+    assert isinstance(x, np.ndarray)
+    assert np.shares_memory(x, tall.values["x"])
+    assert row.columns[0].factors.strides == (0,)
+    assert len(row.offset) == 1
 
 
 def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
@@ -123,6 +135,15 @@ def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
         peaks[cut] = tracemalloc.get_traced_memory()[1] / found.n_observations
         tracemalloc.stop()
     assert peaks[True] < 0.5 * peaks[False]
+
+
+def test_rows_followed_by_parts_keep_few_bytes_an_observation(tall: Data) -> None:
+    """An int32 for the level, a byte for the outcome: the data hold everything else."""
+    tracemalloc.start()
+    found = of_tall(tall, cut=True)
+    kept = tracemalloc.get_traced_memory()[0] / found.n_observations
+    tracemalloc.stop()
+    assert kept < 12
 
 
 def test_data_that_a_part_does_not_know_are_not_cut() -> None:

@@ -25,13 +25,13 @@ def likelihood(kind: str) -> SparsePredictors:
     rng = np.random.default_rng(1)
     x, g = rng.standard_normal(N), 2 + rng.integers(J, size=N)
     numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, M))
-    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
     eta = 0.7 + 0.5 * x + rng.normal(0, 0.5, J)[g - 2]
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
-    scale = SparseRows(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
     return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
 
 
@@ -111,7 +111,7 @@ def slopes(kind: str) -> SparsePredictors:
     x, g = rng.standard_normal(N), rng.integers(J, size=N)
     numbers = sp.csr_array((np.column_stack([np.ones(N), x]).ravel(), np.column_stack([1 + g, 1 + J + g]).ravel(),
                             np.arange(0, 2 * N + 1, 2)), shape=(N, 1 + 2 * J))  # fmt: skip
-    row = SparseRows(np.ones((1, 1)), np.array([0], np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.ones((1, 1)), np.array([0], np.int64), numbers, np.zeros(1))
     eta = 0.3 + rng.normal(0, 0.5, J)[g] + rng.normal(0, 0.5, J)[g] * x
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
@@ -137,7 +137,7 @@ def test_crossed_groupings_have_functions_of_one_coefficient_each() -> None:
     rng = np.random.default_rng(3)
     g, h = rng.integers(20, size=N), rng.integers(30, size=N)
     numbers = sp.csr_array((np.ones(2 * N), np.column_stack([g, 20 + h]).ravel(), np.arange(0, 2 * N + 1, 2)))
-    nothing = SparseRows(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    nothing = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
     predictors = SparsePredictors((nothing,), Poisson(rng.poisson(2.0, N).astype(float), np.ones(N)))
     assert not pairs(predictors)
 
@@ -149,7 +149,7 @@ def test_a_grouping_absorbs_a_shift_of_another(sign: float) -> None:
     g, h = rng.integers(20, size=N), 20 + rng.integers(30, size=N)
     factors = np.column_stack([np.ones(N), np.full(N, sign)]).ravel()
     numbers = sp.csr_array((factors, np.column_stack([g, h]).ravel(), np.arange(0, 2 * N + 1, 2)))
-    row = SparseRows(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
     predictors = SparsePredictors((row,), Poisson(rng.poisson(2.0, N).astype(float), np.ones(N)))
     start = np.full(50, 0.3)
     phis = [start + 0.1 * one for one in rng.standard_normal((40, 50))]
@@ -175,7 +175,7 @@ def test_profiles_are_bounded(kind: str) -> None:
 
 
 def test_of_no_coefficients() -> None:
-    row = SparseRows(np.ones((N, 1)), np.array([0], np.int64), sp.csr_array((N, 1)), np.zeros(1))
+    row = SparseRows.of(np.ones((N, 1)), np.array([0], np.int64), sp.csr_array((N, 1)), np.zeros(1))
     predictors = SparsePredictors((row,), Poisson(np.random.default_rng(1).poisson(2.0, N).astype(float), np.ones(N)))
     found = approximation(predictors, [np.array([0.6]), np.array([0.8])])
     assert not found.profiles.places.size

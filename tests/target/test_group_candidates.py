@@ -1,5 +1,6 @@
 """Joint decisions about an expansion with sparse rows: exact, with bounds that hold, from what cancels in no bound."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,11 +14,13 @@ from stansub.target.families import Binomial, Poisson
 from stansub.target.group_candidates import choose_joint, grouped
 from stansub.target.groupings import Recentred
 from stansub.target.location_scale import LocationScale, NormalErrors
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.rows import ColumnRows
+from stansub.target.sparse import Column, SparsePredictors, SparseRows
 
 Array = NDArray[np.float64]
 N, J, K, M = 400, 8, 5, 16
 N_DECISIONS, MAX_Z = 20_000, 4.5
+RNG = np.random.default_rng(4)
 
 
 def likelihood(kind: str) -> SparsePredictors:
@@ -29,13 +32,13 @@ def likelihood(kind: str) -> SparsePredictors:
         (np.column_stack([np.ones(N), x]).ravel(), np.column_stack([g, h]).ravel(), np.arange(0, 2 * N + 1, 2)),
         shape=(N, M),
     )
-    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
     eta = row(rng.normal(0, 0.4, M))
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
-    scale = SparseRows(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
     return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
 
 
@@ -74,6 +77,35 @@ def test_flows_there_and_back_are_those_of_the_remainders(kind: str, kappa: floa
         seen = max(seen, abs(expected) / error)
     assert seen > 2 * MAX_Z  # had nothing been decided, the two would be the same
     assert 0 < decider.bound_tightness <= 1 + 1e-9
+    assert decider.n_candidates > 0
+
+
+def from_columns(given: SparsePredictors) -> SparsePredictors:
+    """The same, where the common numbers and factors are columns of data, and the rest is compact."""
+    (row,) = given.rows
+    data = np.column_stack([RNG.standard_normal(N), row.matrix[:, 1], RNG.standard_normal(N)])
+    dense = ColumnRows((N, 2), ((slice(0, 1), 1.0), (slice(1, 2), data[:, 1:2])))
+    levels, slopes = row.columns
+    assert levels.factors.strides == (0,)
+    np.testing.assert_array_equal(slopes.factors, data[:, 1])
+    columns = (Column(levels.places, np.ones(N, np.uint8)), Column(slopes.places, data[:, 1]))
+    own = replace(row, dense=dense, columns=columns)
+    return replace(given, rows=(own,), family=given.family.compacted(), latest=[])
+
+
+@pytest.mark.parametrize("kind", ["binomial", "poisson"])
+def test_decisions_are_the_same_from_columns_of_the_data(kind: str) -> None:
+    """Where numbers stand makes no difference to any bit of a decision."""
+    predictors = likelihood(kind)
+    point, places, sds = moves(0.05)
+    quadratic, found = predictors.expansion(point), []
+    for one in (predictors, from_columns(predictors)):
+        decider, rng = SurrogateDecider(grouped(one, quadratic, sds), 4.0, 1e9), np.random.default_rng(3)
+        for a, b in 50 * list(pairwise(places)):
+            made = decider.decide(a, b, np.log1p(-rng.random()), rng.bit_generator.capsule)
+            found.append((made.accepted, made.n_obs_used, made.log_ratio, decider.n_evaluated, rng.random()))
+    half = len(found) // 2
+    assert found[:half] == found[half:]
     assert decider.n_candidates > 0
 
 

@@ -1,5 +1,7 @@
 """Sparse rows beside the same as one matrix."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,9 +9,11 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.families import Binomial, Poisson
+from stansub.target.groupings import Recentred, pairs
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import Family
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.rows import ColumnRows
+from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows
 from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate import _start, cholesky
 
@@ -26,7 +30,7 @@ def rows(*, places: list[int], gathered: bool, constant: bool = False) -> Sparse
         found = sp.csr_array((RNG.standard_normal(N), index.ravel(), np.arange(N + 1)), shape=(N, M))
     else:
         found = sp.csr_array((N, M))
-    return SparseRows(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
+    return SparseRows.of(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
 
 
 def matrix(row: SparseRows) -> Array:
@@ -105,10 +109,79 @@ def test_parts_of_rows_are_not_copied() -> None:
     np.testing.assert_array_equal(matrix(part), matrix(row)[20:50])
     for one, all_of_them in (
         (part.dense, row.dense),
-        (part.gathered.data, row.gathered.data),
-        (part.gathered.indices, row.gathered.indices),
+        (part.columns[0].places, row.columns[0].places),
+        (part.columns[0].factors, row.columns[0].factors),
     ):
         assert np.shares_memory(one, all_of_them)
+
+
+@pytest.fixture
+def tall() -> SparsePredictors:
+    """More observations than a part has: an intercept, two covariates, of which one is 0 at first, two groupings."""
+    rng, n = np.random.default_rng(8), PART + 5_000
+    x = rng.standard_normal((n, 2))
+    x[: PART + 100, 1] = 0.0
+    dense = ColumnRows((n, 3), ((slice(0, 1), 1.0), (slice(1, 3), x)))
+    levels = (3 + rng.integers(J, size=n), 3 + J + rng.integers(2, size=n))
+    columns = tuple(Column(one.astype(np.int32), np.broadcast_to(1.0, n)) for one in levels)
+    row = SparseRows(dense, np.arange(3), columns, np.zeros(1), n, M)
+    return SparsePredictors((row,), Binomial(rng.integers(0, 2, n).astype(float), np.ones(n)).compacted())
+
+
+def in_one(tall: SparsePredictors) -> SparsePredictors:
+    """The same likelihood as one part in memory."""
+    return tall.part(slice(0, tall.n_observations))
+
+
+def test_sums_over_parts_are_those_of_all_at_once(tall: SparsePredictors) -> None:
+    phi, whole = 0.3 * RNG.standard_normal(M), in_one(tall)
+    value, gradient, precision = whole.expanded(phi)
+    found = tall.expansion(phi)
+    assert found.value == pytest.approx(value, rel=1e-12)
+    assert tall.log_lik(phi) == pytest.approx(value, rel=1e-12)
+    for one in (found.gradient, tall.gradient(phi)):
+        np.testing.assert_allclose(one, gradient, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.precision.toarray(), precision.toarray(), rtol=1e-9, atol=1e-9)
+
+
+def test_the_threads_of_a_pass_make_no_difference(tall: SparsePredictors, monkeypatch: pytest.MonkeyPatch) -> None:
+    phi, found = 0.3 * RNG.standard_normal(M), []
+    for threads in (1, 3):
+        monkeypatch.setattr("stansub.target.sparse.THREADS", threads)
+        expansion = tall.expansion(phi)
+        found.append((tall.log_lik(phi), tall.gradient(phi).tobytes(), expansion.value, expansion.values.tobytes()))
+    assert found[0] == found[1]
+
+
+def test_what_absorbs_a_shift_suits_observations_of_all_parts(tall: SparsePredictors) -> None:
+    """An intercept absorbs it, though a covariate is 0 in the first part, unless it is not 1 in the last."""
+    (row,) = tall.rows
+    shifts = Recentred(tall, np.zeros(M)).shifts
+    assert [one.places.tolist() for one in shifts] == [list(range(3, 3 + J)), [3 + J, 4 + J]]
+    for one in shifts:
+        np.testing.assert_allclose(one.coefficients, [1, 0, 0], atol=1e-12)
+    varied = np.ones((row.n, 1))
+    varied[-1] = 2.0
+    assert isinstance(row.dense, ColumnRows)
+    other = replace(row, dense=replace(row.dense, runs=((slice(0, 1), varied), row.dense.runs[1])))
+    left = Recentred(replace(tall, rows=(other,)), np.zeros(M)).shifts
+    assert [one.by_grouping for one in left] == [True]
+
+
+def test_pairs_of_all_parts(tall: SparsePredictors) -> None:
+    """Crossed groupings are no pairs; two coefficients of each level are, also of those that occur late."""
+    assert pairs(tall) == []
+    (row,) = tall.rows
+    first = row.columns[0]
+    second = Column(np.where(first.places == 3, -1, first.places + J).astype(np.int32), np.ones(row.n))
+    second.places[: PART + 10] = np.where(first.places[: PART + 10] == 4, -1, second.places[: PART + 10])
+    second.factors[second.places < 0] = 0.0
+    both = replace(tall, rows=(replace(row, columns=(first, second), dim=M + J),))
+    (found,) = pairs(both)
+    assert found.places.tolist() == [list(range(4, 3 + J)), list(range(4 + J, 3 + 2 * J))]
+    values = RNG.standard_normal(row.n)
+    expected = [values[(first.places == j) & (second.places >= 0)].sum() for j in range(4, 3 + J)]
+    np.testing.assert_allclose(found.sums(both, values), expected, atol=1e-9)
 
 
 def test_a_sparse_cholesky_factor() -> None:

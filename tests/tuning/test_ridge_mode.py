@@ -16,7 +16,7 @@ def test_the_mode_is_found_where_full_steps_overshoot() -> None:
     rng = np.random.default_rng(1)
     g = rng.integers(J, size=N)
     numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, J))
-    row = SparseRows(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    row = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
     counts = rng.poisson(np.exp(rng.normal(6.0, 1.0, J))[g]).astype(float)
     predictors = SparsePredictors((row,), Poisson(counts, np.ones(N)))
     found, n_passes = tuning._ridge_mode(predictors, Progress())
