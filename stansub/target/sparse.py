@@ -200,6 +200,10 @@ class SparsePredictors:
             value = sum(sums) + self.constant
         return value if np.isfinite(value) else -np.inf
 
+    def back(self, slopes: FloatArray) -> FloatArray:
+        """Return the gradient in phi, shape (m,), of functions with gradients in the arguments, shape (q, n)."""
+        return _back(self.rows, slopes)
+
     def gradient(self, phi: FloatArray) -> FloatArray:
         """Return the gradient of the log likelihood, shape (m,)."""
         found = np.zeros(self.dim)

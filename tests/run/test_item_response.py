@@ -42,7 +42,7 @@ def predictors(data: dict[str, Any]) -> SparsePredictors:
 
 def test_a_level_has_a_function_of_its_two_coefficients(predictors: SparsePredictors) -> None:
     """Of a discrimination and a difficulty; a shift of difficulties is one of abilities."""
-    point, _ = tuning._ridge_mode(predictors, Progress())
+    point, _ = tuning.ridge_mode(predictors, Progress())
     rng = np.random.default_rng(5)
     found = approximation(predictors, [point.point + 0.1 * one for one in rng.standard_normal((20, predictors.dim))])
     first, second = found.profiles.places[found.profiles.pairs]
@@ -67,7 +67,7 @@ def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparseP
     """All predictors are 0 where phi is, and the likelihood is not concave there."""
     start = predictors.expansion(np.zeros(predictors.dim))
     assert np.linalg.eigvalsh(start.precision.toarray()).min() < -10
-    found, _ = tuning._ridge_mode(predictors, Progress())
+    found, _ = tuning.ridge_mode(predictors, Progress())
     ridge = tuning._RIDGE * np.eye(predictors.dim)
     whole = found.precision.toarray() + ridge
     assert np.linalg.eigvalsh(whole).min() > 0
