@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <stdexcept>
 #include <vector>
 
 #include "program.hpp"
@@ -28,17 +29,23 @@ class ProgramGradients {
     values_.resize(longest * block);
     slopes_.resize(longest * block);
     adjoints_.resize(longest * block);
+    gradients_.resize(program.n_arguments() * block);
   }
 
   // Rows of data, of arguments and of `out` have n numbers; those of `out` are log likelihoods and their derivatives.
   void operator()(const double* data, const double* eta, std::size_t n, double* out) {
-    for (std::size_t first = 0; first < n; first += block)
-      for (std::size_t v = 0; v < moves_.size(); ++v) {
+    for (std::size_t first = 0; first < n; first += block) {
+      const std::size_t end = std::min(first + block, n);
+      std::size_t done = 0;
+      for (std::size_t v = 0; v < moves_.size(); ++v, done += count_) {
         count_ = 0;
-        for (std::size_t i = first; i < std::min(first + block, n); ++i)
-          if (static_cast<std::size_t>(data[i]) == v) which_[count_++] = i;
+        for (std::size_t i = first; i < end; ++i)
+          if (data[i] == static_cast<double>(v)) which_[count_++] = i;
+        is_run_ = count_ == end - first;
         if (count_) run(v, data, eta, n, out);
       }
+      if (done != end - first) throw std::invalid_argument("the first number of data must be that of a variant");
+    }
   }
 
  private:
@@ -47,13 +54,13 @@ class ProgramGradients {
   void run(std::size_t v, const double* data, const double* eta, std::size_t n, double* out) {
     const auto& variant = program_.variants()[v];
     for (std::size_t at = 0; at < variant.size(); ++at) forward(variant[at], at, data, eta, n);
-    for (std::size_t k = 0; k < program_.n_arguments(); ++k)
-      for (std::size_t j = 0; j < count_; ++j) out[(k + 1) * n + which_[j]] = 0;
-    for (std::size_t j = 0; j < count_; ++j) out[which_[j]] = row(values_, variant.size() - 1)[j];
+    scatter(row(values_, variant.size() - 1), out);
+    std::fill_n(gradients_.begin(), program_.n_arguments() * block, 0.0);
     std::fill(adjoints_.begin(), adjoints_.begin() + static_cast<std::ptrdiff_t>(variant.size() * block), 0.0);
     std::fill_n(row(adjoints_, variant.size() - 1), count_, 1.0);
     for (std::size_t at = variant.size(); at-- > 0;)
-      if (moves_[v][at]) backward(variant[at], at, n, out);
+      if (moves_[v][at]) backward(variant[at], at);
+    for (std::size_t k = 0; k < program_.n_arguments(); ++k) scatter(row(gradients_, k), out + (k + 1) * n);
   }
 
   void forward(const Program::Instruction& one, std::size_t at, const double* data, const double* eta, std::size_t n) {
@@ -64,7 +71,10 @@ class ProgramGradients {
       case Program::data:
       case Program::argument: {
         const double* from = (one.kind == Program::data ? data : eta) + static_cast<std::size_t>(one.a) * n;
-        for (std::size_t j = 0; j < count_; ++j) x[j] = from[which_[j]];
+        if (is_run_)
+          std::copy_n(from + which_[0], count_, x);
+        else
+          for (std::size_t j = 0; j < count_; ++j) x[j] = from[which_[j]];
         break;
       }
       case Program::sum:
@@ -81,12 +91,13 @@ class ProgramGradients {
     }
   }
 
-  void backward(const Program::Instruction& one, std::size_t at, std::size_t n, double* out) {
+  void backward(const Program::Instruction& one, std::size_t at) {
     const double *own = row(adjoints_, at), *x = row(values_, one.a), *y = row(values_, one.b);
     double *a = row(adjoints_, one.a), *b = row(adjoints_, one.b);
     switch (one.kind) {
       case Program::argument:
-        for (std::size_t j = 0; j < count_; ++j) out[(static_cast<std::size_t>(one.a) + 1) * n + which_[j]] += own[j];
+        a = row(gradients_, one.a);
+        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j];
         break;
       case Program::sum:
         for (std::size_t j = 0; j < count_; ++j) a[j] += own[j];
@@ -107,6 +118,13 @@ class ProgramGradients {
     }
   }
 
+  void scatter(const double* from, double* to) const {
+    if (is_run_)
+      std::copy_n(from, count_, to + which_[0]);
+    else
+      for (std::size_t j = 0; j < count_; ++j) to[which_[j]] = from[j];
+  }
+
   // The numbers of an instruction; constants and arguments refer to others than instructions.
   template <class Index>
   double* row(std::vector<double>& all, Index at) {
@@ -116,8 +134,9 @@ class ProgramGradients {
 
   const Program& program_;
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
-  std::vector<double> values_, slopes_, adjoints_;
-  std::size_t which_[block], count_ = 0;
+  std::vector<double> values_, slopes_, adjoints_, gradients_;
+  std::size_t which_[block], count_ = 0;  // observations of a variant in a block
+  bool is_run_ = false;                   // whether they are all of the block
 };
 
 }  // namespace stansub

@@ -87,11 +87,12 @@ void expand(const Program& program, int degree, const Matrix& data, const Matrix
 
 // Log likelihoods and their gradients, a row each.
 void gradients(const Program& program, const Matrix& data, const Matrix& eta, const Output& out) {
-  const Columns columns(program, data, eta);
-  if (out.shape(0) != program.n_arguments() + 1 || out.shape(1) != columns.n())
-    throw std::invalid_argument("out must have a row for the log likelihoods and one for each argument");
+  const std::size_t n = data.shape(1), q = program.n_arguments();
+  if (program.n_data() < 1 || data.shape(0) != program.n_data() || eta.shape(0) != q || out.shape(0) != q + 1 ||
+      eta.shape(1) != n || out.shape(1) != n)
+    throw std::invalid_argument("data, arguments and out must have a row for each number and a column for each observation");
   nb::gil_scoped_release release;
-  ProgramGradients{program}(data.data(), eta.data(), columns.n(), out.data());
+  ProgramGradients{program}(data.data(), eta.data(), n, out.data());
 }
 
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,

@@ -184,9 +184,10 @@ class WithinGibbs(DirectKernel):
             accepted = np.log1p(-rng.random(len(ratio))) < ratio
         moved = x.copy()
         moved[grouping.places[accepted]] = proposed[grouping.places[accepted]]
-        among = grouping.among(accepted)
-        chosen = Pass(*(np.where(among, new, old) for new, old in zip(there, here, strict=True)))
-        return moved, chosen, int(accepted.sum())
+        rejected = grouping.among(~accepted)
+        for new, old in zip(there, here, strict=True):
+            np.copyto(new, old, where=rejected)
+        return moved, there, int(accepted.sum())
 
     def _prior(self, x: FloatArray, grouping: Grouping) -> tuple[float, FloatArray]:
         """Return G and its gradient in the coefficients of each level."""

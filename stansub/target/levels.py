@@ -95,7 +95,9 @@ class LevelRows:
 
     def at(self, x: FloatArray) -> FloatArray:
         """Return the arguments, shape (q, n)."""
-        return np.asarray((self.rows @ x).reshape(self.offset.shape) + self.offset)
+        found = (self.rows @ x).reshape(self.offset.shape)
+        found += self.offset
+        return np.asarray(found, np.float64)
 
     def back(self, which: int, slopes: FloatArray) -> FloatArray:
         """Return the gradient in the coefficients of a grouping, shape (n_levels, size)."""
