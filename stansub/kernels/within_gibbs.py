@@ -44,8 +44,8 @@ from stansub.types import FloatArray
 LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.")
 
 # Excess of c over 1, times the square root of a level's size. With 60,000 answers to 200 items, the smallest ESS per
-# step was 0.004 with c = 1, because the moves of one item were hardly ever accepted, and 0.34 with c = 1.3.
-_WIDER = 0.4
+# step was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and 0.50 with 1.6.
+_WIDER = 0.85
 # Relative difference up to which G must change by the sum over levels.
 _SAME = 1e-7
 

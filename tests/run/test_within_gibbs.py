@@ -39,7 +39,7 @@ def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: di
     assert max(z_scores(ours, theirs, names)) < 4.5
     assert max(z_scores(ours, theirs, names, wider=1.2)) > 4.5
     notes = str(ours.attrs["choices"])
-    assert "6 levels" in notes
+    assert "9 levels" in notes
     assert "the common coefficients" in notes
 
 
