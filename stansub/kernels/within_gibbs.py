@@ -212,7 +212,7 @@ def _changes(own: FloatArray, new_own: FloatArray, steps: FloatArray, total: flo
     """
     if len(steps) == 1:
         return np.array([total])
-    each = 0.5 * np.sum(steps * (own + new_own), axis=1)
+    each = np.asarray(0.5 * np.sum(steps * (own + new_own), axis=1), np.float64)
     if not abs(each.sum() - total) <= _SAME * (1 + np.abs(each).sum()):
         raise RunError(
             "effects are not normal and independent given the other parameters, although they were at set-up; use "
