@@ -190,8 +190,11 @@ class WithinGibbs(DirectKernel):
         return moved, there, int(accepted.sum())
 
     def _prior(self, x: FloatArray, grouping: Grouping) -> tuple[float, FloatArray]:
-        """Return G and its gradient in the coefficients of each level."""
-        value, gradient = self._density.log_density_gradient(x)
+        """Return G, minus infinity where undefined, and its gradient in the coefficients of each level."""
+        try:
+            value, gradient = self._density.log_density_gradient(x)
+        except RunError:
+            return -np.inf, np.zeros(grouping.places.shape)
         return value, gradient[grouping.places]
 
     def _metric(self, which: int, x: FloatArray) -> FloatArray:

@@ -38,7 +38,7 @@ class Grouping(NamedTuple):
 
     @property
     def is_common(self) -> bool:
-        """Return whether all observations read its only level."""
+        """Return whether it has a single level, such as the coefficients that all observations read."""
         return len(self.places) == 1
 
     def sums(self, values: FloatArray) -> FloatArray:

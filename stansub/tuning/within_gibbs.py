@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs, WithinGibbs, conditional_precision
@@ -127,7 +128,7 @@ def _is_normal(density: InnerDensity, grouping: Grouping, x: FloatArray, rng: np
     return bool(np.abs(here - there - expected).max() <= _SAME * (1 + np.abs(expected).max()))
 
 
-def _of_coordinates(which: FloatArray) -> list[Symmetry]:
+def _of_coordinates(which: NDArray[np.bool_]) -> list[Symmetry]:
     """Return moves of single coordinates."""
     none = np.empty(0, np.int64)
     return [Symmetry((np.arange(len(which)) == place).astype(float), none) for place in np.flatnonzero(which)]

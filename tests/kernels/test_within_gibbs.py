@@ -137,6 +137,25 @@ def test_effects_must_be_normal_given_the_rest() -> None:
         tuned(Hierarchy(degrees=4))
 
 
+class Bounded(Hierarchy):
+    """Undefined above an intercept of 0.5."""
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        if theta[0] > 0.5:
+            raise RunError("undefined")
+        return super().log_density_gradient(theta)
+
+
+def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
+    setup, rng = tuned(Hierarchy()).transition, np.random.default_rng(2)
+    kernel = WithinGibbs(AffinePosterior.of(split(Bounded(), rng), setup.coordinates), setup)  # type: ignore[arg-type]
+    state, places = kernel.init(np.zeros(DIM)), []
+    for _ in range(50):
+        state, _ = kernel.step(rng, state, None)
+        places.append(state.position[0])
+    assert 0 < max(places) <= 0.5
+
+
 def scores(density: Hierarchy, n: int) -> Array:
     """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
     setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
