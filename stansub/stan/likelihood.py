@@ -274,8 +274,8 @@ def _surrogate(
     kept: Collection[Span],
 ) -> str:
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
-    switch = f"  int {FIXED};" if FIXED in phi else ""
-    data = [*(f"  {one.type} {one.name};" for one in declarations), DATA, switch]
+    switch = [f"  int {FIXED};"] if FIXED in phi else []
+    data = [*(f"  {one.type} {one.name};" for one in declarations), DATA, *switch]
     model = [
         text_of(program, program.model.statements, kept),
         f"{{\n{phi}",
