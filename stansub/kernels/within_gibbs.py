@@ -247,7 +247,7 @@ class MetropolisWithinGibbs:
         First widths of the slices.
     """
 
-    name: ClassVar[str] = "metropolis-within-gibbs"
+    name: ClassVar[str] = "gibbs"
 
     coordinates: Coordinates
     curvatures: tuple[FloatArray, ...]

@@ -12,7 +12,7 @@ from stansub.wording import percent
 # Why transitions need no mode, by the name of their proposal.
 WITHOUT_MODE = {
     "surrogate": "surrogate transitions expand the likelihood around the posterior, not at its mode",
-    "metropolis-within-gibbs": "Metropolis within Gibbs moves levels of groupings, not around a mode",
+    "gibbs": "Metropolis within Gibbs moves levels of groupings, not around a mode",
 }
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ PROPOSALS = {
     "random-walk": NamedProposal(learner=lambda about: ScaleAdapter(about.dim)),
     "sgld": NamedProposal(learner=_sgld, batches=True),
     "surrogate": NamedProposal(surrogate=True),
-    "metropolis-within-gibbs": NamedProposal(within_gibbs=True),
+    "gibbs": NamedProposal(within_gibbs=True),
 }
 
 

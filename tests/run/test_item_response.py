@@ -81,7 +81,7 @@ def test_items_and_persons_are_levels_with_a_shift_and_a_scale(predictors: Spars
 
 def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
     """Metropolis within Gibbs; a run that ended early goes on to the same draws."""
-    options: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False, "proposal": "metropolis-within-gibbs"}
+    options: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False, "proposal": "gibbs"}
     idata = stansub.sample(PROGRAM, data, **options, iter_sampling=150)
     assert float(idata.sample_stats["levels_accepted"].mean()) > 0.7
     assert "10 levels" in str(idata.attrs["choices"])
@@ -106,7 +106,7 @@ def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparseP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("proposal", ["surrogate", "metropolis-within-gibbs"])
+@pytest.mark.parametrize("proposal", ["surrogate", "gibbs"])
 def test_draws_agree_with_nuts(proposal: str) -> None:
     """Means and mean squares of all parameters; draws that are 10 % wider must not agree."""
     options: dict[str, Any] = {"seed": 4, "show_progress": False}

@@ -33,7 +33,7 @@ def data() -> dict[str, Any]:
 
 def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any]) -> None:
     """Means and mean squares of all parameters; draws that are 20 % wider must not agree."""
-    ours = stansub.sample(program, data, **OPTIONS, proposal="metropolis-within-gibbs", iter_sampling=1500)
+    ours = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=1500)
     theirs = stansub.sample(program, data, **OPTIONS, proposal="surrogate", iter_sampling=1500)
     names = ("alpha", "beta", "sigma", "tau", "u", "v")
     assert max(z_scores(ours, theirs, names)) < 4.5
@@ -45,15 +45,15 @@ def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: di
 
 def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="chooses its own test"):
-        stansub.sample(program, data, proposal="metropolis-within-gibbs", test="pocock")
+        stansub.sample(program, data, proposal="gibbs", test="pocock")
 
 
 def test_not_without_a_split_of_prior_and_likelihood() -> None:
     factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
     with pytest.raises(InputError, match="Metropolis within Gibbs is not possible"):
-        stansub.sample(factors, proposal="metropolis-within-gibbs")
+        stansub.sample(factors, proposal="gibbs")
 
 
 def test_no_plan(program: CompiledModel, data: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="no plan is possible"):
-        plan(program, data, budget="1s", config=stansub.SampleConfig(proposal="metropolis-within-gibbs"))
+        plan(program, data, budget="1s", config=stansub.SampleConfig(proposal="gibbs"))
