@@ -32,6 +32,7 @@ import numpy as np
 from stansub.errors import RunError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
+from stansub.kernels.metropolis import DECISIONS
 from stansub.kernels.recipes import Context, Leaves
 from stansub.kernels.slices import slice_sample
 from stansub.target.affine import AffinePosterior
@@ -41,7 +42,7 @@ from stansub.target.levels import Grouping, LevelRows, groupings
 from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
 
-LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.")
+LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.", "n_accepted")
 
 # Excess of c over 1, times the square root of a level's size. With 60,000 answers to 200 items, the smallest ESS per
 # step was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and 0.50 with 1.6.
@@ -106,7 +107,8 @@ class GradientMove:
 class WithinGibbs(DirectKernel):
     """Kernel of Metropolis within Gibbs for levels; nothing is adapted."""
 
-    stats = (*DIRECT_STATS, LEVELS_ACCEPTED)
+    # A step counts as one decision, from all observations.
+    stats = (*(one for one in DIRECT_STATS if one is not DECISIONS), LEVELS_ACCEPTED)
 
     def __init__(self, posterior: AffinePosterior, setup: MetropolisWithinGibbs) -> None:
         super().__init__(posterior.prior.dim)
@@ -125,7 +127,11 @@ class WithinGibbs(DirectKernel):
             x, here, n = self.move(rng, which, x, here)
             accepted += n
         proposed = sum(len(self._groupings[which].places) for which in self._visits)
-        info = {**MOVED, LEVELS_ACCEPTED.name: accepted / proposed}
+        info: Info = {
+            **MOVED,
+            "n_obs_used": self._rows.n_observations,
+            LEVELS_ACCEPTED.name: accepted / proposed,
+        }
         return State(self._density.outward(x)), info
 
     def counts(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from agreement import z_scores
 from scipy.special import expit
 
 import stansub
+from stansub.output.record import record_of
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
@@ -86,6 +87,9 @@ def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
     assert float(idata.sample_stats["levels_accepted"].mean()) > 0.7
     assert "10 levels" in str(idata.attrs["choices"])
     assert idata.attrs["guarantee"] == "exact"
+    assert (idata.sample_stats["n_obs_used"] == N).all()
+    record = record_of(idata)
+    assert record.acceptance_rate == pytest.approx(float(idata.sample_stats["levels_accepted"].mean()))
     file = tmp_path / "run.checkpoint"
     stansub.sample(PROGRAM, data, **options, iter_sampling=70, checkpoint=file)
     resumed = stansub.sample(PROGRAM, data, **options, iter_sampling=150, resume=file)
