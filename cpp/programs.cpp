@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "program.hpp"
+#include "program_gradients.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -84,6 +85,16 @@ void expand(const Program& program, int degree, const Matrix& data, const Matrix
   }
 }
 
+// Log likelihoods and their gradients, a row each.
+void gradients(const Program& program, const Matrix& data, const Matrix& eta, const Output& out) {
+  const std::size_t n = data.shape(1), q = program.n_arguments();
+  if (program.n_data() < 1 || data.shape(0) != program.n_data() || eta.shape(0) != q || out.shape(0) != q + 1 ||
+      eta.shape(1) != n || out.shape(1) != n)
+    throw std::invalid_argument("data, arguments and out must have a row for each number and a column for each observation");
+  nb::gil_scoped_release release;
+  ProgramGradients{program}(data.data(), eta.data(), n, out.data());
+}
+
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,
              const Output& out) {
   Columns columns(program, data, centre), moves(program, data, lengths);
@@ -104,6 +115,7 @@ void define_programs(nb::module_& m) {
   nb::class_<Program>(m, "Program")
       .def(nb::new_(&to_program), "starts"_a, "codes"_a, "values"_a, "n_arguments"_a, "n_data"_a)
       .def("expand", &expand, "degree"_a, "data"_a, "eta"_a, "out"_a.noconvert())
+      .def("gradients", &gradients, "data"_a, "eta"_a, "out"_a.noconvert())
       .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert());
   nb::list names;
   for (const char* name : {"constant", "data", "argument", "sum", "difference", "product"}) names.append(name);

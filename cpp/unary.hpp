@@ -268,6 +268,26 @@ inline const std::vector<Function>& functions() {
   return all;
 }
 
+// Values and slopes at n points; the functions of nearly all likelihoods share an exponential.
+inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
+  if (g.at == exp) {
+    for (std::size_t j = 0; j < n; ++j) value[j] = slope[j] = std::exp(x[j]);
+  } else if (g.at == softplus) {
+    for (std::size_t j = 0; j < n; ++j) {
+      const double small = std::exp(-std::abs(x[j]));
+      value[j] = std::max(x[j], 0.0) + std::log1p(small);
+      slope[j] = (x[j] < 0 ? small : 1.0) / (1 + small);
+    }
+  } else {
+    Derivatives found;
+    for (std::size_t j = 0; j < n; ++j) {
+      g.at(x[j], 1, found);
+      value[j] = found.value[0];
+      slope[j] = found.value[1];
+    }
+  }
+}
+
 // Taylor coefficients g^(k) / k! at a point.
 inline void taylor(const Function& g, double x, int n, double* out) {
   Derivatives found;

@@ -677,6 +677,8 @@ class Program:
 
         Coefficients stand by degree and then in lexicographic order; ``data`` has shape (n_data, n).
         """
+    def gradients(self, data: NDArray[np.float64], eta: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write log likelihoods and their gradients in the arguments at ``eta``, shape (q, n), as rows."""
     def largest(
         self,
         order: int,

@@ -184,6 +184,37 @@ class TransitionsLeft(Chosen):
         return f"{there_are}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class LevelsSettled(Chosen):
+    """Groupings whose levels move and are accepted one by one are found, and the chains use them.
+
+    Attributes
+    ----------
+    n_levels : tuple of int
+        Levels of each grouping; 1 for common coefficients.
+    accepted : tuple of float
+        Share of the moves of each grouping's levels accepted at the end of set-up.
+    n_slices : int
+        Moves without data.
+    """
+
+    about = "proposal"
+    n_levels: tuple[int, ...]
+    accepted: tuple[float, ...]
+    n_slices: int
+    n_passes: int
+
+    def describe(self) -> str:
+        each = [
+            f"{percent(accepted)} of {f'{n:,} levels' if n > 1 else 'the common coefficients'}"
+            for n, accepted in zip(self.n_levels, self.accepted, strict=True)
+        ]
+        return (
+            f"Metropolis within Gibbs: {listed(each)} accepted in trial moves, and {self.n_slices} moves without data; "
+            f"set up in {self.n_passes} passes over the data"
+        )
+
+
 # The proposal
 
 

@@ -44,6 +44,8 @@ class Run(Enum):
     """Rows that are taken from partitions of the data."""
     TRANSITIONS = (0, 13)
     """Normal moves and transitions on a surrogate that are tried."""
+    LEVELS = (0, 16)
+    """Trial moves of levels of groupings."""
 
 
 class Chain(IntEnum):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -208,6 +208,8 @@ class SurrogateTransition:
     n : int
         Transitions of the no-U-turn sampler per decision.
     """
+
+    name: ClassVar[str] = "surrogate"
 
     approximation: Approximation
     coordinates: Coordinates

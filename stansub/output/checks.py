@@ -28,6 +28,7 @@ from stansub.output.record import (
     total,
 )
 from stansub.output.statistics import affordable, scalars, table
+from stansub.output.words import WITHOUT_MODE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +136,7 @@ def _convergence(run: _Run) -> Iterable[Finding]:
     if len(high):
         ours = run.facts.get("settings", {}).get("proposal")
         tried = "surrogate transitions" in run.facts.get("choices", {})
-        many = len(statistics) >= _MANY and not tried and ours not in (None, "surrogate")
+        many = len(statistics) >= _MANY and not tried and ours not in (None, *WITHOUT_MODE)
         yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many, _no_mode(run.facts))
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
@@ -273,7 +274,7 @@ def _moves(run: _Run) -> Iterable[Finding]:
         yield decision_findings.NonfiniteProposals(nonfinite)
     share, settings = run.record.share_of_data, facts.get("settings", {})
     # Surrogate transitions need few decisions, and exact decisions from all data may be the user's choice.
-    meant = settings.get("proposal") == "surrogate" or settings.get("test") == "exact" or "engine" in facts
+    meant = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
     if share is not None and share > _LITTLE_SAVED_ABOVE and not meant:
         exact_instead = share > _WASTED_ABOVE and error_level(facts).value != 0
         yield decision_findings.LittleSaved(share, exact_instead)

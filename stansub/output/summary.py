@@ -23,7 +23,7 @@ from stansub.output.record import (
     total,
 )
 from stansub.output.statistics import affordable, count, table
-from stansub.output.words import audited_decisions, last_check, normality_trial, one_step_bias, with_level
+from stansub.output.words import WITHOUT_MODE, audited_decisions, last_check, normality_trial, one_step_bias, with_level
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     choices = facts.get("choices", {})
-    if facts.get("settings", {}).get("proposal") == "surrogate":
-        yield "Proposal", choices.get("proposal", "surrogate transitions")
+    if (proposal := facts.get("settings", {}).get("proposal")) in WITHOUT_MODE:
+        yield "Proposal", choices.get("proposal", proposal)
     if "fallback" in facts:
         yield "Fallback", str(facts["fallback"])
     if "last_check" in facts:
@@ -235,7 +235,7 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
 
 def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Return the choices of the sampler with their reasons, and the bias of one step, as labelled lines."""
-    shown = ("proposal",) if facts.get("settings", {}).get("proposal") == "surrogate" else ()
+    shown = ("proposal",) if facts.get("settings", {}).get("proposal") in WITHOUT_MODE else ()
     for name, reason in facts.get("choices", {}).items():
         if name not in shown:
             yield name.capitalize(), reason

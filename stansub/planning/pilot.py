@@ -36,6 +36,7 @@ from stansub.target.split import Split
 from stansub.tuning.mode_setup import ModeSetup, anchor
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.transitions import normal_approximation
+from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
 # Error levels of Pocock's test besides the default.
@@ -239,6 +240,8 @@ def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
         If no mode was found, so that there is no proposal to try.
     """
     setup = prepared.setup
+    if isinstance(prepared.tuned, TunedWithinGibbs):
+        raise InputError("no plan is possible for Metropolis within Gibbs: use `stansub sample` without a budget")
     if prepared.tuned is not None:
         return [Method("surrogate", setup.rule, SurrogateSampler(prepared.posterior.split(), prepared.tuned))]
     found = setup.found

@@ -14,7 +14,17 @@ from stansub._loop import DeciderState
 from stansub.acceptance import bounds, decreasing_level, looks, noise, stopping, student
 from stansub.acceptance.normality import Trial
 from stansub.codec import Codec, Special
-from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipes, sgld, stiefel, surrogate
+from stansub.kernels import (
+    between_modes,
+    jumps,
+    polya_gamma,
+    proposals,
+    recipes,
+    sgld,
+    stiefel,
+    surrogate,
+    within_gibbs,
+)
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
@@ -27,6 +37,7 @@ from stansub.target import (
     observations,
     remainders,
     sparse,
+    symmetries,
     taylor,
 )
 from stansub.tuning import adapt, mode, mode_setup
@@ -72,6 +83,8 @@ _RECIPES = (
     recipes.Mixture,
     polya_gamma.PolyaGamma,
     surrogate.SurrogateTransition,
+    within_gibbs.MetropolisWithinGibbs,
+    symmetries.Symmetry,
 )
 _RULES = (
     stopping.Exact,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from stansub.errors import InputError
+from stansub.output.words import WITHOUT_MODE
 from stansub.run import option
 from stansub.run.option import Option, documented
 from stansub.run.options import ChainOptions, DataOptions, DecisionOptions, OutputOptions
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
 # Warmup and sampling steps of surrogate transitions, each of which moves as far as a transition of NUTS.
 TRANSITIONS = 200, 1_000
-ON_SURROGATE = "surrogate transitions expand the likelihood around the posterior, not at its mode"
 _LENGTHS = "iter_warmup", "iter_sampling"
 
 
@@ -63,10 +63,10 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
                 raise InputError("a kernel has its own proposals: give either `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"control variates are not available: {self.not_smooth}; leave out `control_variates`")
-        if self.surrogate and not self.make_test().exact:
+        if self.splits and not self.make_test().exact:
             raise InputError(
-                "surrogate transitions choose their own test: leave out `test`, or use `test='exact'` for decisions "
-                "on all observations"
+                f"`proposal={self.proposal!r}` chooses its own test: leave out `test`, or use `test='exact'` for "
+                "decisions on all observations"
             )
         decisions.check_range(self.make_test(), self.range_source)
 
@@ -137,7 +137,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         from stansub.run import decisions
 
         return decisions.choose_test(
-            "exact" if self.test is None and self.surrogate else self.test,
+            "exact" if self.test is None and self.splits else self.test,
             epsilon=self.epsilon,
             delta=self.delta,
             looks=self.looks,
@@ -157,7 +157,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         """Return whether chains move on one smooth density, so that a search for modes makes sense."""
         from stansub.kernels import recipes
 
-        return not self.surrogate and recipes.is_smooth(self.kernel or self.proposal)
+        return not self.splits and recipes.is_smooth(self.kernel or self.proposal)
 
     @property
     def surrogate(self) -> bool:
@@ -167,10 +167,22 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         return named(self.proposal).surrogate
 
     @property
+    def within_gibbs(self) -> bool:
+        """Return whether chains move levels of groupings."""
+        from stansub.tuning.proposal_names import named
+
+        return named(self.proposal).within_gibbs
+
+    @property
+    def splits(self) -> bool:
+        """Return whether the moves need the posterior split into prior and likelihood."""
+        return self.surrogate or self.within_gibbs
+
+    @property
     def not_smooth(self) -> str:
         """Return why no mode is searched for; call only if `smooth` is False."""
-        if self.surrogate:
-            return ON_SURROGATE
+        if self.splits:
+            return WITHOUT_MODE[str(self.proposal)]
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
         return f"the {what} {type(moves).__name__} does not move on one smooth density of all parameters"
 

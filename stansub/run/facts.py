@@ -64,7 +64,7 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
     config = setup.config
     chosen = {
         "inits": _described(config.inits) if config.inits is not None else _starts_from(setup),
-        "proposal": "surrogate" if setup.transition is not None else _named(config.proposal, setup.found),
+        "proposal": setup.transition.name if setup.transition is not None else _named(config.proposal, setup.found),
         "control_variates": setup.order,
         "range_source": setup.range_kind,
         "audit": setup.plan.audit,
@@ -77,7 +77,9 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
 
 def _starts_from(setup: Setup) -> str | float:
     """Return where chains start that have no inits."""
-    return "on the surrogate" if setup.transition is not None else "about the mode" if setup.found else RADIUS
+    if setup.transition is not None:
+        return "draws of the set-up" if setup.config.within_gibbs else "on the surrogate"
+    return "about the mode" if setup.found else RADIUS
 
 
 def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:

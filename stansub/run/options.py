@@ -86,17 +86,18 @@ class ChainOptions:
         means="overdispersed around the mode; radius 2 if no mode exists",
     )
     proposal: (
-        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate"]
+        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs"]
         | str
         | Proposal
     ) = option(
         "auto",
         "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random "
-        "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), or NUTS on an expansion of the "
-        "likelihood for multilevel models (surrogate). auto uses surrogate if effects have an unknown scale and the "
+        "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the "
+        "likelihood for multilevel models (surrogate), or moves of all effects of a grouping at once, each accepted on "
+        "its own, such as items and persons (gibbs). auto uses surrogate if effects have an unknown scale and the "
         "posterior is far from normal, and otherwise picks the fastest in a short trial.",
         CHAINS,
-        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
+        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs")),
         type_="or Proposal",
         metavar="NAME",
         common=True,

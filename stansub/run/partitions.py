@@ -370,7 +370,7 @@ def _of(model: Model | Source, data: Data, config: SampleConfig) -> tuple[DataSo
 def _has_single(config: SampleConfig) -> bool:
     """Return whether the options allow decisions from single observations."""
     free = config.exact_free and config.block_size is None and config.evaluator != "rewritten"
-    return free and config.smooth and not config.surrogate and not named(str(config.proposal)).batches
+    return free and config.smooth and not config.splits and not named(str(config.proposal)).batches
 
 
 def _recipes(

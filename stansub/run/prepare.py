@@ -16,9 +16,11 @@ from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Recipe
 from stansub.kernels.surrogate import SurrogateTransition
+from stansub.kernels.within_gibbs import MetropolisWithinGibbs
+from stansub.output.words import WITHOUT_MODE
 from stansub.progress import Progress
 from stansub.run import choices, transitions
-from stansub.run.config import ON_SURROGATE, SampleConfig
+from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, load
@@ -36,6 +38,7 @@ from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
 from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesWithoutMode
 
@@ -52,8 +55,8 @@ class Setup:
         The test before its looks were fitted, and the test with which chains begin.
     found : ModeSetup or None
         The mode, with control variates and proposals there.
-    transition : SurrogateTransition or None
-        Set if chains use surrogate transitions.
+    transition : SurrogateTransition, MetropolisWithinGibbs or None
+        Set if the posterior is split into prior and likelihood.
     moves : str, Proposal or Recipe
         The chains' proposal, or their kernel.
     starts : tuple of Init, ndarray or None
@@ -72,7 +75,7 @@ class Setup:
     guarantee: str
     range_kind: str
     found: ModeSetup | None
-    transition: SurrogateTransition | None
+    transition: SurrogateTransition | MetropolisWithinGibbs | None
     moves: str | Proposal | Recipe
     starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
@@ -111,7 +114,7 @@ class Setup:
     def not_smooth(self) -> str:
         """Return why no mode was searched for; empty if one was."""
         if self.transition is not None:
-            return ON_SURROGATE
+            return WITHOUT_MODE[self.transition.name]
         return "" if self.config.smooth else self.config.not_smooth
 
     @property
@@ -134,8 +137,8 @@ class Prepared:
         Time when the program was compiled (see `stansub.clock.now`).
     data_file : str
         Source of the data, as in `DataSources.recorded`; empty if they were passed as values.
-    tuned : TunedSurrogate or None
-        Setup of surrogate transitions, if used.
+    tuned : TunedSurrogate, TunedWithinGibbs or None
+        Setup of the transition, if there is one.
     """
 
     setup: Setup
@@ -143,7 +146,7 @@ class Prepared:
     ranges: choices.Ranges
     compiled_at: float
     data_file: str = ""
-    tuned: TunedSurrogate | None = None
+    tuned: TunedSurrogate | TunedWithinGibbs | None = None
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:
@@ -176,7 +179,7 @@ def _prepare(
 ) -> Prepared:
     """Prepare surrogate transitions if they suit the model, otherwise decisions from parts of the data."""
     rejected = None
-    if config.surrogate or config.moves_free:
+    if config.splits or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.TransitionSetup):
             return _prepare_transitions(found, inits, config, folder)
@@ -204,7 +207,7 @@ def _prepare_transitions(
         starts=found.tuned.starts(config.chains) if config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
         trial=False,
-        notes=updated({}, found.note, found.tuned.choice(), *audit_note),
+        notes=updated({}, *found.notes, *audit_note),
     )
     return Prepared(setup, posterior, choices.Ranges("none"), found.compiled_at, tuned=found.tuned)
 
@@ -265,7 +268,7 @@ def _prepare_subsampled(
 
 
 def moves_of(
-    config: SampleConfig, found: ModeSetup | None, transition: SurrogateTransition | None
+    config: SampleConfig, found: ModeSetup | None, transition: SurrogateTransition | MetropolisWithinGibbs | None
 ) -> str | Proposal | Recipe:
     """Return the chains' proposal, or their kernel."""
     if transition is not None:

@@ -15,6 +15,7 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.kernels.base import State
 from stansub.kernels.proposals import Adapter
 from stansub.kernels.surrogate import SurrogateTransition
+from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.run.moments import Moments
 from stansub.selection import Chosen
 from stansub.target.laplace import Mode
@@ -138,7 +139,7 @@ class Facts:
     guarantee: str
     range_kind: str
     found: ModeSetup | None
-    transition: SurrogateTransition | None
+    transition: SurrogateTransition | MetropolisWithinGibbs | None
     plan: Plan
     trial: bool
     notes: dict[str, Chosen]

@@ -1,4 +1,4 @@
-"""Decision whether a run uses surrogate transitions: by name, or by default if effects have an unknown scale.
+"""Decision whether a run splits prior and likelihood: by name, or by default if effects have an unknown scale.
 
 The text shows effects with an unknown scale, and whether the likelihood can be separated from the rest. With many
 parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
@@ -15,15 +15,18 @@ from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
+from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import ModelInput, make_uncut
-from stansub.selection import TransitionsLeft, TransitionsTaken
+from stansub.selection import Chosen, TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.remainders import NoPredictorsError
+from stansub.tuning import within_gibbs
 from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.transitions import accepted_rate, normal_rate
+from stansub.tuning.within_gibbs import TunedWithinGibbs
 
 # With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
 # family: other moves would not mix. With fewer, they do, and the search for modes after them finds what an expansion
@@ -40,41 +43,44 @@ MOST_DIVERGING = 0.1
 
 @dataclass(frozen=True)
 class TransitionSetup:
-    """Surrogate transitions of a run.
+    """Transitions of a run: on a surrogate, or Metropolis within Gibbs.
 
     Attributes
     ----------
     compiled_at : float
         Time when the program was compiled.
+    rule : StoppingRule
+        Test of their decisions.
+    notes : tuple of Chosen
     """
 
     posterior: Posterior
     compiled_at: float
-    tuned: TunedSurrogate
-    note: TransitionsTaken
+    tuned: TunedSurrogate | TunedWithinGibbs
+    rule: StoppingRule
+    notes: tuple[Chosen, ...]
 
     @property
-    def transition(self) -> SurrogateTransition:
+    def transition(self) -> SurrogateTransition | MetropolisWithinGibbs:
         """Return the kernel."""
         return self.tuned.transition
 
-    @property
-    def rule(self) -> StoppingRule:
-        """Return the test of their decisions."""
-        joint = self.transition.joint
-        return Exact() if joint is None else PoissonTest(kappa=joint.kappa)
-
 
 def find(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup | TransitionsLeft | None:
-    """Return surrogate transitions, the reason not to use them, or None if the text shows no suitable effects.
+    """Return transitions, the reason not to use them, or None if the text shows no suitable effects.
 
     Raises
     ------
     InputError
-        If they were requested and the likelihood has no surrogate, or the data cannot be used.
+        If they were requested and do not suit the posterior, or the data cannot be used.
     RunError
         If they were requested and the surrogate is nowhere defined.
     """
+    if config.within_gibbs:
+        try:
+            return _within_gibbs(given, config, progress)
+        except NoPredictorsError as error:
+            raise InputError(f"Metropolis within Gibbs is not possible: {error}; choose another proposal") from error
     effects = given.analysis.effects(config.observations or "")
     if config.surrogate:
         try:
@@ -90,6 +96,15 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
             raise
         n = given.n_parameters
         return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error))
+
+
+def _within_gibbs(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup:
+    """Return Metropolis within Gibbs after setup."""
+    assert config.seed is not None
+    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
+    rng = streams.generator(config.seed, streams.Run.LEVELS)
+    tuned = within_gibbs.tune(posterior.split(progress), posterior.dim, rng, progress)
+    return TransitionSetup(posterior, compiled_at, tuned, Exact(), (tuned.choice(),))
 
 
 def _with_surrogate(
@@ -120,7 +135,9 @@ def _with_surrogate(
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
     hardly_moves = few or tuned.diverging > MOST_DIVERGING
     note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
-    return TransitionSetup(posterior, compiled_at, tuned, note)
+    joint = tuned.transition.joint
+    rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
+    return TransitionSetup(posterior, compiled_at, tuned, rule, (note, tuned.choice()))
 
 
 def _has_bounds(posterior: Posterior) -> bool:

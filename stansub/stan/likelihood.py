@@ -22,7 +22,7 @@ from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
-from stansub.stan.scales import without_scales
+from stansub.stan.scales import FIXED, without_scales
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -274,7 +274,8 @@ def _surrogate(
     kept: Collection[Span],
 ) -> str:
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
-    data = [*(f"  {one.type} {one.name};" for one in declarations), DATA]
+    switch = [f"  int {FIXED};"] if FIXED in phi else []
+    data = [*(f"  {one.type} {one.name};" for one in declarations), DATA, *switch]
     model = [
         text_of(program, program.model.statements, kept),
         f"{{\n{phi}",

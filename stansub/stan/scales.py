@@ -6,7 +6,8 @@ Widths of the coefficients change with that number, which an expansion of second
 
     log(a) - mean(log(a)),   theta exp(mean(log(a))),   b exp(mean(log(a)))
 
-give the same likelihood, and their map from the parameters, which is exact, has the scale.
+give the same likelihood, and their map from the parameters, which is exact, has the scale. An integer of the data, 1
+or 0, switches between these and the arguments as they are.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from stansub.stan.syntax import (
     summands,
 )
 
+FIXED = "stansub_fixed_scales"
+
 _PRODUCTS = ("*", ".*")
 
 
 def without_scales(statements: Sequence[Statement], arguments: Sequence[Declaration]) -> Mapping[str, str]:
-    """Return Stan code of arguments in which such scales are fixed, by name, unconstrained.
+    """Return Stan code of arguments in which such scales are fixed if `FIXED` is 1, by name, unconstrained.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
             if name not in factors or not coefficients.issuperset(scaled):
                 continue
             if all(counts[one] == scaled.count(one) for one in scaled) and counts[name] == 1:
-                log_scale = f"mean(log({name}))"
+                log_scale = f"{FIXED} * mean(log({name}))"
                 return {name: f"log({name}) - {log_scale}"} | {one: f"{one} * exp({log_scale})" for one in scaled}
     return {}
 

@@ -18,6 +18,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
+from stansub.stan.scales import FIXED
 from stansub.stan.shares import Shares
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
@@ -82,13 +83,17 @@ class Split:
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """Return the surrogate with an approximation of the likelihood."""
-        values = self.values.values | as_data(approximation)
+        return self._with(approximation, fixed_scales=True)
+
+    def _with(self, approximation: Approximation, *, fixed_scales: bool) -> Surrogate:
+        values = self.values.values | as_data(approximation) | {FIXED: int(fixed_scales)}
         return Surrogate(replace(self.values, values=values).model(self.library), approximation)
 
-    def nothing(self) -> Surrogate:
-        """Return the surrogate without the likelihood: the prior."""
+    def prior(self, *, fixed_scales: bool = False) -> Surrogate:
+        """Return the surrogate without the likelihood."""
         m = self.predictors.dim
-        return self.surrogate(Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty())))
+        nothing = Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty()))
+        return self._with(nothing, fixed_scales=fixed_scales)
 
 
 def split(
@@ -146,7 +151,7 @@ def _proved(
     found: Split, whole: Whole, points: Sequence[FloatArray], gradient: Callable[[FloatArray], FloatArray]
 ) -> Split:
     """Return the split with the likelihood's constant; NoPredictorsError unless it gives the user's log density."""
-    prior, constants, scales = found.nothing(), [], []
+    prior, constants, scales = found.prior(fixed_scales=True), [], []
     for theta in points:
         phi = prior.phi(theta)
         own, given = found.predictors.log_lik(phi), whole.log_density(theta)

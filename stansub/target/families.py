@@ -95,6 +95,11 @@ class Separate(ABC):
         """Return log likelihoods (order 0), gradients and Hessians of some orders."""
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
 
+    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log likelihoods, shape (n,), and gradients, shape (q, n)."""
+        values, slopes = self.derivatives((0, 1), eta)
+        return values, slopes
+
 
 class Columns:
     """Base of families whose fields are the data of each observation."""
@@ -138,6 +143,11 @@ class OneArgument(Columns, ABC):
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """Return the largest absolute derivative of order 2 to 4 of each log likelihood on its interval."""
+
+    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log likelihoods, shape (n,), and gradients, shape (q, n)."""
+        values, slopes = self.derivatives((0, 1), eta)
+        return values, slopes
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, shape (n,)."""

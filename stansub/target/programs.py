@@ -87,6 +87,12 @@ class ProgramFamily:
         """Return itself."""
         return self
 
+    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log likelihoods, shape (n,), and gradients, shape (q, n), at the least cost."""
+        out = np.empty((1 + self.n_arguments, self.data.shape[1]))
+        self.density.gradients(np.ascontiguousarray(self.data), np.ascontiguousarray(eta), out)
+        return out[0], out[1:]
+
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return derivatives of some orders, from one expansion."""
         found = self._expanded(max(orders), eta)

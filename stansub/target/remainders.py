@@ -99,6 +99,10 @@ class Family(Protocol):
         """Return all f_i, up to constants, shape (n,)."""
         ...
 
+    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log likelihoods, shape (n,), and gradients, shape (q, n), at the least cost."""
+        ...
+
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return derivatives in the arguments of some orders, at less than their total cost.
 

@@ -44,6 +44,8 @@ class Differentiable(Protocol):
     @property
     def dim(self) -> int: ...
 
+    def log_density(self, theta: FloatArray) -> float: ...
+
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]: ...
 
 
@@ -70,4 +72,8 @@ class Split(Protocol):
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """Return the surrogate with an approximation of the likelihood."""
+        ...
+
+    def prior(self) -> Surrogate:
+        """Return the posterior without its likelihood, whose arguments have no scale fixed."""
         ...

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
-from stansub.target.split import Differentiable
 from stansub.types import FloatArray
 
 Map = Callable[[FloatArray], FloatArray]
@@ -30,26 +29,6 @@ Places = NDArray[np.int64]
 _SPREAD, _PROVED = 0.5, 3
 # Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
-
-
-class InnerDensity:
-    """A log density in inner coordinates."""
-
-    def __init__(self, density: Differentiable, coordinates: Coordinates) -> None:
-        self._density, self._coordinates = density, coordinates.compiled()
-
-    @property
-    def dim(self) -> int:
-        """Return the number of parameters."""
-        return self._density.dim
-
-    def log_density_gradient(self, inner: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value and the gradient, shape (dim,)."""
-        theta = np.empty_like(inner)
-        self._coordinates.outward(inner, theta)
-        value, slope = self._density.log_density_gradient(theta)
-        gradient = np.array(slope)
-        return self._coordinates.pull(inner, value, gradient), gradient
 
 
 @dataclass(frozen=True)

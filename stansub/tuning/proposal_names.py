@@ -44,6 +44,8 @@ class NamedProposal:
         Whether it uses gradients of mini-batches, for which control variates of blocks are useful.
     surrogate : bool
         Whether it samples a surrogate posterior, which is set up before chains begin.
+    within_gibbs : bool
+        Whether it moves levels of groupings, which are found before chains begin.
     fallback : str
         Name of the proposal that replaces it if there can be no race; empty if there is none.
     """
@@ -52,6 +54,7 @@ class NamedProposal:
     learner: Callable[[AdapterContext], Adapter] | None = None
     batches: bool = False
     surrogate: bool = False
+    within_gibbs: bool = False
     fallback: str = ""
 
     @property
@@ -76,6 +79,7 @@ PROPOSALS = {
     "random-walk": NamedProposal(learner=lambda about: ScaleAdapter(about.dim)),
     "sgld": NamedProposal(learner=_sgld, batches=True),
     "surrogate": NamedProposal(surrogate=True),
+    "gibbs": NamedProposal(within_gibbs=True),
 }
 
 

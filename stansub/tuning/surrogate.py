@@ -24,10 +24,11 @@ from stansub.target.approximation import Approximation, approximation
 from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
+from stansub.target.inner_density import InnerDensity
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
-from stansub.tuning.coordinates import InnerDensity, find_effects
+from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
@@ -83,14 +84,14 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         If the likelihood or the surrogate is undefined at the start.
     """
     progress("Finding the expansion point")
-    quadratic, n_passes = _ridge_mode(split.predictors, progress)
+    quadratic, n_passes = ridge_mode(split.predictors, progress)
     if not (
         np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
     ):
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
     plain = Approximation.plain(quadratic)
     surrogate = split.surrogate(plain)
-    start = _start(surrogate.model, dim, rng)
+    start = find_start(surrogate.model, dim, rng)
     effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
     # Halfway between both coordinates, all parameters that interact in either interact.
     half = effects.weighted(np.full(effects.n_blocks, 0.5))
@@ -148,7 +149,7 @@ def _joint(
     return choose_joint(observations, phis, predictors.n_observations, n_arguments=len(predictors.rows))
 
 
-def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
+def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return unconstrained parameters where the surrogate is defined.
 
     Raises
@@ -167,7 +168,7 @@ def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> Float
     raise RunError("the surrogate is not defined at any of the parameter values tried; choose another proposal")
 
 
-def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
+def ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
     """Return the expansion near the mode of the likelihood with a ridge, and the passes that it took.
 
     The search is Levenberg and Marquardt's: a likelihood of products, such as a discrimination times an ability, has

@@ -16,8 +16,9 @@ from stansub.autocorrelation import autocorrelation_times
 from stansub.kernels.surrogate import MAX_TREE_DEPTH
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
+from stansub.target.inner_density import InnerDensity
 from stansub.target.split import Differentiable, Nuts, Surrogate
-from stansub.tuning.coordinates import Effects, InnerDensity
+from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 

@@ -9,11 +9,14 @@ from agreement import z_scores
 from scipy.special import expit
 
 import stansub
+from stansub.output.record import record_of
 from stansub.progress import Progress
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 from stansub.target.approximation import approximation
+from stansub.target.levels import groupings
 from stansub.target.sparse import SparsePredictors
+from stansub.target.symmetries import symmetries
 from stansub.tuning import surrogate as tuning
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "multilevel" / "programs" / "item_response.stan"
@@ -42,7 +45,7 @@ def predictors(data: dict[str, Any]) -> SparsePredictors:
 
 def test_a_level_has_a_function_of_its_two_coefficients(predictors: SparsePredictors) -> None:
     """Of a discrimination and a difficulty; a shift of difficulties is one of abilities."""
-    point, _ = tuning._ridge_mode(predictors, Progress())
+    point, _ = tuning.ridge_mode(predictors, Progress())
     rng = np.random.default_rng(5)
     found = approximation(predictors, [point.point + 0.1 * one for one in rng.standard_normal((20, predictors.dim))])
     first, second = found.profiles.places[found.profiles.pairs]
@@ -63,11 +66,41 @@ def test_an_answer_reads_three_elements(predictors: SparsePredictors, data: dict
     assert predictors.log_lik(np.concatenate([b, theta, log_a])) == pytest.approx(expected, rel=1e-10)
 
 
+def test_gradients_of_an_answer(predictors: SparsePredictors) -> None:
+    eta = predictors.at(np.random.default_rng(1).standard_normal(predictors.dim))
+    for one, other in zip(predictors.family.gradients(eta), predictors.family.derivatives((0, 1), eta), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_items_and_persons_are_levels_with_a_shift_and_a_scale(predictors: SparsePredictors) -> None:
+    items, persons = groupings(predictors)
+    assert (items.places.shape, persons.places.shape) == ((ITEMS, 2), (PERSONS, 1))
+    shift, scale = symmetries(predictors, np.random.default_rng(2))
+    assert (np.count_nonzero(shift.direction), len(shift.scaled)) == (ITEMS + PERSONS, 0)
+    assert (np.count_nonzero(scale.direction), len(scale.scaled)) == (ITEMS, ITEMS + PERSONS)
+
+
+def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
+    """Metropolis within Gibbs; a run that ended early goes on to the same draws."""
+    options: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False, "proposal": "gibbs"}
+    idata = stansub.sample(PROGRAM, data, **options, iter_sampling=150)
+    assert float(idata.sample_stats["levels_accepted"].mean()) > 0.7
+    assert "10 levels" in str(idata.attrs["choices"])
+    assert idata.attrs["guarantee"] == "exact"
+    assert (idata.sample_stats["n_obs_used"] == N).all()
+    record = record_of(idata)
+    assert record.acceptance_rate == pytest.approx(float(idata.sample_stats["levels_accepted"].mean()))
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(PROGRAM, data, **options, iter_sampling=70, checkpoint=file)
+    resumed = stansub.sample(PROGRAM, data, **options, iter_sampling=150, resume=file)
+    np.testing.assert_array_equal(resumed.posterior["theta"], idata.posterior["theta"])
+
+
 def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparsePredictors) -> None:
     """All predictors are 0 where phi is, and the likelihood is not concave there."""
     start = predictors.expansion(np.zeros(predictors.dim))
     assert np.linalg.eigvalsh(start.precision.toarray()).min() < -10
-    found, _ = tuning._ridge_mode(predictors, Progress())
+    found, _ = tuning.ridge_mode(predictors, Progress())
     ridge = tuning._RIDGE * np.eye(predictors.dim)
     whole = found.precision.toarray() + ridge
     assert np.linalg.eigvalsh(whole).min() > 0
@@ -77,10 +110,11 @@ def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparseP
 
 
 @pytest.mark.slow
-def test_draws_agree_with_nuts() -> None:
+@pytest.mark.parametrize("proposal", ["surrogate", "gibbs"])
+def test_draws_agree_with_nuts(proposal: str) -> None:
     """Means and mean squares of all parameters; draws that are 10 % wider must not agree."""
     options: dict[str, Any] = {"seed": 4, "show_progress": False}
-    idata = stansub.sample(PROGRAM, answers(6_000, 40, 60), **options, iter_sampling=3_000)
+    idata = stansub.sample(PROGRAM, answers(6_000, 40, 60), **options, proposal=proposal, iter_sampling=3_000)
     assert float(idata.sample_stats["accepted"].mean()) > 0.3
     reference = stansub.reference(PROGRAM, answers(6_000, 40, 60), **options)
     names = ("log_a", "b", "theta", "sigma_a", "sigma_b")

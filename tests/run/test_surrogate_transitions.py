@@ -194,7 +194,7 @@ def test_the_program_has_the_approximation(
     split, about = posterior.split(), corrected
     assert np.abs(about.slope).max() > 0
     assert len(about.profiles.places) == K
-    surrogate, prior = split.surrogate(about), split.nothing()
+    surrogate, prior = split.surrogate(about), split.prior(fixed_scales=True)
     differences = []
     for theta in tuned.draws[:5]:
         phi = surrogate.phi(theta)
@@ -218,7 +218,7 @@ def test_by_name(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -
 
 
 def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="choose their own test"):
+    with pytest.raises(InputError, match="chooses its own test"):
         stansub.sample(program, data, proposal="surrogate", test="pocock")
 
 

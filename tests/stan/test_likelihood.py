@@ -142,8 +142,10 @@ def test_a_scale_that_the_likelihood_does_not_show_is_fixed(predictor: str, scal
     )
     own = split(code)
     accepted(own.surrogate)
-    assert ("log(a) - mean(log(a))" in own.surrogate) == bool(scaled)
-    found = [name for name in ("t", "b") if f"to_vector({name} * exp(mean(log(a))))" in own.surrogate]
+    assert ("log(a) - stansub_fixed_scales * mean(log(a))" in own.surrogate) == bool(scaled)
+    found = [
+        name for name in ("t", "b") if f"to_vector({name} * exp(stansub_fixed_scales * mean(log(a))))" in own.surrogate
+    ]
     assert found == scaled
 
 

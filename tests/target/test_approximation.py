@@ -14,7 +14,7 @@ from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning.surrogate import _ridge_mode
+from stansub.tuning.surrogate import ridge_mode
 
 Array = NDArray[np.float64]
 N, J, M = 2400, 40, 43
@@ -37,7 +37,7 @@ def likelihood(kind: str) -> SparsePredictors:
 
 def normal(predictors: SparsePredictors, n: int, seed: int) -> list[Array]:
     """Draws of a normal distribution whose precision is the likelihood's, and a normal prior's."""
-    expansion, _ = _ridge_mode(predictors, Progress())
+    expansion, _ = ridge_mode(predictors, Progress())
     m = predictors.dim
     point, precision = expansion.point, expansion.precision.toarray() + 4 * np.eye(m)
     root = np.linalg.cholesky(np.linalg.inv(precision))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stansub._loop import SurrogateNuts
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
-from stansub.tuning.coordinates import InnerDensity
+from stansub.target.inner_density import InnerDensity
 
 Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]

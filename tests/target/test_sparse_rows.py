@@ -15,7 +15,7 @@ from stansub.target.remainders import Family
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate import _start, cholesky
+from stansub.tuning.surrogate import cholesky, find_start
 
 Array = NDArray[np.float64]
 N, P, J, M = 200, 3, 12, 17
@@ -211,7 +211,7 @@ class Undefined:
 
 def test_where_nothing_is_defined_there_is_no_start() -> None:
     with pytest.raises(RunError, match="the surrogate is not defined at any of the parameter values tried"):
-        _start(Undefined(), 2, np.random.default_rng(0))
+        find_start(Undefined(), 2, np.random.default_rng(0))
 
 
 class Arrow:

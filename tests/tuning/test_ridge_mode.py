@@ -19,7 +19,7 @@ def test_the_mode_is_found_where_full_steps_overshoot() -> None:
     row = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
     counts = rng.poisson(np.exp(rng.normal(6.0, 1.0, J))[g]).astype(float)
     predictors = SparsePredictors((row,), Poisson(counts, np.ones(N)))
-    found, n_passes = tuning._ridge_mode(predictors, Progress())
+    found, n_passes = tuning.ridge_mode(predictors, Progress())
     means = np.bincount(g, counts) / np.bincount(g)
     np.testing.assert_allclose(found.point, np.log(means), atol=1e-2)
     assert n_passes < 60

@@ -1,0 +1,86 @@
+"""Moves of coefficients that change no log likelihood: shifts between groupings, and scales of products.
+
+A shift of all abilities and difficulties changes no predictor. In a product of a discrimination and a sum of
+coefficients, neither does a factor of the coefficients that divides the discriminations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.target.groupings import Recentred
+from stansub.target.sparse import SparsePredictors
+from stansub.types import FloatArray
+
+# Rounding up to which log likelihoods must be equal, and the size of moves with which this is proved.
+_SAME, _SIZE, _PROVED = 1e-9, 0.3, 3
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """A group of moves by numbers c: x + c v, and then factors e^c of some coordinates.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (dim,)
+        v, which is 0 in the scaled coordinates.
+    scaled : ndarray of int64
+        Places of the coordinates with a factor.
+    """
+
+    direction: FloatArray
+    scaled: NDArray[np.int64]
+
+    def __call__(self, x: FloatArray, c: float) -> FloatArray:
+        """Return the coordinates moved by c."""
+        found = x + c * self.direction
+        found[self.scaled] *= np.exp(c)
+        return found
+
+    @property
+    def log_jacobian(self) -> float:
+        """Return the logarithm of the determinant of the move's derivative, for c = 1."""
+        return float(len(self.scaled))
+
+
+def symmetries(predictors: SparsePredictors, rng: np.random.Generator) -> tuple[Symmetry, ...]:
+    """Return the moves that change no log likelihood, proved at random points."""
+    suggested = (*_shifts(predictors), *_scales(predictors))
+    return tuple(one for one in suggested if _is_proved(one, predictors, rng))
+
+
+def _shifts(predictors: SparsePredictors) -> Iterator[Symmetry]:
+    for shift in Recentred(predictors, np.zeros(predictors.dim)).shifts:
+        direction = np.zeros(predictors.dim)
+        direction[shift.places] = -1
+        direction[shift.absorbing] += shift.coefficients
+        yield Symmetry(direction, np.empty(0, np.int64))
+
+
+def _scales(predictors: SparsePredictors) -> Iterator[Symmetry]:
+    """Yield factors of all coefficients of an argument, against a shift of another one, its logarithm's."""
+    for log_factor, scaled in permutations(predictors.rows, 2):
+        read = np.array(sorted(scaled.read), np.int64)
+        if scaled.offset.any() or not read.size:
+            continue
+        for column in log_factor.columns:
+            if (column.places < 0).any() or np.ptp(column.factors) or not column.factors[0]:
+                continue
+            direction = np.zeros(predictors.dim)
+            direction[np.unique(column.places)] = -1 / column.factors[0]
+            if not direction[read].any():
+                yield Symmetry(direction, read)
+
+
+def _is_proved(one: Symmetry, predictors: SparsePredictors, rng: np.random.Generator) -> bool:
+    for _ in range(_PROVED):
+        x = _SIZE * rng.standard_normal(predictors.dim)
+        here, there = (predictors.family.log_lik(predictors.at(at)) for at in (x, one(x, _SIZE)))
+        if not np.abs(here - there).max() <= _SAME * (1 + np.abs(here).max()):
+            return False
+    return True

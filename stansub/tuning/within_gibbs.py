@@ -1,0 +1,195 @@
+"""Setup of Metropolis within Gibbs: groupings, curvatures of the log likelihood, and widths of slices.
+
+Curvatures are means over the last draws of short runs, which begin at the mode of the likelihood with a weak ridge,
+moved along everything that changes no log likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import memory
+from stansub.kernels.within_gibbs import MetropolisWithinGibbs, WithinGibbs, conditional_precision
+from stansub.progress import Progress
+from stansub.selection import LevelsSettled
+from stansub.target.affine import AffinePosterior
+from stansub.target.inner_density import InnerDensity
+from stansub.target.levels import Grouping, groupings
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.split import Split
+from stansub.target.symmetries import Symmetry, symmetries
+from stansub.tuning.coordinates import find_effects
+from stansub.tuning.surrogate import find_start, ridge_mode
+from stansub.tuning.surrogate_nuts import spread
+from stansub.types import FloatArray
+
+# Rounds, sweeps of each, and draws at the end of a round over which curvatures are averaged.
+_ROUNDS, _SWEEPS, _POINTS = 3, 20, 5
+# Slices before the first round, and their first width.
+_SLICES, _WIDTH = 30, 0.5
+# Points at which conditional distributions are proved to be normal, and the relative rounding of gradients.
+_PROVED, _SAME = 2, 1e-8
+# Smallest curvature in any direction, as a share of the diagonal's.
+_LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class TunedWithinGibbs:
+    """Setup of Metropolis within Gibbs.
+
+    Attributes
+    ----------
+    draws : ndarray, shape (n, dim)
+        Last draws of the set-up, from which chains start.
+    n_levels : tuple of int
+        Levels of each grouping.
+    accepted : tuple of float
+        Share of the moves of its levels that were accepted at the end.
+    """
+
+    transition: MetropolisWithinGibbs
+    draws: FloatArray
+    n_levels: tuple[int, ...]
+    accepted: tuple[float, ...]
+    n_passes: int
+
+    def choice(self) -> LevelsSettled:
+        """Return the choice for the record."""
+        return LevelsSettled(self.n_levels, self.accepted, len(self.transition.slices), self.n_passes)
+
+    def starts(self, n: int) -> tuple[FloatArray, ...]:
+        """Return draws, far apart in their order."""
+        return tuple(spread(self.draws, n))
+
+
+def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedWithinGibbs:
+    """Find groupings and what their moves need.
+
+    Raises
+    ------
+    NoPredictorsError
+        If the likelihood is not affine in effects that are normal and independent given the rest.
+    RunError
+        If the posterior is undefined at the start.
+    """
+    progress("Finding groupings of effects")
+    prior = split.prior()
+    start = find_start(prior.model, dim, rng)
+    coordinates = find_effects(prior.phi, start, rng.spawn(1)[0], progress.check).full
+    posterior = AffinePosterior.of(split, coordinates)
+    start = coordinates.inward(start)
+    levels = groupings(posterior.predictors)
+    _prove(posterior, levels, start, rng)
+    progress("Finding the mode of the likelihood")
+    mode, n_passes = ridge_mode(posterior.predictors, progress)
+    read = np.zeros(dim, bool)
+    for one in levels:
+        read[one.places] = True
+    slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
+    setup = MetropolisWithinGibbs(coordinates, (), (), slices, np.full(len(slices), _WIDTH))
+    x, kernel = np.where(read, mode.point, start), WithinGibbs(posterior, setup)
+    for _ in range(_SLICES):
+        x, _ = kernel.without_data(rng, x)
+    curvatures, order = _curvatures(posterior, levels, [x]), tuple(range(len(levels)))
+    setup = replace(setup, curvatures=curvatures, order=order)
+    progress("Tuning moves of effects")
+    for k in range(_ROUNDS):
+        progress.advance(k, _ROUNDS)
+        made = _round(posterior, levels, setup, x, rng, progress)
+        x, setup, n_passes = made.draws[-1], made.setup, n_passes + made.n_passes
+    memory.give_back()
+    draws = np.array([posterior.prior.outward(x) for x in made.draws])
+    return TunedWithinGibbs(setup, draws, tuple(len(one.places) for one in levels), tuple(made.accepted), n_passes)
+
+
+def _prove(posterior: AffinePosterior, levels: Sequence[Grouping], start: FloatArray, rng: np.random.Generator) -> None:
+    """Raise NoPredictorsError unless arguments are affine and effects normal and independent, at random points."""
+    for _ in range(_PROVED):
+        x = start + rng.uniform(-0.5, 0.5, len(start))
+        if not posterior.phi.error(x) <= _SAME:
+            raise NoPredictorsError("arguments of the likelihood are not affine in effects or other coefficients")
+        for one in levels:
+            if not one.is_common and not _is_normal(posterior.prior, one, x, rng):
+                raise NoPredictorsError("effects are not normal, or not independent, given the other parameters")
+
+
+def _is_normal(density: InnerDensity, grouping: Grouping, x: FloatArray, rng: np.random.Generator) -> bool:
+    """Return whether the gradient changes along a random direction as the precisions of the levels say."""
+    step, moved = rng.standard_normal(grouping.places.shape), x.copy()
+    moved[grouping.places] += step
+    precision = conditional_precision(density, grouping, x)
+    expected = (precision @ step[:, :, np.newaxis])[:, :, 0]
+    here, there = (density.log_density_gradient(at)[1][grouping.places] for at in (x, moved))
+    return bool(np.abs(here - there - expected).max() <= _SAME * (1 + np.abs(expected).max()))
+
+
+def _of_coordinates(which: NDArray[np.bool_]) -> list[Symmetry]:
+    """Return moves of single coordinates."""
+    none = np.empty(0, np.int64)
+    return [Symmetry((np.arange(len(which)) == place).astype(float), none) for place in np.flatnonzero(which)]
+
+
+class _Round(NamedTuple):
+    """Setup after a round, its last draws, and the share of the moves of each grouping's levels accepted."""
+
+    setup: MetropolisWithinGibbs
+    draws: list[FloatArray]
+    accepted: FloatArray
+    n_passes: int
+
+
+def _round(
+    posterior: AffinePosterior,
+    levels: Sequence[Grouping],
+    setup: MetropolisWithinGibbs,
+    x: FloatArray,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> _Round:
+    kernel = WithinGibbs(posterior, setup)
+    accepted, lengths, draws = np.zeros(len(levels)), np.zeros(len(setup.slices)), []
+    for _ in range(_SWEEPS):
+        progress.check()
+        x, moved = kernel.without_data(rng, x)
+        lengths += moved / _SWEEPS
+        here = kernel.evaluated(x)
+        for which in setup.order:
+            x, here, n = kernel.move(rng, which, x, here)
+            accepted[which] += n / (_SWEEPS * len(levels[which].places))
+        draws.append(x)
+    setup = replace(
+        setup,
+        curvatures=_curvatures(posterior, levels, draws[-_POINTS:]),
+        order=tuple(np.argsort(accepted, kind="stable").tolist()),
+        widths=2 * lengths,
+    )
+    n_passes = kernel.n_evaluated // posterior.predictors.n_observations + _POINTS
+    return _Round(setup, draws, accepted, n_passes)
+
+
+def _curvatures(
+    posterior: AffinePosterior, levels: Sequence[Grouping], points: Sequence[FloatArray]
+) -> tuple[FloatArray, ...]:
+    """Return the mean curvatures of the log likelihood, made definite; with the prior's for common coefficients."""
+    precisions = [posterior.predictors.expansion(x).precision for x in points]
+    found = []
+    for one in levels:
+        curvature = np.mean([one.blocks(precision) for precision in precisions], axis=0)
+        if one.is_common:
+            curvature += np.mean([conditional_precision(posterior.prior, one, x) for x in points], axis=0)
+        found.append(_definite(curvature))
+    return tuple(found)
+
+
+def _definite(matrices: FloatArray) -> FloatArray:
+    """Return symmetric matrices with eigenvalues raised to the least share of their diagonals."""
+    scales = np.sqrt(np.maximum(np.abs(np.diagonal(matrices, axis1=1, axis2=2)), np.finfo(float).tiny))
+    outer = scales[:, :, np.newaxis] * scales[:, np.newaxis, :]
+    values, vectors = np.linalg.eigh(matrices / outer)
+    raised = np.maximum(values, _LEAST)[:, np.newaxis, :]
+    return np.asarray((vectors * raised) @ np.swapaxes(vectors, 1, 2) * outer)

@@ -1,0 +1,257 @@
+"""Metropolis within Gibbs on hierarchical posteriors without Stan: detailed balance, invariance and setup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import expit
+
+from stansub.errors import RunError
+from stansub.kernels import within_gibbs
+from stansub.kernels.slices import slice_sample
+from stansub.kernels.within_gibbs import GradientMove, WithinGibbs
+from stansub.progress import Progress
+from stansub.target.affine import AffinePosterior
+from stansub.target.families import Binomial
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.split import Surrogate
+from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
+
+Array = NDArray[np.float64]
+Rng = np.random.Generator
+MAX_Z = 4.5
+N, J, K = 60, 4, 6
+DIM = 1 + J + 2 * K + 2
+_ROWS = np.random.default_rng(3)
+G, H, X = _ROWS.integers(J, size=N), _ROWS.integers(K, size=N), _ROWS.standard_normal(N)
+
+
+def rows() -> SparseRows:
+    """An intercept, one grouping with an intercept each, and one with an intercept and a slope each."""
+    places = np.stack([1 + G, 1 + J + H, 1 + J + K + H], axis=1).ravel()
+    factors = np.stack([np.ones(N), np.ones(N), X], axis=1).ravel()
+    gathered = sp.csr_array((factors, places, 3 * np.arange(N + 1)), shape=(N, DIM - 2))
+    return SparseRows.of(np.ones((1, 1)), np.array([0]), gathered, np.zeros(1))
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """alpha, u ~ N(0, tau), v ~ N(0, omega) with two columns, log tau and log omega; perhaps u = tau z."""
+
+    centred: bool = True
+    degrees: float = np.inf  # of the effects' distribution
+
+    dim = DIM
+
+    def log_density(self, theta: Array) -> float:
+        return self.log_density_gradient(theta)[0]
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        scales = np.concatenate([[1.0], np.repeat(np.exp(theta[-2:]), [J, 2 * K])])
+        if not self.centred:
+            scales[1 : 1 + J] = 1
+        x = theta[:-2] / scales
+        slope, value = -x / scales, -0.5 * x @ x
+        if np.isfinite(self.degrees):
+            value = float(-0.5 * (self.degrees + 1) * np.log1p(x**2 / self.degrees).sum())
+            slope = -(self.degrees + 1) / (self.degrees + x**2) * x / scales
+        by_scale = np.array([slope[1 : 1 + J] @ theta[1 : 1 + J], slope[1 + J :] @ theta[1 + J : -2]])
+        on_logs = -by_scale - [J, 2 * K]
+        value -= J * theta[-2] + 2 * K * theta[-1]
+        if not self.centred:
+            on_logs[0], value = 0, value + J * theta[-2]
+        value += -0.5 * float(theta[-2:] @ theta[-2:])
+        return float(value), np.concatenate([slope, on_logs - theta[-2:]])
+
+    def phi(self, theta: Array) -> Array:
+        found = theta[:-2].copy()
+        if not self.centred:
+            found[1 : 1 + J] *= np.exp(theta[-2])
+        return found
+
+    def draw(self, rng: Rng) -> Array:
+        theta = rng.standard_normal(DIM)
+        theta[1 + J : -2] *= np.exp(theta[-1])
+        if self.centred:
+            theta[1 : 1 + J] *= np.exp(theta[-2])
+        return theta
+
+
+@dataclass(frozen=True)
+class ToySplit:
+    density: Hierarchy
+    predictors: SparsePredictors
+
+    def prior(self) -> Any:
+        return Prior(self.density, self.density.phi)
+
+    def surrogate(self, approximation: Any) -> Surrogate:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Prior:
+    model: Hierarchy
+    phi: Any
+
+
+def split(density: Hierarchy, rng: Rng, theta: Array | None = None) -> ToySplit:
+    """A posterior of answers drawn at some parameters."""
+    row = rows()
+    y = rng.random(N) < expit(row(density.phi(density.draw(rng) if theta is None else theta)))
+    return ToySplit(density, SparsePredictors((row,), Binomial(y.astype(float), np.ones(N))))
+
+
+@lru_cache
+def tuned(density: Hierarchy) -> TunedWithinGibbs:
+    rng = np.random.default_rng(4)
+    return tune(split(density, rng), DIM, rng, Progress())  # type: ignore[arg-type]
+
+
+def test_setup() -> None:
+    found = tuned(Hierarchy())
+    assert sorted(found.n_levels) == [1, J, K]
+    assert [one.shape[1] for one in found.transition.curvatures] == [1, 2, 1]
+    # Two scales, and a shift of each grouping against the intercept.
+    assert len(found.transition.slices) == 4
+    assert min(found.accepted) > 0.5
+    assert found.transition.order[0] == np.argmin(found.accepted)
+
+
+def test_effects_that_a_scale_multiplies_are_arguments() -> None:
+    found = tuned(Hierarchy(centred=False))
+    assert len(found.transition.coordinates.sizes) == J
+    assert sorted(found.n_levels) == [1, J, K]
+
+
+def test_effects_must_be_normal_given_the_rest() -> None:
+    with pytest.raises(NoPredictorsError, match="not normal"):
+        tuned(Hierarchy(degrees=4))
+
+
+class Bounded(Hierarchy):
+    """Undefined above an intercept of 0.5."""
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        if theta[0] > 0.5:
+            raise RunError("undefined")
+        return super().log_density_gradient(theta)
+
+
+def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
+    setup, rng = tuned(Hierarchy()).transition, np.random.default_rng(2)
+    kernel = WithinGibbs(AffinePosterior.of(split(Bounded(), rng), setup.coordinates), setup)  # type: ignore[arg-type]
+    state, places = kernel.init(np.zeros(DIM)), []
+    for _ in range(50):
+        state, _ = kernel.step(rng, state, None)
+        places.append(state.position[0])
+    assert 0 < max(places) <= 0.5
+
+
+def scores(density: Hierarchy, n: int) -> Array:
+    """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
+    setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
+    kernel = WithinGibbs(AffinePosterior.of(split(density, rng), setup.coordinates), setup)  # type: ignore[arg-type]
+    for _ in range(n):
+        theta = density.draw(rng)
+        kernel._rows = replace(kernel._rows, family=split(density, rng, theta).predictors.family)
+        state = kernel.init(theta)
+        for _ in range(2):
+            state, _ = kernel.step(rng, state, None)
+        ends = [np.concatenate([at, at**2, at[1:] * at[0], np.abs(at)]) for at in (theta, state.position)]
+        changes.append(np.tanh(ends[1]) - np.tanh(ends[0]))
+    return np.asarray(np.mean(changes, axis=0) / (np.std(changes, axis=0) / np.sqrt(n) + 1e-300))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_step_leaves_the_joint_distribution_of_parameters_and_data(centred: bool) -> None:
+    assert np.abs(scores(Hierarchy(centred), 1000)).max() < MAX_Z
+
+
+def test_a_wrong_acceptance_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if moves were symmetric."""
+    monkeypatch.setattr(GradientMove, "log_ratio", lambda self, change, *others: change)
+    assert np.abs(scores(Hierarchy(), 1000)).max() > MAX_Z
+
+
+class Levels:
+    """Three levels of two coefficients, not normal."""
+
+    hessian = np.array([[2.0, 0.6], [0.6, 1.5]])
+
+    def __init__(self) -> None:
+        self.shift = np.random.default_rng(2).standard_normal((3, 2))
+
+    def value(self, x: Array) -> Array:
+        return np.asarray(-np.logaddexp(x[:, 0] * np.exp(0.5 * x[:, 1]), 0) - 0.3 * ((x - self.shift) ** 2).sum(axis=1))
+
+    def gradient(self, x: Array) -> Array:
+        steps = 1e-5 * np.eye(2)
+        return np.stack([(self.value(x + step) - self.value(x - step)) / 2e-5 for step in steps], axis=1)
+
+    def metric(self, x: Array | None = None) -> Array:
+        given = np.zeros((3, 2)) if x is None else x
+        return np.linalg.inv(self.hessian * np.exp(0.3 * given.sum(axis=1))[:, np.newaxis, np.newaxis])
+
+    def flows(self, x: Array, there: Array, how: str = "") -> Array:
+        """Logarithms of density, proposal and acceptance from one place to another, for each level."""
+        made = GradientMove(self.metric(x if how == "metric of the state" else None))
+        slopes, new_slopes = self.gradient(x), self.gradient(there)
+        drift = made.steps(slopes, np.zeros_like(x))
+        proposed = [
+            stats.multivariate_normal(at, made.spread * metric).logpdf(to)
+            for at, metric, to in zip(x + drift, made.metric, there, strict=True)
+        ]
+        change = self.value(there) - self.value(x)
+        ratio = made.log_ratio(change, there - x, slopes, slopes if how == "gradient at one end" else new_slopes)
+        if how == "sum over levels":
+            ratio = np.full_like(ratio, ratio.sum())
+        return np.asarray(self.value(x) + proposed + np.minimum(0, ratio))
+
+
+def imbalance(how: str) -> float:
+    levels, rng = Levels(), np.random.default_rng(8)
+    pairs = rng.standard_normal((200, 2, 3, 2))
+    return float(max(np.abs(levels.flows(x, there, how) - levels.flows(there, x, how)).max() for x, there in pairs))
+
+
+def test_detailed_balance_of_each_level() -> None:
+    assert imbalance("") < 1e-9
+
+
+@pytest.mark.parametrize("how", ["gradient at one end", "sum over levels", "metric of the state"])
+def test_shortcuts_break_it(how: str) -> None:
+    assert imbalance(how) > 0.1
+
+
+def test_steps_have_the_covariance_of_the_proposal() -> None:
+    made = GradientMove(Levels().metric())
+    columns = np.stack([made.steps(np.zeros((3, 2)), np.tile(unit, (3, 1))) for unit in np.eye(2)], axis=-1)
+    np.testing.assert_allclose(columns @ columns.transpose(0, 2, 1), made.spread * made.metric, rtol=1e-12)
+
+
+def test_a_change_that_is_not_the_sum_over_levels_is_an_error() -> None:
+    slopes = np.ones((3, 1))
+    np.testing.assert_allclose(within_gibbs._changes(slopes, slopes, slopes, 3.0), 1)
+    with pytest.raises(RunError, match="not normal and independent"):
+        within_gibbs._changes(slopes, slopes, slopes, 3.001)
+
+
+def test_a_slice_leaves_the_density() -> None:
+    rng = np.random.default_rng(1)
+    before = rng.gamma(3, size=4000)
+
+    def moved(x: float) -> float:
+        return x + slice_sample(lambda c: 2 * np.log(x + c) - (x + c) if x + c > 0 else -np.inf, 0.7, rng)
+
+    after = np.array([moved(x) for x in before])
+    assert np.abs(after - before).mean() > 0.5
+    assert stats.kstest(after, stats.gamma(3).cdf).pvalue > 1e-4

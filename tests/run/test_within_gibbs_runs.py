@@ -1,0 +1,59 @@
+"""Metropolis within Gibbs from end to end on a small multilevel regression."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement import z_scores
+from scipy.special import expit
+
+import stansub
+from stansub import CompiledModel, InputError
+from stansub.planning.plan import plan
+
+PROGRAMS = Path(__file__).parent / "programs"
+N, J, K = 300, 6, 9
+OPTIONS: dict[str, Any] = {"seed": 3, "show_progress": False}
+
+
+@pytest.fixture(scope="module")
+def program() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "multilevel.stan")
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    x, g, h = rng.standard_normal(N), rng.integers(J, size=N), rng.integers(K, size=N)
+    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 1.2 * rng.standard_normal(K)[h]
+    y = (rng.random(N) < expit(eta)).astype(int)
+    return {"N": N, "J": J, "K": K, "y": y, "x": x, "g": g + 1, "h": h + 1}
+
+
+def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any]) -> None:
+    """Means and mean squares of all parameters; draws that are 20 % wider must not agree."""
+    ours = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=1500)
+    theirs = stansub.sample(program, data, **OPTIONS, proposal="surrogate", iter_sampling=1500)
+    names = ("alpha", "beta", "sigma", "tau", "u", "v")
+    assert max(z_scores(ours, theirs, names)) < 4.5
+    assert max(z_scores(ours, theirs, names, wider=1.2)) > 4.5
+    notes = str(ours.attrs["choices"])
+    assert "9 levels" in notes
+    assert "the common coefficients" in notes
+
+
+def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="chooses its own test"):
+        stansub.sample(program, data, proposal="gibbs", test="pocock")
+
+
+def test_not_without_a_split_of_prior_and_likelihood() -> None:
+    factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
+    with pytest.raises(InputError, match="Metropolis within Gibbs is not possible"):
+        stansub.sample(factors, proposal="gibbs")
+
+
+def test_no_plan(program: CompiledModel, data: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="no plan is possible"):
+        plan(program, data, budget="1s", config=stansub.SampleConfig(proposal="gibbs"))
