@@ -306,7 +306,7 @@ def test_densities_are_those_of_the_families(place: int) -> None:
     assert family.density is not None
 
     def by_loop(eta: Array) -> Array:
-        columns = zip(family.data.T.copy(), eta.T.copy(), strict=True)
+        columns = zip(np.stack(family.data, axis=1), eta.T.copy(), strict=True)
         return np.array([_loop.density_log_lik(family.density, data, at) for data, at in columns])
 
     np.testing.assert_allclose(
