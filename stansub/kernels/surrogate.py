@@ -210,6 +210,7 @@ class SurrogateTransition:
     """
 
     name: ClassVar[str] = "surrogate"
+    starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
     coordinates: Coordinates

@@ -254,6 +254,7 @@ class MetropolisWithinGibbs:
     """
 
     name: ClassVar[str] = "gibbs"
+    starts_from: ClassVar[str] = "draws of the set-up"
 
     coordinates: Coordinates
     curvatures: tuple[FloatArray, ...]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from stansub.findings import Audit, ErrorLevel
 from stansub.wording import percent
 
+if TYPE_CHECKING:
+    from stansub.output.record import RunRecord
+
 # Why transitions need no mode, by the name of their proposal.
 WITHOUT_MODE = {
     "surrogate": "surrogate transitions expand the likelihood around the posterior, not at its mode",
     "gibbs": "Metropolis within Gibbs moves levels of groupings, not around a mode",
 }
-
-if TYPE_CHECKING:
-    from stansub.output.record import RunRecord
 
 
 def last_check(check: Mapping[str, Any], asked: str) -> str:

@@ -78,7 +78,7 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
 def _starts_from(setup: Setup) -> str | float:
     """Return where chains start that have no inits."""
     if setup.transition is not None:
-        return "draws of the set-up" if setup.config.within_gibbs else "on the surrogate"
+        return setup.transition.starts_from
     return "about the mode" if setup.found else RADIUS
 
 

@@ -22,7 +22,6 @@ from stansub.target.affine import AffinePosterior
 from stansub.target.families import Binomial
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.target.split import Surrogate
 from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
 
 Array = NDArray[np.float64]
@@ -92,9 +91,6 @@ class ToySplit:
 
     def prior(self) -> Any:
         return Prior(self.density, self.density.phi)
-
-    def surrogate(self, approximation: Any) -> Surrogate:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import arviz as az
+import multilevel
 import numpy as np
 import pytest
-from scipy.special import expit
+from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
@@ -21,23 +22,17 @@ from stansub.target.group_candidates import Joint
 from stansub.target.rows import ColumnRows
 from stansub.tuning.surrogate import TunedSurrogate, tune
 
-PROGRAMS = Path(__file__).parent / "programs"
-N, J, K = 300, 6, 9
 MAX_Z = 4.5
 
 
 @pytest.fixture(scope="module")
 def program() -> CompiledModel:
-    return stansub.compile_model(PROGRAMS / "multilevel.stan")
+    return stansub.compile_model(multilevel.PROGRAM)
 
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    rng = np.random.default_rng(5)
-    x, g, h = rng.standard_normal(N), rng.integers(J, size=N), rng.integers(K, size=N)
-    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 1.2 * rng.standard_normal(K)[h]
-    y = (rng.random(N) < expit(eta)).astype(int)
-    return {"N": N, "J": J, "K": K, "y": y, "x": x, "g": g + 1, "h": h + 1}
+    return multilevel.simulated()
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +156,7 @@ def test_tall_data_are_in_shares(program: CompiledModel, data: dict[str, Any], a
 
 def test_rows_that_read_all_others_are_proved_with_all(tmp_path: Path, data: dict[str, Any], as_if_tall: None) -> None:
     """A mean of all rows is another one in each share and each part."""
-    text = (PROGRAMS / "multilevel.stan").read_text()
+    text = multilevel.PROGRAM.read_text()
     centred = tmp_path / "centred.stan"
     centred.write_text(text.replace("* x", "* (x - mean(x))"))
     assert centred.read_text() != text

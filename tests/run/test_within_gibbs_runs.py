@@ -1,34 +1,27 @@
 """Metropolis within Gibbs from end to end on a small multilevel regression."""
 
-from pathlib import Path
 from typing import Any
 
+import multilevel
 import numpy as np
 import pytest
 from agreement import z_scores
-from scipy.special import expit
 
 import stansub
 from stansub import CompiledModel, InputError
 from stansub.planning.plan import plan
 
-PROGRAMS = Path(__file__).parent / "programs"
-N, J, K = 300, 6, 9
 OPTIONS: dict[str, Any] = {"seed": 3, "show_progress": False}
 
 
 @pytest.fixture(scope="module")
 def program() -> CompiledModel:
-    return stansub.compile_model(PROGRAMS / "multilevel.stan")
+    return stansub.compile_model(multilevel.PROGRAM)
 
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    rng = np.random.default_rng(5)
-    x, g, h = rng.standard_normal(N), rng.integers(J, size=N), rng.integers(K, size=N)
-    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 1.2 * rng.standard_normal(K)[h]
-    y = (rng.random(N) < expit(eta)).astype(int)
-    return {"N": N, "J": J, "K": K, "y": y, "x": x, "g": g + 1, "h": h + 1}
+    return multilevel.simulated()
 
 
 def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any]) -> None:
