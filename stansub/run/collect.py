@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ from stansub.run.facts import facts_of_run
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.run.state import Totals
+from stansub.run.thinning import by_ess
+from stansub.selection import updated
 from stansub.stan.columns import level_sizes
 from stansub.stan.posterior import Posterior
 from stansub.tuning.mode_check import ModeCheck, check_modes
@@ -164,7 +166,8 @@ def collect(
     with stage_progress(console, show=show, max_time=progress.left()) as log:
         prepared.posterior.values.report_to(log)
         checked = _check_modes(prepared, drawn, stopped, log=log)
-    attrs = facts_of_run(prepared, finished.setup, drawn) | {
+    setup = _thinned(finished.setup, drawn)
+    attrs = facts_of_run(prepared, setup, drawn) | {
         "mode_check": checked.record(),
         "stopped": stopped,
         "last_check": finished.check.record() if finished.check is not None else None,
@@ -174,19 +177,28 @@ def collect(
         "wall_time": finished.seconds + clock.now() - finished.began,
     }
     with stage_progress(console, show=show) as log:
-        gathered = _Gathered(prepared, drawn, attrs)
+        gathered = _Gathered(prepared, drawn, attrs, every=setup.plan.thin // prepared.setup.plan.thin)
         if file is None or gathered.n_bytes <= inference_data.LARGE:
             log("Computing constrained values (Ctrl-C leaves out generated quantities)")
             return gathered.tree()
         return gathered.into(file, log)
 
 
-class _Gathered:
-    """Draws of all chains, cut to the length of the shortest, with statistics and facts."""
+def _thinned(setup: Setup, chains: Sequence[Chain]) -> Setup:
+    """Return the setup with the interval at which draws are kept, if their ESS determines it."""
+    if setup.config.thin != "auto":
+        return setup
+    chosen = by_ess([chain.sampling.kept for chain in chains], setup.config.precision)
+    return replace(setup, plan=replace(setup.plan, thin=chosen.every), notes=updated(setup.notes, chosen))
 
-    def __init__(self, prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]) -> None:
-        self._prepared, self._chains, self._attrs = prepared, chains, attrs
-        self._kept, self._n = SavedQuantities.of(prepared.setup.config), min(chain.sampling.n_kept for chain in chains)
+
+class _Gathered:
+    """Draws of all chains, 1 in ``every`` stored ones, cut to the length of the shortest, with statistics and facts."""
+
+    def __init__(self, prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], *, every: int) -> None:
+        self._prepared, self._chains, self._attrs, self._every = prepared, chains, attrs, every
+        self._kept = SavedQuantities.of(prepared.setup.config)
+        self._n = min(chain.sampling.n_kept for chain in chains) // every
 
     @property
     def n_bytes(self) -> int:
@@ -235,7 +247,8 @@ class _Gathered:
 
     def _piece(self, quantities: Quantities, start: int, end: int) -> dict[str, dict[str, NDArray[Any]]]:
         """Return some of the draws, by group and variable."""
-        sampled = [chain.sampling.kept.read(start, end) for chain in self._chains]
+        every = self._every
+        sampled = [chain.sampling.kept.read(start * every, end * every, every=every) for chain in self._chains]
         theta = np.stack([one.theta for one in sampled])
         variables = quantities.of(theta)
         own = self._kept.log_likelihood and LOG_LIK in variables

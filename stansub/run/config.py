@@ -50,7 +50,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         self._set_derived()
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         self._check_precision()
-        if self.iter_sampling is not None and self.thin > self.iter_sampling:
+        if self.iter_sampling is not None and self.stored_every > self.iter_sampling:
             raise InputError(
                 f"`thin={self.thin}` is larger than `iter_sampling={self.iter_sampling}`, so no draw would be kept"
             )
@@ -82,6 +82,8 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
             if given is not None:
                 listed = given.split(",") if isinstance(given, str) else given
                 derived[name] = ",".join(one.strip() for one in listed)
+        if isinstance(self.thin, str) and self.thin.isdecimal():  # as the command line gives it
+            derived["thin"] = int(self.thin)
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
@@ -101,6 +103,11 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
     def precision(self) -> Precision | None:
         """Return the precision at which the run stops early; None if it ends after `iter_sampling`."""
         return None if self.until is None else Precision.of(self.until)
+
+    @property
+    def stored_every(self) -> int:
+        """Return the steps between two draws that the chains store; thinning by ESS happens at the end of the run."""
+        return 1 if self.thin == "auto" else self.thin
 
     def of_length(self, *, transitions: bool) -> SampleConfig:
         """Return the options with default numbers of steps filled in.

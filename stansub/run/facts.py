@@ -68,6 +68,7 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
         "control_variates": setup.order,
         "range_source": setup.range_kind,
         "audit": setup.plan.audit,
+        "thin": setup.plan.thin,
         "block_size": posterior.blocks.size,
         "evaluator": posterior.population.kind,
     }

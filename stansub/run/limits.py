@@ -72,6 +72,21 @@ class Suggested(Named):
 
 
 @dataclass(frozen=True)
+class CountOr(Suggested):
+    """Integers of at least ``at_least``, or names."""
+
+    at_least: int = 1
+
+    def check(self, name: str, value: Any) -> None:
+        if value in self.names:
+            return
+        if isinstance(value, str):
+            listed = " or ".join(repr(one) for one in self.names)
+            raise InputError(f"`{name}={value}` must be an integer of at least {self.at_least}, or {listed}")
+        Count(self.at_least).check(name, value)
+
+
+@dataclass(frozen=True)
 class OneOf(Named):
     """Names to choose from, and nothing else."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from stansub.acceptance.names import BOUNDS, TEST_NAMES
-from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, Interval, Named, OneOf, Suggested
+from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, CountOr, Interval, Named, OneOf, Suggested
 from stansub.run.option import option
 
 if TYPE_CHECKING:
@@ -67,7 +67,15 @@ class ChainOptions:
         resume="longer",
         common=True,
     )
-    thin: int = option(1, "Keep every n-th draw.", CHAINS, Count(1))
+    thin: Literal["auto"] | int = option(
+        1,
+        "Keep every n-th draw. auto: once the chains have ended, keep as many draws as there are effective draws, but "
+        "more if their ESS would fall below what `until` or the summary requires.",
+        CHAINS,
+        CountOr(("auto",)),
+        type_='int or "auto"',
+        metavar="N|auto",
+    )
     seed: int | None = option(
         None,
         "Seed of the random numbers.",

@@ -205,7 +205,7 @@ def _prepare_transitions(
         transition=found.transition,
         moves=found.transition,
         starts=found.tuned.starts(config.chains) if config.inits is None else tuple(inits),
-        plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
+        plan=_plan(config, audit),
         trial=False,
         notes=updated({}, *found.notes, *audit_note),
     )
@@ -259,12 +259,21 @@ def _prepare_subsampled(
         moves=moves_of(config, found, None),
         starts=tuple(inits) if found is None or config.inits is not None else (None,) * config.chains,
         plan=Plan(
-            config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
+            config.iter_warmup,
+            config.iter_sampling,
+            config.stored_every,
+            audit,
+            config.save_warmup,
+            _levels(fitted, config),
         ),
         trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
         notes=updated(notes, block_note, *ranges.notes, *audit_note, *([rejected] if rejected is not None else [])),
     )
     return Prepared(setup, posterior, ranges, compiled_at)
+
+
+def _plan(config: SampleConfig, audit: float, levels: DecreasingLevel | None = None) -> Plan:
+    return Plan(config.iter_warmup, config.iter_sampling, config.stored_every, audit, config.save_warmup, levels)
 
 
 def moves_of(
@@ -330,8 +339,8 @@ def _check_memory(posterior: Posterior, config: SampleConfig, folder: Path | Non
     check_draws(
         posterior,
         chains=config.chains,
-        draws=config.iter_sampling // config.thin,
-        warmup=config.iter_warmup // config.thin,
+        draws=config.iter_sampling // config.stored_every,
+        warmup=config.iter_warmup // config.stored_every,
         kept=SavedQuantities.of(config),
         folder=folder,
     )

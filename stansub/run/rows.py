@@ -103,15 +103,20 @@ class Rows:
             return block.read()
         return block.rows(slice(0, self._n - number * self.per_block))
 
-    def read(self, start: int = 0, end: int | None = None) -> Records:
-        """Return rows from ``start`` up to ``end`` or the last; a view if they are in one block in memory."""
+    def read(self, start: int = 0, end: int | None = None, *, every: int = 1) -> Records:
+        """Return the last of every ``every`` rows from ``start`` up to ``end``; a view if one block in memory has them.
+
+        By default ``end`` is the number of rows.
+        """
         end = self._n if end is None else end
         if end <= start:
             return self._none
         parts = []
         for number in range(start // self.per_block, -(-end // self.per_block)):
             first = number * self.per_block
-            parts.append(self.block(number).rows(slice(max(start - first, 0), end - first)))
+            low = max(start - first, 0)
+            low += (start - first - low - 1) % every
+            parts.append(self.block(number).rows(slice(low, end - first, every)))
         return parts[0] if len(parts) == 1 else Records.together(parts)
 
     def parts(self) -> Iterator[Records]:

@@ -332,7 +332,7 @@ def _until(prepared: Prepared) -> EarlyStopping | None:
     def constrained(theta: FloatArray) -> dict[str, FloatArray]:
         return constrain(posterior, theta, kept=PARAMETERS, seed=setup.seed, threads=setup.threads)[0]
 
-    return EarlyStopping(config.precision, constrained, most=config.iter_sampling, thin=config.thin)
+    return EarlyStopping(config.precision, constrained, most=config.iter_sampling, thin=config.stored_every)
 
 
 def _resumes_own_checkpoint(config: SampleConfig) -> bool:
