@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 CMDSTAN_CSV, CSV, PARQUET = ("cmdstan-csv", "csv", "parquet")
 
+# Columns of the sampler in CmdStan's files: statistics that may hold them, and the value if none does. The summary of
+# brms counts divergences, and a Metropolis-Hastings step has no trajectory that could diverge.
+_SAMPLER_COLUMNS: dict[str, tuple[tuple[str, ...], float]] = {
+    "lp__": (("lp",), math.nan),
+    "accept_stat__": (("acceptance_rate", "accepted"), math.nan),
+    "divergent__": (("diverging",), 0.0),
+}
+
 
 def names(stem: str, form: str, n_chains: int) -> list[str]:
     """Return the names of the files: one per chain in CmdStan's format."""
@@ -98,36 +106,39 @@ def _cmdstan_csv(idata: InferenceData, chain: int) -> memoryview:
     from pyarrow import csv
 
     posterior, facts = inference_data.group(idata, "posterior"), inference_data.attrs(idata)
-    columns = _sampler_columns(idata, chain)
+    columns: dict[str, Any] = _sampler_columns(idata, chain)
     for name, values in posterior.data_vars.items():
         own = values.values[chain]
         # The first index runs fastest, as in CmdStan's files.
         flat = own.reshape(len(own), -1) if own.ndim < 3 else own.transpose(0, *range(own.ndim - 1, 0, -1))
         flat = flat.reshape(len(own), -1)
-        columns |= {one: flat[:, k] for k, one in enumerate(_cmdstan_names(str(name), own.shape[1:]))}
+        names = _cmdstan_names(str(name), own.shape[1:])
+        columns |= {one: np.ascontiguousarray(flat[:, k], dtype=np.float64) for k, one in enumerate(names)}
     image = io.BytesIO()
     for line in _configuration(facts, chain, posterior.sizes["draw"]):
         image.write(f"# {line}\n".encode())
     image.write(f"{','.join(columns)}\n".encode())
-    table = pa.table([pa.array(np.ascontiguousarray(one, dtype=np.float64)) for one in columns.values()], [*columns])
-    csv.write_csv(table, image, csv.WriteOptions(include_header=False))
+    table = pa.table([pa.array(one) for one in columns.values()], [*columns])
+    csv.write_csv(table, image, csv.WriteOptions(include_header=False, quoting_style="none"))
     for line in _seconds(facts, chain):
         image.write(f"# {line}\n".encode())
     return image.getbuffer()
 
 
-def _sampler_columns(idata: InferenceData, chain: int) -> dict[str, NDArray[Any]]:
-    """Return ``lp__`` (NaN if not recorded) and ``accept_stat__``."""
+def _sampler_columns(idata: InferenceData, chain: int) -> dict[str, list[str]]:
+    """Return CmdStan's columns of the sampler as text.
+
+    R reads a column as real numbers only if one has a decimal point, and brms fails at integers.
+    """
     stats: Mapping[Any, Any] = {}
     if "sample_stats" in inference_data.groups(idata):
         stats = inference_data.group(idata, "sample_stats").data_vars
     n_draws = inference_data.group(idata, "posterior").sizes["draw"]
-    found = {"lp__": ("lp",), "accept_stat__": ("acceptance_rate", "accepted")}
-    unknown = np.full(n_draws, np.nan)
-    return {
-        column: next((stats[name].values[chain] for name in among if name in stats), unknown)
-        for column, among in found.items()
-    }
+    columns = {}
+    for column, (among, otherwise) in _SAMPLER_COLUMNS.items():
+        found = (stats[name].values[chain] for name in among if name in stats)
+        columns[column] = [*map(repr, np.asarray(next(found, np.full(n_draws, otherwise)), np.float64).tolist())]
+    return columns
 
 
 def _cmdstan_names(name: str, shape: tuple[int, ...]) -> list[str]:
@@ -137,7 +148,10 @@ def _cmdstan_names(name: str, shape: tuple[int, ...]) -> list[str]:
 
 
 def _configuration(facts: Mapping[str, Any], chain: int, n_draws: int) -> Iterator[str]:
-    """Yield the configuration in CmdStan's format: a sampler without metric and step size is its fixed_param."""
+    """Yield the configuration in CmdStan's format.
+
+    The algorithm is ``Metropolis``, which rstan and brms know: cmdstanr reads no sampler columns of ``fixed_param``.
+    """
     settings = facts.get("settings") or {}
     version = str((facts.get("versions") or {}).get("stan", "")).split(".")
     major, minor, patch = (part if part.isdigit() else "0" for part in [*version, "0", "0", "0"][:3])
@@ -155,7 +169,7 @@ def _configuration(facts: Mapping[str, Any], chain: int, n_draws: int) -> Iterat
     yield f"    thin = {thin}"
     yield "    adapt"
     yield "      engaged = 0"
-    yield "    algorithm = fixed_param"
+    yield "    algorithm = Metropolis"
     yield "    num_chains = 1"
     yield f"id = {chain + 1}"
     yield "data"

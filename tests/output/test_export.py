@@ -57,6 +57,7 @@ def test_cmdstanpy_reads_what_was_written(tmp_path: Path) -> None:
     columns = fit.method_variables()
     assert np.isnan(columns["lp__"]).all()
     np.testing.assert_array_equal(columns["accept_stat__"], ACCEPTED.T)
+    assert not columns["divergent__"].any()
     facts = fit.metadata.cmdstan_config
     told = {name: facts[name] for name in ("model", "num_warmup", "num_samples", "thin", "seed", "id")}
     assert told == {
@@ -122,9 +123,17 @@ def test_the_order_of_columns_is_that_of_cmdstan(tmp_path: Path) -> None:
     (path, _) = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
     header = next(line for line in path.read_text().splitlines() if not line.startswith("#"))
     assert header.startswith(
-        "lp__,accept_stat__,alpha,beta.1,beta.2,beta.3,omega.1.1,omega.2.1,omega.1.2,omega.2.2,omega.1.3,omega.2.3,"
+        "lp__,accept_stat__,divergent__,alpha,beta.1,beta.2,beta.3,omega.1.1,omega.2.1,omega.1.2,omega.2.2,omega.1.3,omega.2.3,"
         "cube.1.1.1,cube.2.1.1,cube.1.2.1"
     )
+
+
+def test_columns_of_the_sampler_are_real_numbers_to_r(tmp_path: Path) -> None:
+    (path, _) = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
+    rows = [line.split(",") for line in path.read_text().splitlines() if line and not line.startswith("#")][1:]
+    assert {row[0] for row in rows} == {"nan"}
+    assert {row[1] for row in rows} == {"0.0", "1.0"}
+    assert {row[2] for row in rows} == {"0.0"}
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
