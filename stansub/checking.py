@@ -67,7 +67,7 @@ def report(
     *,
     observations: str | None,
     console: Console,
-    progress: Console,
+    progress: Console | None = None,
     write: Path | None = None,
     overwrite: bool = False,
     verbose: bool = False,
@@ -79,7 +79,7 @@ def report(
     data : path, mapping, table, DataSources or None
         Data for the program, as `stansub.sample` takes them.
     console, progress : Console
-        For the report, and for progress.
+        For the report, and for progress, if it is to be shown.
     write : Path, optional
         File for the program in current syntax, if it has arrays in the syntax of before 2021.
     verbose : bool
@@ -103,7 +103,7 @@ def report(
         path = files.write(write, error.code.encode(), overwrite=overwrite)
         console.print(Text(f"Written: {path}, with arrays in current syntax. Check this file next."), soft_wrap=True)
         return 0
-    with stage_progress(progress, show=data is not None) as log:
+    with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
     verdict = found.verdict(read.text)
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)

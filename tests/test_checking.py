@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
+from rich.console import Console
 
+from stansub import checking
 from stansub.cli import main
 from stansub.stan import stanc
 
@@ -44,6 +47,19 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Observations  N" in lines
     assert "Parameter     vector[K] beta" in lines
     assert lines[-1].startswith("For a numerical proof, add data")
+
+
+def test_quiet_hides_progress(logistic_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage_progress, shown = checking.stage_progress, []
+
+    def watched(console: Console, *, show: bool) -> Any:
+        shown.append(show)
+        return stage_progress(console, show=show)
+
+    monkeypatch.setattr(checking, "stage_progress", watched)
+    for arguments in ([], ["--quiet"]):
+        assert check(LOGISTIC, logistic_data, *arguments) == 0
+    assert shown == [True, False]
 
 
 DOUBTFUL = """

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Model, forcing, shared, sources_of, taking
+from stansub.cli.options import Columns, Debug, Model, Quiet, forcing, shared, sources_of, taking
 
 
 @taking(shared("observations", group="", default="", common=True))
@@ -34,6 +34,7 @@ def check(
         ),
     ] = False,
     columns: Columns = None,
+    quiet: Quiet = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -49,7 +50,7 @@ def check(
         sources_of(data, columns) if data else None,
         **options,
         console=FlagConsole(),
-        progress=FlagConsole(stderr=True),
+        progress=None if quiet else FlagConsole(stderr=True),
         write=write,
         overwrite=force,
         verbose=verbose,
