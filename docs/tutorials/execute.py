@@ -3,9 +3,9 @@
 python docs/tutorials/execute.py first-run           # runs docs/tutorials/first-run.md and writes its outputs anew
 python docs/tutorials/execute.py first-run --check   # compares the printed tables with the page instead
 
-Blocks run in their order, in one folder. A block whose first line is a comment that names a file, such as
-`# prepare.py` or `// model.stan`, is written to that file. A block of `sh` is run by bash. If a block of `text` follows
-it, that is the place of its output.
+Blocks run in their order, in one folder, from which `examples` leads to that folder of the checkout. A block whose
+first line is a comment that names a file, such as `# prepare.py` or `// model.stan`, is written to that file. A block
+of `sh` is run by bash. If a block of `text` follows it, that is the place of its output.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def main() -> None:
     options = parser.parse_args()
     path = PAGES / f"{options.name}.md"
     page, folder = path.read_text(), Path(tempfile.mkdtemp())
+    (folder / "examples").symlink_to(PAGES.parents[1] / "examples")
     try:
         found = executed(page, folder)
     finally:
