@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -44,6 +45,28 @@ def test_files_that_are_named_exist(name):
 def test_links_lead_somewhere(name):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text())
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_headings(name):
+    page = ROOT / name
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+    assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_the_picture_of_an_output_has_the_line_of_its_description(name):
+    lines = re.findall(r"!\[[^]]*the line: ([^]]+)\]\(([^)]+)\)", (ROOT / name).read_text())
+    assert lines
+    for line, picture in lines:
+        drawn = html.unescape(re.sub(r"<[^>]+>", "", ((ROOT / name).parent / picture).read_text()))
+        assert line in drawn.replace("\xa0", " ")
 
 
 def listed(page: Path) -> set[Path]:
