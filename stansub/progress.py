@@ -197,7 +197,7 @@ class Progress:
 
 
 def as_progress(log: Callable[[str], None] | None) -> Progress:
-    """A `Progress` that calls ``log`` with each text; ``log`` itself if it is one."""
+    """Return a `Progress` that calls ``log`` with each text, or ``log`` itself if it is a `Progress`."""
     if isinstance(log, Progress):
         return log
     return Progress(log)

@@ -80,7 +80,7 @@ def diagnose(
 
 
 def _print(result: NormalityTrial, console: Console) -> None:
-    """The verdict, the table of the tails, and what to do."""
+    """Print the verdict, the table of the tails, and what to do."""
     from rich.text import Text
 
     def write(text: str, style: str = "", *, hang: int = 0) -> None:

@@ -44,12 +44,12 @@ _MARKED = re.compile(r"""`(?P<name>[a-z_]+)(=(?P<quote>["']?)(?P<value>[^`]*?)(?
 
 
 def flag_of(name: str) -> str:
-    """The flag of an option of `sample`."""
+    """Return the flag of an option of `sample`."""
     return f"--{config.declared(name).flag or name.replace('_', '-')}"
 
 
 def as_flags(text: str) -> str:
-    """Options in backticks, such as `` `thin` `` or `` `control_variates=0` ``, as flags with their values."""
+    """Replace options in backticks, such as `` `thin` `` or `` `control_variates=0` ``, by flags with their values."""
     return _MARKED.sub(_flag, text)
 
 
@@ -64,12 +64,12 @@ def _flag(found: re.Match[str]) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """A message with options as flags in one line, whatever the file names in it are."""
+    """Return a message as one line, with options as flags, whatever file names it contains."""
     return printable(as_flags(text))
 
 
 def shown(text: str) -> str:
-    """The same of each line of a text."""
+    """Return each line of a text with options as flags."""
     return "\n".join(in_one_line(line.expandtabs()) for line in text.split("\n"))
 
 

@@ -148,7 +148,7 @@ def words_of(data: list[str], columns: list[str] | None) -> str:
 
 
 def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
-    """An option of `sample` as a parameter of a command that has ``--help-all``, if it is not a common one.
+    """Return an option of `sample` as a parameter of a command that has ``--help-all``, if it is not a common one.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ HelpAll = Annotated[
 
 
 def declared(name: str, kind: Any, default: Any, **info: Any) -> inspect.Parameter:
-    """An option as a parameter of a command; ``info`` is what `typer.Option` takes."""
+    """Return an option as a parameter of a command; ``info`` is what `typer.Option` takes."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer.Option(**info)]
     )

@@ -23,7 +23,7 @@ class EngineName(StrEnum):
 
 
 def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
-    """Options of a run of NUTS, in a panel of the help; a seed that is drawn is kept in the file that is named."""
+    """Return the options of a run of NUTS, in a panel of the help. A seed that is drawn is stored in the named file."""
     return [
         shared("chains", None, default="4", group=group),
         shared("parallel_chains", text="Number of chains to run at once.", group=group),

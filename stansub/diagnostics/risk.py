@@ -185,7 +185,7 @@ def write(found: Risk, path: str | Path) -> None:
     try:
         files.write(path, content, overwrite=True)
     except StansubError as error:
-        place = files.elsewhere(Path(path).name, lambda other: files.write(other, content))
+        place = files.save_elsewhere(Path(path).name, lambda other: files.write(other, content))
         raise RunError(f"{error}; the figures were saved to {place} instead") from error
 
 

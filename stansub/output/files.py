@@ -128,8 +128,8 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrit
     return target
 
 
-def elsewhere(name: str, save: Callable[[Path], object]) -> Path:
-    """Save under ``name`` in a new folder, the first that works: temporary, current or home.
+def save_elsewhere(name: str, save: Callable[[Path], object]) -> Path:
+    """Save under ``name`` in a new temporary folder or, if that fails, in one below the current or home directory.
 
     Raises
     ------
@@ -198,12 +198,12 @@ def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
 
-    return elsewhere("draws.npz", save) if arrays else None
+    return save_elsewhere("draws.npz", save) if arrays else None
 
 
 def keep_files(paths: Iterable[Path]) -> Path:
     """Move files into a new folder that can be found."""
-    return elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
+    return save_elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

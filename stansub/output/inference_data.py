@@ -223,7 +223,7 @@ def _write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], overwr
 def keep(idata: "InferenceData", name: str) -> Path | None:
     """Save draws to a folder that can be found, as NetCDF or, if that fails, the posterior as arrays."""
     try:
-        return files.elsewhere(name, lambda path: write(idata, path))
+        return files.save_elsewhere(name, lambda path: write(idata, path))
     except Exception:
         posterior = group(idata, "posterior")
         return files.keep_arrays({str(variable): values.values for variable, values in posterior.data_vars.items()})

@@ -41,7 +41,7 @@ def make() -> str:
 
 
 def is_clang() -> bool:
-    """Whether the compiler is clang."""
+    """Return whether the compiler is clang."""
     return "clang" in first_line(compiler())
 
 

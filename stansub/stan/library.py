@@ -294,7 +294,7 @@ class Model:
         )
 
     def param_unconstrain_json(self, values: bytes) -> FloatArray:
-        """Unconstrained parameters, shape (dim,), of constrained ones given as JSON.
+        """Return the unconstrained parameters, shape (dim,), of constrained ones in JSON.
 
         Raises
         ------
@@ -323,5 +323,5 @@ class Model:
 
 
 def addresses(models: Sequence[Model]) -> NDArray[np.uint64]:
-    """Addresses of models, for the decision loop."""
+    """Return addresses of models, for the decision loop."""
     return np.array([model.pointer for model in models], dtype=np.uint64)

@@ -142,7 +142,7 @@ class Nest:
         return alone and (is_place_read or self._picks())
 
     def _picks(self) -> bool:
-        """Whether it reads rows that data of this row name, such as ``y[partner[n]]``."""
+        """Return whether it reads rows that data of this row name, such as ``y[partner[n]]``."""
         reads = [(read, self._at(read)) for read in self.reads()]
         own = {self.rows.shapes[read.variable].all_dims[0] for read, last in reads if last == 0}
         return any(
