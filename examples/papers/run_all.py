@@ -49,8 +49,8 @@ APPLICATIONS = (
 HEAD = """# Applications of the papers
 
 Each page describes one run of `python examples/papers/run_all.py`: the claim of a paper, the same figure from our run,
-the differences and their reasons, and the cost of the same posterior with stansub's default and with NUTS. Sizes
-are small unless a row says otherwise; `--size full` uses those of the papers.
+the differences and their reasons, and the cost of the same posterior with stansub's default and with NUTS. `--size full`
+uses the sizes of the papers.
 
 | paper, section | application | result | size | time |
 |---|---|---|---|---|
@@ -58,7 +58,7 @@ are small unless a row says otherwise; `--size full` uses those of the papers.
 
 
 def run(application: Application, options: list[str]) -> bool:
-    """Run an application; whether it ended well."""
+    """Run an application, and return whether it succeeded."""
     print(f"== {application.name}", flush=True)
     began = time.perf_counter()
     code = subprocess.run([sys.executable, str(HERE / application.name / "run.py"), *options]).returncode
@@ -67,7 +67,7 @@ def run(application: Application, options: list[str]) -> bool:
 
 
 def row(application: Application) -> str:
-    """A row of the index."""
+    """Return a row of the index."""
     place = f"{application.paper}, {application.place}"
     results = REPORTS / application.name / "results.json"
     if not results.is_file():

@@ -316,9 +316,9 @@ def main() -> None:
     rows = [run.row() for run in distinct]
     failing, bound = panels["a"][0].row(), panels["a"][1].row()
     page.write(
-        f"The t-test with a first look of 2 puts the marginal of sigma {common.percent(abs(failing['off']))} off, "
-        f"from {common.percent(failing['share'])} of the data; the Bernstein-Serfling bound is "
-        f"{common.figures(abs(bound['bias']), 2)} posterior sds off (MCSE {common.figures(bound['mcse'], 2)}), from "
+        f"With a first look of 2, the marginal of sigma by the t-test is off by {common.percent(abs(failing['off']))}, "
+        f"with {common.percent(failing['share'])} of the data. With the Bernstein-Serfling bound, sigma is off by "
+        f"{common.figures(abs(bound['bias']), 2)} posterior sds (MCSE {common.figures(bound['mcse'], 2)}), with "
         f"{common.percent(bound['share'], 3)}.",
         n=N,
         chains=CHAINS,

@@ -230,7 +230,7 @@ def main() -> None:
     fastest = max(1 / one["share"] for one in rows)
     page.write(
         f"Theorem 2.6 does not hold as stated: a two-state chain exceeds it by {common.percent(sharp['broken'])}; a "
-        f"sharper bound takes its place. A measured speed-up is {fastest:.2g} where the paper supposes 100.",
+        f"sharper bound replaces it. A measured speed-up is {fastest:.2g}; the paper assumes 100.",
         table=table, deltas=DELTAS, lasts=lasts, names=list(planning.SPEED_UPS), sharp=sharp, rows=rows, best=best,
         beyond=int(sum(beyond)), panels=len(beyond), larger=share_larger(found, mixed=False),
         larger_mixed=share_larger(found, mixed=True), at_end=at_end, paper=PAPER, sharper=SHARP, n=N, fastest=fastest,

@@ -388,7 +388,7 @@ def main() -> None:
     page.write(
         "The Bernstein-Serfling bound uses "
         + ", ".join(f"{common.percent(row['burn_in'])}" for row in bound)
-        + " of the data a decision in burn-in, "
+        + " of the data per decision in burn-in and "
         + ", ".join(f"{common.percent(row['last'])}" for row in bound)
         + f" in the last {LAST} steps ("
         + "; ".join(row["problem"] for row in bound)

@@ -216,8 +216,8 @@ def write(
     }
     spread = found["spread"]
     page.write(
-        f"Variances by the best falling level ({spread['falling']}) have {spread['ratio']:.2g} times the risk of those "
-        f"by the best fixed one ({spread['best']}).",
+        f"Variances by the best decreasing level ({spread['falling']}) have {spread['ratio']:.2g} times the risk of "
+        f"those by the best fixed one ({spread['best']}).",
         real=digits.real, n=len(digits.y), n_test=len(digits.x_test), components=COMPONENTS, found=found, rows=rows,
         today=today, quarters={name: by_quarter(chains[name]) for name in FALLING},
         repeats=len(logistic.weights(chains[FIXED_NAMES[0]])), **facts,

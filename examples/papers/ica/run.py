@@ -182,8 +182,8 @@ def main() -> None:
     angles = np.linspace(0, np.pi / 2, 181)
     heights = [float(log_likelihood(one, mixture.x).sum()) for one in turned(mixture.unmixing, angles)]
     page.write(
-        f"The lowest risk after equal seconds is that of {best['label'].replace('$', '').replace(chr(92), '')}, "
-        f"{best['data'] * 100:.0f} % of the data a decision; exact decisions have "
+        f"After equal seconds, the lowest risk is that of {best['label'].replace('$', '').replace(chr(92), '')}, "
+        f"with {best['data'] * 100:.0f} % of the data per decision; exact decisions have "
         f"{table[0]['risk'] / best['risk']:.1f} times its risk.",
         rows=table,
         best=best,

@@ -373,8 +373,8 @@ def main(arguments: list[str] | None = None) -> None:
     times = {name: run.curve.reaches(level) for name, run in runs.items()}
     ratio = times["exact"] / times["subsampled"]
     page.write(
-        f"accuracy {subsampled.curve.last:.3f} subsampled and {exact.curve.last:.3f} exact, "
-        f"with {100 * subsampled.share:.0f} % of a cluster's members",
+        f"The accuracy is {subsampled.curve.last:.3f} with subsampled decisions, which use "
+        f"{100 * subsampled.share:.0f} % of a cluster's members, and {exact.curve.last:.3f} with exact ones.",
         n_training=N_TRAINING,
         n_test=N_TEST,
         chains=CHAINS,

@@ -424,12 +424,12 @@ def first_close(found: dict[int, gp.Errors]) -> int | None:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """For the index."""
+    """Return the result for the index."""
     last, percent, figures = rows[-1], common.percent, common.figures
     return (
-        f"At a rank of half the rows acceptance probabilities are off by {figures(last.acceptance, 2)} on average, by "
+        f"At a rank of half the rows, acceptance probabilities are off by {figures(last.acceptance, 2)} on average, by "
         f"more than 0.1 in {percent(last.bad)} of the moves, and the posterior by {figures(last.distance, 2)} in total "
-        f"variation; the decompositions take {figures(last.setup, 2)} s"
+        f"variation. The decompositions take {figures(last.setup, 2)} s."
     )
 
 

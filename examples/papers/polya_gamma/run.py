@@ -310,7 +310,7 @@ def main() -> None:
     times = [float(found[1.0][0][-1]) * one for one in (0.03, 0.1, 0.3, 1.0)]
     page.write(
         f"Mini-batches of {common.percent(fifth['share'])} of the data make sds {fifth['too_wide']:.2f} times too "
-        f"large, whatever N is; the exact chain has {common.figures(engines[0]['per_second'], 2)} effective draws a "
+        f"large for any N. The exact chain makes {common.figures(engines[0]['per_second'], 2)} effective draws per "
         f"second, today's default {common.figures(engines[1]['per_second'], 2)}.",
         n=n, p=COVARIATES, fixed=list(FIXED.values()), power=POWER, prior_sd=PRIOR_SD, epsilon=EPSILON,
         compared=COMPARED, runs=table,

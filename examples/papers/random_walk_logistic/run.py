@@ -206,7 +206,7 @@ def write(
     }
     today = {name: logistic.ends({name: curve})[name]._asdict() for name, curve in engines.items()}
     page.write(
-        f"After {ends[exact].seconds:.2g} s of a chain the lowest risk of the random walks is that of {best} "
+        f"After {ends[exact].seconds:.2g} s of a chain, the random walk with the lowest risk is that with {best} "
         f"({ends[best].risk:.1e}; {exact}: {ends[exact].risk:.1e}); today's default reaches "
         f"{today[DEFAULT]['risk']:.1e}.",
         n=len(digits.y), n_test=len(digits.x_test), real=digits.real, repeats=len(logistic.weights(chains[exact])),

@@ -179,9 +179,9 @@ def main() -> None:
     tails = {row.label: float((row.draws > ridge.quantiles(np.array([0.99]))[0]).mean()) for row in rows}
     named = dict(zip(("free", "exact", "tenth", "half", "default", "nuts"), table, strict=True))
     page.write(
-        f"SGLD without a test is {named['free']['variation']:.2f} off in total variation, with a test at 0.1 "
-        f"{named['tenth']['variation']:.2f}, of which chance makes {named['tenth']['chance']:.2f}; it uses "
-        f"{100 * named['tenth']['data']:.1f} % of the data.",
+        f"SGLD is off by {named['free']['variation']:.2f} in total variation without a test, and by "
+        f"{named['tenth']['variation']:.2f} with a test at 0.1 (expected by chance: {named['tenth']['chance']:.2f}), "
+        f"which uses {100 * named['tenth']['data']:.1f} % of the data.",
         rows=table,
         tails=list(tails.values()),
         n=n,

@@ -278,10 +278,10 @@ def main() -> None:
     draw_autocorrelation(page, runs, rows)
     gain = {name: rows[SUB][name]["rate"] / rows[EXACT][name]["rate"] for name in NAMES}
     page.write(
-        f"Subsampled decisions look at {common.percent(runs[SUB].share or 0)} of the transitions and give "
+        f"Subsampled decisions read {common.percent(runs[SUB].share or 0)} of the transitions and give "
         f"{common.figures(gain['phi'], 2)} (phi) and {common.figures(gain['sigma'], 2)} (sigma) times the ESS per "
-        f"second of exact ones; NUTS gives {common.figures(best(rows, NUTS) / best(rows, SUB), 2)} times that of "
-        "subsampled ones",
+        f"second of exact ones. NUTS gives {common.figures(best(rows, NUTS) / best(rows, SUB), 2)} times that of "
+        "subsampled ones.",
         rows=rows,
         gain=gain,
         names=NAMES,

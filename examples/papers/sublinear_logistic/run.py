@@ -273,8 +273,8 @@ def main() -> None:
     names = ("theory", "fixed", "shrinking", "default", "fixed_time", "shrinking_time", "default_time", "gradient_time")
     slopes = {name: slope(points, name) for name in names}
     page.write(
-        f"At N = {last.n:,} a decision takes {last.fixed / last.n:.2%} of the data with a fixed proposal, "
-        f"{last.shrinking / last.n:.0%} with one that shrinks as the posterior does, {last.default / last.n:.4%} by "
+        f"At N = {last.n:,} a decision uses {last.fixed / last.n:.2%} of the data with a fixed proposal, "
+        f"{last.shrinking / last.n:.0%} with one that shrinks with the posterior, and {last.default / last.n:.4%} with "
         "today's default.",
         points=[one._asdict() for one in points], last=last._asdict(), slopes=slopes, epsilon=EPSILON, sd=SD,
         mini_batch=MINI_BATCH, decisions=DECISIONS, leapfrogs=leapfrogs(x[:10_000], y[:10_000], settings.seed),

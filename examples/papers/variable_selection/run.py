@@ -284,8 +284,8 @@ def show(
     at_end = {name: float(np.interp(common_time, one.seconds, one.risk)) for name, one in curves.items() if "=" in name}
     best, gain = min(at_end, key=lambda name: at_end[name]), shown[0]["risk"]
     page.write(
-        f"at the end of the same time the risk is lowest with {best}; decisions use "
-        f"{percent(shown[-1]['share'])} of the data with ε = 0.1, {percent(shown[1]['share'])} with ε = 0.01",
+        f"After equal times, the risk is lowest with {best}. Decisions use "
+        f"{percent(shown[-1]['share'])} of the data with ε = 0.1 and {percent(shown[1]['share'])} with ε = 0.01.",
         real=real,
         nu=nu,
         n_train=len(data.y),
