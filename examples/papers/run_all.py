@@ -49,8 +49,8 @@ APPLICATIONS = (
 HEAD = """# Applications of the papers
 
 Each page describes one run of `python examples/papers/run_all.py`: the claim of a paper, the same figure from our run,
-the differences and their reasons, and the cost of the same posterior with stansub's default and with NUTS. `--size full`
-uses the sizes of the papers.
+the differences and their reasons, and the cost of the same posterior with stansub's default and with NUTS.
+`--size full` uses the sizes of the papers.
 
 | paper, section | application | result | size | time |
 |---|---|---|---|---|
