@@ -47,6 +47,19 @@ def test_links_lead_somewhere(name):
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
 
 
+REPORTS = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "reports").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("name", [*PAGES, *REPORTS])
+def test_rows_of_tables_have_the_columns_of_the_head(name):
+    def columns(row: str) -> int:
+        return len(re.findall(r"(?<!\\)\|", row)) - 1
+
+    tables = re.findall(r"(?:^\|.*\n)+", (ROOT / name).read_text() + "\n", flags=re.MULTILINE)
+    for head, *rows in map(str.splitlines, tables):
+        assert [row for row in rows if columns(row) != columns(head)] == []
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site name them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)

@@ -171,7 +171,7 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
 
 def _sum_cells(row: Row, measured: bool) -> list[str]:
     """Return the verdicts and, if measured, the cut and the draws."""
-    cells = [f"`{row['program']}`", row["about"], row["text"], *([_with_data(row)] if measured else [])]
+    cells = [f"`{row['program']}`", cell(row["about"]), row["text"], *([_with_data(row)] if measured else [])]
     if not row.get("qualifies"):
         return [*cells, *([""] * 9 if measured else [])]
     cells += [
