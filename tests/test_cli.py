@@ -912,6 +912,25 @@ def test_output_that_finds_no_reader(place: Path, line: str, codes: list[int], t
     assert shell(line) == (codes, told)
 
 
+OPENS = """
+import os, sys
+from stansub.cli import main
+
+class Opens:
+    def find_spec(self, name, path, target=None):
+        if name == "stansub.cli.application":
+            os.open(os.devnull, os.O_RDONLY)
+
+sys.meta_path.insert(0, Opens())
+main(["--version"])
+"""
+
+
+def test_files_that_an_import_opens_are_not_taken_for_the_output(place: Path) -> None:
+    Path("opens.py").write_text(OPENS)
+    assert shell(f"{sys.executable} opens.py >&-") == ([1], f"{LOST}Bad file descriptor\n")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not set the size of a pipe")
 def test_a_reader_that_goes_before_the_end(place: Path) -> None:
     read, write = os.pipe()

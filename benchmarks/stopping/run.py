@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -165,7 +166,7 @@ def run_all(n_runs: int, seed: int, jobs: int = 1) -> dict[str, Ends]:
 
 def _ended(rules: Mapping[str, Rule], n_runs: int, seed: int, jobs: int) -> dict[str, Ends]:
     batches, found = range(0, n_runs, BATCH), []
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
         some = partial(_batch, tuple(rules.values()), n_runs, seed)
         for begun, batch in zip(batches, pool.map(some, batches), strict=True):
             found.append(batch)

@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
         from stansub.errors import InterruptError
 
         with interrupts.handled(InterruptError.NOTHING if own else None) as interrupt:
+            from stansub.cli import streams
+
+            streams.occupy()  # before imports, because some libraries open files
             from stansub.cli import application
 
             interrupt.exit_code = None

@@ -24,7 +24,6 @@ def guarded() -> Iterator[None]:
     ReaderGoneError, RunError
         In the block, when standard output is a closed pipe, is closed, or cannot be written to.
     """
-    _occupy()
     out, err = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Stream(out, _fail), _Stream(err, lambda _: None)
     try:
@@ -71,8 +70,8 @@ def _fail(error: OSError) -> None:
     raise RunError(f"could not write to standard output: {error.strerror}") from error
 
 
-def _occupy() -> None:
-    """Open closed standard streams, lest files that are opened get their numbers; writing to the output still fails."""
+def occupy() -> None:
+    """Open closed standard streams, so that no other file gets their numbers; writing to the output still fails."""
     for number, (name, flags) in enumerate((("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))):
         if getattr(sys, name) is None:
             with suppress(OSError):
