@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stansub import decision_selection, selection, variates_selection
+from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
 
 
@@ -32,6 +33,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "kappa",
         "joint decisions",
         "surrogate transitions",
+        Thinned.about,
     }
 
 
