@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from stansub.kernels.slices import slice_sample
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.levels import Grouping, LevelRows, groupings
+from stansub.target.levels import Grouping, LevelPasses, groupings
 from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
 
@@ -64,13 +64,6 @@ def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArr
         moved[places] += 1
         columns.append(own - density.log_density_gradient(moved)[1][grouping.places])
     return np.stack(columns, axis=-1)
-
-
-class Pass(NamedTuple):
-    """Log likelihoods of all observations, shape (n,), and their gradients in the arguments, shape (q, n)."""
-
-    values: FloatArray
-    slopes: FloatArray
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ class WithinGibbs(DirectKernel):
         super().__init__(posterior.prior.dim)
         self._density, self._setup = posterior.prior, setup
         self._groupings = groupings(posterior.predictors)
-        self._rows = LevelRows.of(posterior.predictors, self._groupings)
+        self._passes = LevelPasses(posterior.predictors, self._groupings)
         self._coordinates = setup.coordinates
         # Forth and back.
         self._visits = (*setup.order, *reversed(setup.order[:-1]))
@@ -122,14 +115,15 @@ class WithinGibbs(DirectKernel):
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Move along slices without data, and then the levels of all groupings, forth and back."""
         x, _ = self.without_data(rng, self._coordinates.inward(state.position))
-        here, accepted = self.evaluated(x), 0
+        self.place(x)
+        accepted = 0
         for which in self._visits:
-            x, here, n = self.move(rng, which, x, here)
+            x, n = self.move(rng, which, x)
             accepted += n
         proposed = sum(len(self._groupings[which].places) for which in self._visits)
         info: Info = {
             **MOVED,
-            "n_obs_used": self._rows.n_observations,
+            "n_obs_used": self._passes.n_observations,
             LEVELS_ACCEPTED.name: accepted / proposed,
         }
         return State(self._density.outward(x)), info
@@ -146,11 +140,10 @@ class WithinGibbs(DirectKernel):
         """Restore the count."""
         self.n_evaluated = int(saved)
 
-    def evaluated(self, x: FloatArray) -> Pass:
-        """Return the evaluation of all observations."""
-        self.n_evaluated += self._rows.n_observations
-        with np.errstate(over="ignore", invalid="ignore"):
-            return Pass(*self._rows.family.gradients(self._rows.at(x)))
+    def place(self, x: FloatArray) -> None:
+        """Evaluate the likelihood at coordinates, from which levels then move."""
+        self.n_evaluated += self._passes.n_observations
+        self._passes.place(x)
 
     def without_data(self, rng: np.random.Generator, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coordinates after a slice along each move that changes no log likelihood, and its lengths."""
@@ -172,28 +165,27 @@ class WithinGibbs(DirectKernel):
 
         return log_density
 
-    def move(self, rng: np.random.Generator, which: int, x: FloatArray, here: Pass) -> tuple[FloatArray, Pass, int]:
-        """Return the next state of the levels of a grouping, with its evaluation, and how many were accepted."""
+    def move(self, rng: np.random.Generator, which: int, x: FloatArray) -> tuple[FloatArray, int]:
+        """Return the coordinates after moves of the levels of a grouping, and how many were accepted."""
         grouping = self._groupings[which]
         made = GradientMove(self._metric(which, x))
         value, own = self._prior(x, grouping)
-        slopes = own + self._rows.back(which, here.slopes)
+        slopes = own + self._passes.slopes(which)
         steps = made.steps(slopes, rng.standard_normal(slopes.shape))
         proposed = x.copy()
         proposed[grouping.places] += steps
-        there = self.evaluated(proposed)
+        self.n_evaluated += self._passes.n_observations
+        change, new_slopes = self._passes.propose(proposed, which)
         new_value, new_own = self._prior(proposed, grouping)
         with np.errstate(invalid="ignore"):
-            new_slopes = new_own + self._rows.back(which, there.slopes)
-            change = grouping.sums(there.values - here.values) + _changes(own, new_own, steps, new_value - value)
+            new_slopes += new_own
+            change += _changes(own, new_own, steps, new_value - value)
             ratio = made.log_ratio(change, steps, slopes, new_slopes)
             accepted = np.log1p(-rng.random(len(ratio))) < ratio
+        self._passes.settle(which, accepted)
         moved = x.copy()
         moved[grouping.places[accepted]] = proposed[grouping.places[accepted]]
-        rejected = grouping.among(~accepted)
-        for new, old in zip(there, here, strict=True):
-            np.copyto(new, old, where=rejected)
-        return moved, there, int(accepted.sum())
+        return moved, int(accepted.sum())
 
     def _prior(self, x: FloatArray, grouping: Grouping) -> tuple[float, FloatArray]:
         """Return G, minus infinity where undefined, and its gradient in the coefficients of each level."""

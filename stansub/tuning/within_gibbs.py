@@ -157,9 +157,9 @@ def _round(
         progress.check()
         x, moved = kernel.without_data(rng, x)
         lengths += moved / _SWEEPS
-        here = kernel.evaluated(x)
+        kernel.place(x)
         for which in setup.order:
-            x, here, n = kernel.move(rng, which, x, here)
+            x, n = kernel.move(rng, which, x)
             accepted[which] += n / (_SWEEPS * len(levels[which].places))
         draws.append(x)
     setup = replace(
