@@ -32,7 +32,7 @@ class ProgramGradients {
     gradients_.resize(program.n_arguments() * block);
   }
 
-  static constexpr std::size_t block = 256;
+  static constexpr std::size_t block = 128;
 
   // Rows of data, of arguments and of `out` have n numbers; those of `out` are log likelihoods and their derivatives.
   void operator()(const double* data, const double* eta, std::size_t n, double* out) {
