@@ -188,14 +188,26 @@ class LevelPasses {
       const Argument& one = arguments_[k];
       double* eta = &eta_[k * block];
       add_dense(one, first, count, eta);
-      for (const Column& column : one.columns) {
-        const std::int32_t* places = column.places + first;
-        if (column.factors.is_constant())
-          for (std::size_t j = 0; j < count; ++j) eta[j] += column.factors[0] * x[places[j]];
-        else
-          for (std::size_t j = 0; j < count; ++j) eta[j] += column.factors[first + j] * x[places[j]];
+      for (const Column& column : one.columns)
+        each(column, first, count, [&](std::size_t j, std::int32_t place, double factor) { eta[j] += factor * x[place]; });
+      if (one.offset.is_constant()) {
+        const double offset = one.offset[0];
+        for (std::size_t j = 0; j < count; ++j) eta[j] += offset;
+      } else {
+        for (std::size_t j = 0; j < count; ++j) eta[j] += one.offset[first + j];
       }
-      for (std::size_t j = 0; j < count; ++j) eta[j] += one.offset[first + j];
+    }
+  }
+
+  // The coefficients of some observations, with their factors.
+  template <class Work>
+  static void each(const Column& column, std::size_t first, std::size_t count, Work work) {
+    const std::int32_t* places = column.places + first;
+    if (column.factors.is_constant()) {
+      const double factor = column.factors[0];
+      for (std::size_t j = 0; j < count; ++j) work(j, places[j], factor);
+    } else {
+      for (std::size_t j = 0; j < count; ++j) work(j, places[j], column.factors[first + j]);
     }
   }
 
@@ -218,9 +230,10 @@ class LevelPasses {
     const std::int32_t* of = pending_->of + first;
     for (std::size_t j = 0; j < count; ++j) takes_[j] = accepted_[of[j]];
     for (std::size_t row = 0; row < n_rows(); ++row) {
+      // Each element is from one of two addresses: a branch would be mispredicted for every other run of a level.
       double* here = &here_[row * n_ + first];
-      const double* there = &there_[row * n_ + first];
-      for (std::size_t j = 0; j < count; ++j) here[j] = takes_[j] ? there[j] : here[j];
+      const double* from[] = {here, &there_[row * n_ + first]};
+      for (std::size_t j = 0; j < count; ++j) here[j] = from[takes_[j]][j];
     }
   }
 
@@ -237,13 +250,8 @@ class LevelPasses {
 
   void add(const Read& read, const double* slopes, std::size_t first, std::size_t count) {
     double* sums = sums_.data() + 1;
-    for (const Column* column : read.columns) {
-      const std::int32_t* places = column->places + first;
-      if (column->factors.is_constant())
-        for (std::size_t j = 0; j < count; ++j) sums[places[j]] += column->factors[0] * slopes[j];
-      else
-        for (std::size_t j = 0; j < count; ++j) sums[places[j]] += column->factors[first + j] * slopes[j];
-    }
+    for (const Column* column : read.columns)
+      each(*column, first, count, [&](std::size_t j, std::int32_t place, double factor) { sums[place] += factor * slopes[j]; });
     if (!read.dense) return;
     const Argument& one = arguments_[read.argument];
     const std::size_t p = one.places.size();

@@ -65,7 +65,7 @@ class ProgramGradients {
   void run(std::size_t v, Rows<const double> data, Rows<const double> eta, Rows<double> out) {
     const auto& variant = program_.variants()[v];
     for (std::size_t at = 0; at < variant.size(); ++at) forward(variant[at], at, data, eta);
-    scatter(row(values_, variant.size() - 1), out[0]);
+    scatter(at_[variant.size() - 1], out[0]);
     std::fill_n(gradients_.begin(), program_.n_arguments() * block, 0.0);
     std::fill(adjoints_.begin(), adjoints_.begin() + static_cast<std::ptrdiff_t>(variant.size() * block), 0.0);
     std::fill_n(row(adjoints_, variant.size() - 1), count_, 1.0);
@@ -76,14 +76,15 @@ class ProgramGradients {
 
   void forward(const Program::Instruction& one, std::size_t at, Rows<const double> data, Rows<const double> eta) {
     double* x = row(values_, at);
-    const double *a = row(values_, one.a), *b = row(values_, one.b);
+    const double *a = value(one.a), *b = value(one.b);
+    at_[at] = x;
     switch (one.kind) {
       case Program::constant: std::fill_n(x, count_, one.value); break;
       case Program::data:
       case Program::argument: {
         const double* from = (one.kind == Program::data ? data : eta)[static_cast<std::size_t>(one.a)];
         if (is_run_)
-          std::copy_n(from, count_, x);
+          at_[at] = from;
         else
           for (std::size_t j = 0; j < count_; ++j) x[j] = from[which_[j]];
         break;
@@ -103,7 +104,7 @@ class ProgramGradients {
   }
 
   void backward(const Program::Instruction& one, std::size_t at) {
-    const double *own = row(adjoints_, at), *x = row(values_, one.a), *y = row(values_, one.b);
+    const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
     double *a = row(adjoints_, one.a), *b = row(adjoints_, one.b);
     switch (one.kind) {
       case Program::argument:
@@ -143,7 +144,13 @@ class ProgramGradients {
     return k < all.size() / block ? &all[k * block] : nullptr;
   }
 
+  const double* value(std::int32_t at) const {
+    const auto k = static_cast<std::size_t>(at);
+    return k < Program::most_instructions ? at_[k] : nullptr;
+  }
+
   const Program& program_;
+  const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
   std::vector<double> values_, slopes_, adjoints_, gradients_;
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block

@@ -39,7 +39,7 @@ from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.levels import Grouping, LevelPasses, groupings
-from stansub.target.symmetries import Symmetry
+from stansub.target.symmetries import Equivalence, Symmetry
 from stansub.types import FloatArray
 
 LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.", "n_accepted")
@@ -51,13 +51,20 @@ _WIDER = 0.85
 _SAME = 1e-7
 
 
-def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArray) -> FloatArray:
+def conditional_precision(
+    density: InnerDensity, grouping: Grouping, x: FloatArray, gradient: FloatArray
+) -> FloatArray:
     """Return minus the Hessian of G in the coefficients of each level, shape (n_levels, size, size).
 
-    One gradient for each coefficient of a level determines it if levels are independent under G. Gradients of normal
-    densities are linear, so the step of the differences may be long.
+    One more gradient for each coefficient of a level determines it if levels are independent under G. Gradients of
+    normal densities are linear, so the step of the differences may be long.
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (dim,)
+        The gradient of G at ``x``.
     """
-    own = density.log_density_gradient(x)[1][grouping.places]
+    own = gradient[grouping.places]
     columns = []
     for places in grouping.places.T:
         moved = x.copy()
@@ -109,13 +116,18 @@ class WithinGibbs(DirectKernel):
         self._groupings = groupings(posterior.predictors)
         self._passes = LevelPasses(posterior.predictors, self._groupings)
         self._coordinates = setup.coordinates
+        # Observations are evaluated at coordinates with the same log likelihood as those of `_position`.
+        self._position, self._evaluated = np.empty(0), np.zeros(self.dim)
+        self._equivalence = Equivalence.none(self.dim)
         # Forth and back.
         self._visits = (*setup.order, *reversed(setup.order[:-1]))
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Move along slices without data, and then the levels of all groupings, forth and back."""
-        x, _ = self.without_data(rng, self._coordinates.inward(state.position))
-        self.place(x)
+        x = self._coordinates.inward(state.position)
+        if not np.array_equal(state.position, self._position):
+            self.place(x)
+        x, _ = self.without_data(rng, x)
         accepted = 0
         for which in self._visits:
             x, n = self.move(rng, which, x)
@@ -126,32 +138,41 @@ class WithinGibbs(DirectKernel):
             "n_obs_used": self._passes.n_observations,
             LEVELS_ACCEPTED.name: accepted / proposed,
         }
-        return State(self._density.outward(x)), info
+        self._position = self._density.outward(x)
+        return State(self._position), info
 
     def counts(self) -> dict[str, float]:
         """Return the observations evaluated."""
         return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
 
     def save(self) -> Any:
-        """Return the observations evaluated; steps depend on the position alone."""
-        return self.n_evaluated
+        """Return the observations evaluated, and after a step the coordinates at which they were evaluated last."""
+        kept = {"evaluated": self._evaluated.copy(), **vars(self._equivalence)} if self._position.size else None
+        return {"n_evaluated": self.n_evaluated, "kept": kept}
 
     def restore(self, state: State, saved: Any) -> None:
-        """Restore the count."""
-        self.n_evaluated = int(saved)
+        """Restore the count, and evaluate the observations again as they were."""
+        if saved["kept"] is not None:
+            kept = dict(saved["kept"])
+            self.place(kept.pop("evaluated"))
+            self._position, self._equivalence = state.position, Equivalence(**kept)
+        self.n_evaluated = int(saved["n_evaluated"])
 
     def place(self, x: FloatArray) -> None:
-        """Evaluate the likelihood at coordinates, from which levels then move."""
+        """Evaluate the observations at coordinates, from which levels then move."""
         self.n_evaluated += self._passes.n_observations
         self._passes.place(x)
+        self._evaluated, self._equivalence = x.copy(), Equivalence.none(len(x))
 
     def without_data(self, rng: np.random.Generator, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coordinates after a slice along each move that changes no log likelihood, and its lengths."""
         lengths = []
         for one, width in zip(self._setup.slices, self._setup.widths, strict=True):
             length = slice_sample(self._along(one, x), width, rng)
-            x = one(x, length)
+            x, self._equivalence = one(x, length), self._equivalence.then(one, length)
             lengths.append(abs(length))
+        if self._equivalence.is_far(x):
+            self.place(x)
         return x, np.array(lengths)
 
     def _along(self, one: Symmetry, x: FloatArray) -> Callable[[float], float]:
@@ -167,39 +188,42 @@ class WithinGibbs(DirectKernel):
 
     def move(self, rng: np.random.Generator, which: int, x: FloatArray) -> tuple[FloatArray, int]:
         """Return the coordinates after moves of the levels of a grouping, and how many were accepted."""
-        grouping = self._groupings[which]
-        made = GradientMove(self._metric(which, x))
-        value, own = self._prior(x, grouping)
-        slopes = own + self._passes.slopes(which)
+        grouping, same = self._groupings[which], self._equivalence
+        places, scale = grouping.places, same.scale[grouping.places]
+        value, gradient = self._prior(x)
+        own = gradient[places]
+        made = GradientMove(self._metric(which, x, gradient))
+        slopes = own + self._passes.slopes(which) / scale
         steps = made.steps(slopes, rng.standard_normal(slopes.shape))
-        proposed = x.copy()
-        proposed[grouping.places] += steps
+        proposed, evaluated = x.copy(), self._evaluated.copy()
+        proposed[places] += steps
+        evaluated[places] = same.back(proposed, places)
         self.n_evaluated += self._passes.n_observations
-        change, new_slopes = self._passes.propose(proposed, which)
-        new_value, new_own = self._prior(proposed, grouping)
+        change, new_slopes = self._passes.propose(evaluated, which)
+        new_value, new_gradient = self._prior(proposed)
+        new_own = new_gradient[places]
         with np.errstate(invalid="ignore"):
-            new_slopes += new_own
+            new_slopes = new_own + new_slopes / scale
             change += _changes(own, new_own, steps, new_value - value)
             ratio = made.log_ratio(change, steps, slopes, new_slopes)
             accepted = np.log1p(-rng.random(len(ratio))) < ratio
         self._passes.settle(which, accepted)
-        moved = x.copy()
-        moved[grouping.places[accepted]] = proposed[grouping.places[accepted]]
+        moved, taken = x.copy(), places[accepted]
+        moved[taken], self._evaluated[taken] = proposed[taken], evaluated[taken]
         return moved, int(accepted.sum())
 
-    def _prior(self, x: FloatArray, grouping: Grouping) -> tuple[float, FloatArray]:
-        """Return G, minus infinity where undefined, and its gradient in the coefficients of each level."""
+    def _prior(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Return G, minus infinity where undefined, and its gradient, shape (dim,)."""
         try:
-            value, gradient = self._density.log_density_gradient(x)
+            return self._density.log_density_gradient(x)
         except RunError:
-            return -np.inf, np.zeros(grouping.places.shape)
-        return value, gradient[grouping.places]
+            return -np.inf, np.zeros(self.dim)
 
-    def _metric(self, which: int, x: FloatArray) -> FloatArray:
+    def _metric(self, which: int, x: FloatArray, gradient: FloatArray) -> FloatArray:
         """Return M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
         grouping, curvature = self._groupings[which], self._setup.curvatures[which]
         if not grouping.is_common:
-            curvature = curvature + conditional_precision(self._density, grouping, x)
+            curvature = curvature + conditional_precision(self._density, grouping, x, gradient)
         return np.asarray(np.linalg.inv(curvature))
 
 

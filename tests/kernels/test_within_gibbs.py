@@ -20,6 +20,7 @@ from stansub.kernels.within_gibbs import GradientMove, WithinGibbs
 from stansub.progress import Progress
 from stansub.target.affine import AffinePosterior
 from stansub.target.families import Binomial
+from stansub.target.levels import LevelPasses
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
@@ -155,11 +156,13 @@ def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
 def scores(density: Hierarchy, n: int) -> Array:
     """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
     setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
-    kernel = WithinGibbs(AffinePosterior.of(split(density, rng), setup.coordinates), setup)  # type: ignore[arg-type]
+    posterior = AffinePosterior.of(split(density, rng), setup.coordinates)  # type: ignore[arg-type]
+    kernel = WithinGibbs(posterior, setup)
     for _ in range(n):
         theta = density.draw(rng)
-        kernel._rows = replace(kernel._rows, family=split(density, rng, theta).predictors.family)
-        state = kernel.init(theta)
+        family = split(density, rng, theta).predictors.family
+        kernel._passes = LevelPasses(replace(posterior.predictors, family=family), kernel._groupings)
+        kernel._position, state = np.empty(0), kernel.init(theta)
         for _ in range(2):
             state, _ = kernel.step(rng, state, None)
         ends = [np.concatenate([at, at**2, at[1:] * at[0], np.abs(at)]) for at in (theta, state.position)]
