@@ -51,9 +51,7 @@ _WIDER = 0.85
 _SAME = 1e-7
 
 
-def conditional_precision(
-    density: InnerDensity, grouping: Grouping, x: FloatArray, gradient: FloatArray
-) -> FloatArray:
+def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return minus the Hessian of G in the coefficients of each level, shape (n_levels, size, size).
 
     One more gradient for each coefficient of a level determines it if levels are independent under G. Gradients of
@@ -119,20 +117,20 @@ class WithinGibbs(DirectKernel):
         # Observations are evaluated at coordinates with the same log likelihood as those of `_position`.
         self._position, self._evaluated = np.empty(0), np.zeros(self.dim)
         self._equivalence = Equivalence.none(self.dim)
-        # Forth and back.
-        self._visits = (*setup.order, *reversed(setup.order[:-1]))
+        self._halves = tuple(half for half in (setup.order, setup.order[-2::-1]) if half)
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """Move along slices without data, and then the levels of all groupings, forth and back."""
+        """Move the levels of all groupings, forth and back, and before each half along slices without data."""
         x = self._coordinates.inward(state.position)
         if not np.array_equal(state.position, self._position):
             self.place(x)
-        x, _ = self.without_data(rng, x)
-        accepted = 0
-        for which in self._visits:
-            x, n = self.move(rng, which, x)
-            accepted += n
-        proposed = sum(len(self._groupings[which].places) for which in self._visits)
+        accepted = proposed = 0
+        for half in self._halves:
+            x, _ = self.without_data(rng, x)
+            for which in half:
+                x, n = self.move(rng, which, x)
+                accepted += n
+                proposed += len(self._groupings[which].places)
         info: Info = {
             **MOVED,
             "n_obs_used": self._passes.n_observations,

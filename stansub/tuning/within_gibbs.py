@@ -165,7 +165,7 @@ def _round(
         draws.append(x)
     setup = replace(
         setup,
-        curvatures=_curvatures(posterior, levels, spread(np.array(draws[_SWEEPS // 2 :]), _POINTS)),
+        curvatures=_curvatures(posterior, levels, list(spread(np.array(draws[_SWEEPS // 2 :]), _POINTS))),
         order=tuple(np.argsort(accepted, kind="stable").tolist()),
         widths=2 * lengths,
     )
