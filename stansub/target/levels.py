@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
@@ -143,6 +144,23 @@ def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:
     if common.size:
         found.append(Grouping(common[np.newaxis], np.zeros(predictors.n_observations, np.int32)))
     return tuple(found)
+
+
+def multiplies(predictors: SparsePredictors) -> bool:
+    """Return whether observations multiply coefficients of two groupings, such as discrimination and ability.
+
+    The family is then unknown, because the predictors of known families are affine.
+    """
+    if not isinstance(predictors.family, ProgramFamily):
+        return False
+    products = [pair for pair in predictors.family.products() if all(pair)]
+    try:
+        levels = [set(one.places.flat) for one in groupings(predictors) if not one.is_common] if products else []
+    except NoPredictorsError:
+        return False
+    read = [{k for k, own in enumerate(levels) if not own.isdisjoint(row.read)} for row in predictors.rows]
+    factors = ([set[int]().union(*(read[k] for k in one)) for one in pair] for pair in products)
+    return any(one and other and len(one | other) > 1 for one, other in factors)
 
 
 def _levels(predictors: SparsePredictors) -> tuple[list[list[int]], sp.csc_array]:

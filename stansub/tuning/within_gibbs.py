@@ -59,9 +59,10 @@ class TunedWithinGibbs:
     accepted: tuple[float, ...]
     n_passes: int
 
-    def choice(self) -> LevelsSettled:
+    def choice(self, *, asked: bool, hardly_moves: bool) -> LevelsSettled:
         """Return the choice for the record."""
-        return LevelsSettled(self.n_levels, self.accepted, len(self.transition.slices), self.n_passes)
+        n_slices = len(self.transition.slices)
+        return LevelsSettled(asked, self.n_levels, self.accepted, n_slices, self.n_passes, hardly_moves)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Return draws, far apart in their order."""
