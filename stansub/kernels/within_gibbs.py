@@ -39,6 +39,7 @@ from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.levels import Grouping, LevelPasses, groupings
+from stansub.target.split import Split
 from stansub.target.symmetries import Equivalence, Symmetry
 from stansub.types import FloatArray
 
@@ -278,7 +279,11 @@ class MetropolisWithinGibbs:
 
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return WithinGibbs(AffinePosterior.of(context.split, self.coordinates), self)
+        return self.kernel(context.split)
+
+    def kernel(self, split: Split) -> Kernel:
+        """Return the kernel of one chain on a posterior."""
+        return WithinGibbs(AffinePosterior.of(split, self.coordinates), self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

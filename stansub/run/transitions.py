@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from stansub import streams
 from stansub.acceptance.rules import Exact
@@ -46,6 +47,9 @@ LEAST_ACCEPTED = 0.05
 MOST_DIVERGING = 0.1
 
 
+Tuned: TypeAlias = TunedSurrogate | TunedWithinGibbs
+
+
 @dataclass(frozen=True)
 class TransitionSetup:
     """Transitions of a run: on a surrogate, or Metropolis within Gibbs.
@@ -61,7 +65,7 @@ class TransitionSetup:
 
     posterior: Posterior
     compiled_at: float
-    tuned: TunedSurrogate | TunedWithinGibbs
+    tuned: Tuned
     rule: StoppingRule
     notes: tuple[Chosen, ...]
 
@@ -86,21 +90,17 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
     RunError
         If they were requested and the surrogate is nowhere defined.
     """
-    if config.within_gibbs:
+    if config.splits:
+        make, refusal = _REQUESTED[str(config.proposal)]
         try:
-            return _within_gibbs(*_split(given, config, progress), config, progress)
+            return make(*_split(given, config, progress), config, progress)
         except NoPredictorsError as error:
-            raise InputError(f"Metropolis within Gibbs is not possible: {error}; choose another proposal") from error
+            raise InputError(f"{refusal}: {error}; choose another proposal") from error
     effects = given.analysis.effects(config.observations or "")
-    if config.surrogate:
-        try:
-            return _with_surrogate(*_split(given, config, progress), config, effects, progress)
-        except NoPredictorsError as error:
-            raise InputError(f"this likelihood has no surrogate: {error}; choose another proposal") from error
     if not effects and not (given.n_parameters > MANY and given.analysis.multiplies(config.observations or "")):
         return None
     try:
-        return _by_default(given, config, effects, progress)
+        return _by_default(given, config, progress)
     except (NoPredictorsError, RunError) as error:
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
@@ -109,7 +109,7 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
 
 
 def _by_default(
-    given: ModelInput, config: SampleConfig, effects: tuple[str, ...], progress: Progress
+    given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
     """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
     posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
@@ -118,7 +118,8 @@ def _by_default(
             found = _within_gibbs(posterior, compiled_at, config, progress)
             if not found.hardly_moves:
                 return found
-    return _with_surrogate(posterior, compiled_at, config, effects, progress) if effects else None
+    has_effects = given.analysis.effects(config.observations or "")
+    return _with_surrogate(posterior, compiled_at, config, progress) if has_effects else None
 
 
 def _split(
@@ -136,19 +137,20 @@ def _within_gibbs(
     assert config.seed is not None
     rng = streams.generator(config.seed, streams.Run.LEVELS)
     tuned = within_gibbs.tune(posterior.split(progress), posterior.dim, rng, progress)
-    note = tuned.choice(asked=config.within_gibbs, hardly_moves=min(tuned.accepted) < LEAST_ACCEPTED)
+    note = tuned.choice(asked=config.splits, hardly_moves=min(tuned.accepted) < LEAST_ACCEPTED)
     return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note,))
 
 
 def _with_surrogate(
-    posterior: Posterior, compiled_at: float, config: SampleConfig, effects: tuple[str, ...], progress: Progress
+    posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft:
     """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
+    effects = posterior.analysis.effects(config.observations or "")
     split = posterior.split(progress)
     tuned = tune(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
-    chosen_if_better = not config.surrogate and posterior.dim <= MANY
+    chosen_if_better = not config.splits and posterior.dim <= MANY
     if chosen_if_better and _has_bounds(posterior):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
@@ -160,10 +162,17 @@ def _with_surrogate(
     if chosen_if_better and few:
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
     hardly_moves = few or tuned.diverging > MOST_DIVERGING
-    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
+    note = TransitionsTaken(config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
     return TransitionSetup(posterior, compiled_at, tuned, rule, (note, tuned.choice()))
+
+
+# Transitions by the name of their proposal, and what a refusal says.
+_REQUESTED = {
+    "surrogate": (_with_surrogate, "this likelihood has no surrogate"),
+    "gibbs": (_within_gibbs, "Metropolis within Gibbs is not possible"),
+}
 
 
 def _has_bounds(posterior: Posterior) -> bool:

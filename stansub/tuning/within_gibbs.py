@@ -24,6 +24,7 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.split import Split
 from stansub.target.symmetries import Symmetry, symmetries
 from stansub.tuning.coordinates import find_effects
+from stansub.tuning.normal import NormalApproximation, of_draws
 from stansub.tuning.surrogate import find_start, ridge_mode
 from stansub.tuning.surrogate_nuts import spread
 from stansub.types import FloatArray
@@ -63,6 +64,10 @@ class TunedWithinGibbs:
         """Return the choice for the record."""
         n_slices = len(self.transition.slices)
         return LevelsSettled(asked, self.n_levels, self.accepted, n_slices, self.n_passes, hardly_moves)
+
+    def normal(self, split: Split) -> NormalApproximation:
+        """Return a normal approximation of the posterior."""
+        return of_draws(split, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Return draws, far apart in their order."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.target.affine import AffineMap, composed
 from stansub.target.families import Binomial
-from stansub.target.levels import Grouping, LevelPasses, groupings
+from stansub.target.levels import Grouping, LevelPasses, groupings, multiplies
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -83,6 +83,18 @@ def products() -> SparsePredictors:
 
 
 PRODUCTS = products()
+
+
+def test_products_of_coefficients_of_two_groupings() -> None:
+    assert multiplies(PRODUCTS)
+    assert not multiplies(CROSSED)
+
+
+def test_products_with_common_coefficients_or_of_one_grouping() -> None:
+    common = SparseRows.of(np.ones((1, 1)), np.array([2 * J + K]), PRODUCTS.rows[0].gathered * 0, np.zeros(1))
+    assert not multiplies(likelihood(common, PRODUCTS.rows[1], family=PRODUCTS.family))
+    own = rows((J + G, ONE), dim=PRODUCTS.dim)
+    assert not multiplies(likelihood(PRODUCTS.rows[0], own, family=PRODUCTS.family))
 
 
 def checked_passes(predictors: SparsePredictors) -> None:
