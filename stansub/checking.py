@@ -243,7 +243,8 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         if_many = f" with more than {MANY} parameters" if posterior is None else ""
         yield (
             "Proposals",
-            f"Metropolis within Gibbs{if_many}, because the likelihood multiplies coefficients of two groupings",
+            f"Metropolis within Gibbs{if_many}, because the likelihood multiplies coefficients of two groupings; "
+            "these must be normal given the other parameters",
         )
         return
     if not effects:
