@@ -5,7 +5,7 @@
 
 // Four numbers at once where the processor can, two otherwise. Neither variant fuses products and sums, so both give
 // the same numbers.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define STANSUB_VARIANTS __attribute__((target_clones("avx2", "default")))
 #else
 #define STANSUB_VARIANTS
