@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "numbers.hpp"
 #include "records.hpp"
 
 namespace stansub {
@@ -32,6 +34,21 @@ inline void require_length(std::size_t length, std::size_t wanted, const char* w
   if (length != wanted)
     throw std::invalid_argument(std::string(what) + " must have length " + std::to_string(wanted) + ", not " +
                                 std::to_string(length));
+}
+
+// Numbers of observations, of any type and at any distance.
+using NumbersArray = nanobind::ndarray<nanobind::ro, nanobind::ndim<1>, nanobind::device::cpu>;
+
+inline Numbers to_numbers(const NumbersArray& array, std::size_t n) {
+  namespace nb = nanobind;
+  const std::pair<nb::dlpack::dtype, Numbers::Kind> kinds[] = {
+      {nb::dtype<std::uint8_t>(), Numbers::Kind::u1}, {nb::dtype<std::int16_t>(), Numbers::Kind::i2},
+      {nb::dtype<std::int32_t>(), Numbers::Kind::i4}, {nb::dtype<std::int64_t>(), Numbers::Kind::i8},
+      {nb::dtype<float>(), Numbers::Kind::f4},        {nb::dtype<double>(), Numbers::Kind::f8}};
+  require_length(array.shape(0), n, "numbers of observations");
+  for (const auto& [type, kind] : kinds)
+    if (array.dtype() == type) return {array.data(), array.stride(0) * static_cast<std::ptrdiff_t>(array.itemsize()), kind};
+  throw std::invalid_argument("numbers of observations are of another type");
 }
 
 inline std::vector<Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {

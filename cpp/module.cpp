@@ -789,4 +789,5 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });
 
   bind_transitions(m);
+  bind_levels(m);
 }

@@ -26,6 +26,8 @@ class Numbers {
     return *static_cast<const double*>(at);
   }
 
+  bool is_constant() const { return bytes_ == 0; }
+
   void prefetch(std::size_t i) const { __builtin_prefetch(address(i)); }
 
  private:

@@ -32,47 +32,59 @@ class ProgramGradients {
     gradients_.resize(program.n_arguments() * block);
   }
 
+  static constexpr std::size_t block = 128;
+
   // Rows of data, of arguments and of `out` have n numbers; those of `out` are log likelihoods and their derivatives.
   void operator()(const double* data, const double* eta, std::size_t n, double* out) {
-    for (std::size_t first = 0; first < n; first += block) {
-      const std::size_t end = std::min(first + block, n);
-      std::size_t done = 0;
-      for (std::size_t v = 0; v < moves_.size(); ++v, done += count_) {
-        count_ = 0;
-        for (std::size_t i = first; i < end; ++i)
-          if (data[i] == static_cast<double>(v)) which_[count_++] = i;
-        is_run_ = count_ == end - first;
-        if (count_) run(v, data, eta, n, out);
-      }
-      if (done != end - first) throw std::invalid_argument("the first number of data must be that of a variant");
+    for (std::size_t first = 0; first < n; first += block)
+      run({data + first, n}, {eta + first, n}, std::min(block, n - first), {out + first, n});
+  }
+
+  // Rows of numbers, at a distance from each other.
+  template <class T>
+  struct Rows {
+    T* first;
+    std::size_t distance;
+    T* operator[](std::size_t k) const { return first + k * distance; }
+  };
+
+  // The same for up to `block` observations.
+  void run(Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
+    std::size_t done = 0;
+    for (std::size_t v = 0; v < moves_.size(); ++v, done += count_) {
+      count_ = 0;
+      for (std::size_t i = 0; i < n; ++i)
+        if (data[0][i] == static_cast<double>(v)) which_[count_++] = i;
+      is_run_ = count_ == n;
+      if (count_) run(v, data, eta, out);
     }
+    if (done != n) throw std::invalid_argument("the first number of data must be that of a variant");
   }
 
  private:
-  static constexpr std::size_t block = 256;
-
-  void run(std::size_t v, const double* data, const double* eta, std::size_t n, double* out) {
+  void run(std::size_t v, Rows<const double> data, Rows<const double> eta, Rows<double> out) {
     const auto& variant = program_.variants()[v];
-    for (std::size_t at = 0; at < variant.size(); ++at) forward(variant[at], at, data, eta, n);
-    scatter(row(values_, variant.size() - 1), out);
+    for (std::size_t at = 0; at < variant.size(); ++at) forward(variant[at], at, data, eta);
+    scatter(at_[variant.size() - 1], out[0]);
     std::fill_n(gradients_.begin(), program_.n_arguments() * block, 0.0);
     std::fill(adjoints_.begin(), adjoints_.begin() + static_cast<std::ptrdiff_t>(variant.size() * block), 0.0);
     std::fill_n(row(adjoints_, variant.size() - 1), count_, 1.0);
     for (std::size_t at = variant.size(); at-- > 0;)
       if (moves_[v][at]) backward(variant[at], at);
-    for (std::size_t k = 0; k < program_.n_arguments(); ++k) scatter(row(gradients_, k), out + (k + 1) * n);
+    for (std::size_t k = 0; k < program_.n_arguments(); ++k) scatter(row(gradients_, k), out[k + 1]);
   }
 
-  void forward(const Program::Instruction& one, std::size_t at, const double* data, const double* eta, std::size_t n) {
+  void forward(const Program::Instruction& one, std::size_t at, Rows<const double> data, Rows<const double> eta) {
     double* x = row(values_, at);
-    const double *a = row(values_, one.a), *b = row(values_, one.b);
+    const double *a = value(one.a), *b = value(one.b);
+    at_[at] = x;
     switch (one.kind) {
       case Program::constant: std::fill_n(x, count_, one.value); break;
       case Program::data:
       case Program::argument: {
-        const double* from = (one.kind == Program::data ? data : eta) + static_cast<std::size_t>(one.a) * n;
+        const double* from = (one.kind == Program::data ? data : eta)[static_cast<std::size_t>(one.a)];
         if (is_run_)
-          std::copy_n(from + which_[0], count_, x);
+          at_[at] = from;
         else
           for (std::size_t j = 0; j < count_; ++j) x[j] = from[which_[j]];
         break;
@@ -92,7 +104,7 @@ class ProgramGradients {
   }
 
   void backward(const Program::Instruction& one, std::size_t at) {
-    const double *own = row(adjoints_, at), *x = row(values_, one.a), *y = row(values_, one.b);
+    const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
     double *a = row(adjoints_, one.a), *b = row(adjoints_, one.b);
     switch (one.kind) {
       case Program::argument:
@@ -120,7 +132,7 @@ class ProgramGradients {
 
   void scatter(const double* from, double* to) const {
     if (is_run_)
-      std::copy_n(from, count_, to + which_[0]);
+      std::copy_n(from, count_, to);
     else
       for (std::size_t j = 0; j < count_; ++j) to[which_[j]] = from[j];
   }
@@ -132,7 +144,13 @@ class ProgramGradients {
     return k < all.size() / block ? &all[k * block] : nullptr;
   }
 
+  const double* value(std::int32_t at) const {
+    const auto k = static_cast<std::size_t>(at);
+    return k < Program::most_instructions ? at_[k] : nullptr;
+  }
+
   const Program& program_;
+  const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
   std::vector<double> values_, slopes_, adjoints_, gradients_;
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block

@@ -104,19 +104,8 @@ std::vector<double> table_transitions(const Vector<double>& energies, std::int32
   return found;
 }
 
-using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::device::cpu>;
+using Column = NumbersArray;
 using Columns = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
-
-Numbers to_numbers(const Column& column, std::size_t n) {
-  const std::pair<nb::dlpack::dtype, Numbers::Kind> kinds[] = {
-      {nb::dtype<std::uint8_t>(), Numbers::Kind::u1}, {nb::dtype<std::int16_t>(), Numbers::Kind::i2},
-      {nb::dtype<std::int32_t>(), Numbers::Kind::i4}, {nb::dtype<std::int64_t>(), Numbers::Kind::i8},
-      {nb::dtype<float>(), Numbers::Kind::f4},        {nb::dtype<double>(), Numbers::Kind::f8}};
-  require_length(column.shape(0), n, "numbers of observations");
-  for (const auto& [type, kind] : kinds)
-    if (column.dtype() == type) return {column.data(), column.stride(0) * static_cast<std::ptrdiff_t>(column.itemsize()), kind};
-  throw std::invalid_argument("numbers of observations are of another type");
-}
 
 // Rows of all observations, where a matrix with one row is the row of all.
 GroupedObservations::Dense to_dense(const std::vector<Columns>& runs, const Vector<std::int32_t>& places,

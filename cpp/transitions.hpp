@@ -1,4 +1,4 @@
-// Declarations of the parts of the extension module in `transitions.cpp`.
+// Declarations of the parts of the extension module in `transitions.cpp` and `levels.cpp`.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,5 +6,6 @@
 namespace stansub {
 
 void bind_transitions(nanobind::module_& m);
+void bind_levels(nanobind::module_& m);
 
 }  // namespace stansub

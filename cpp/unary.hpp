@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "vector_math.hpp"
+
 namespace stansub {
 
 struct Interval {
@@ -268,16 +270,13 @@ inline const std::vector<Function>& functions() {
   return all;
 }
 
-// Values and slopes at n points; the functions of nearly all likelihoods share an exponential.
+// Values and slopes at n points, in vectors for the functions of nearly all likelihoods.
 inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
   if (g.at == exp) {
-    for (std::size_t j = 0; j < n; ++j) value[j] = slope[j] = std::exp(x[j]);
+    vector_math::exp(x, n, value);
+    std::copy_n(value, n, slope);
   } else if (g.at == softplus) {
-    for (std::size_t j = 0; j < n; ++j) {
-      const double small = std::exp(-std::abs(x[j]));
-      value[j] = std::max(x[j], 0.0) + std::log1p(small);
-      slope[j] = (x[j] < 0 ? small : 1.0) / (1 + small);
-    }
+    vector_math::softplus(x, n, value, slope);
   } else {
     Derivatives found;
     for (std::size_t j = 0; j < n; ++j) {

@@ -1253,6 +1253,90 @@ class GroupedObservations(RemainderSource):
         share: float,
     ) -> None: ...
 
+class LevelPasses:
+    """Passes over all observations of one chain, for moves of the levels of groupings.
+
+    Parameters
+    ----------
+    dense : sequence of ndarray, shape (n, p) or (1, p)
+        Numbers of each argument in common places.
+    places : sequence of ndarray of int32, shape (p,)
+    offsets : sequence of ndarray, shape (n,)
+    gathered_of : sequence of int
+        The argument of each column.
+    gathered_places : sequence of ndarray of int32, shape (n,)
+        The coefficient that an observation reads, -1 for none.
+    gathered_factors : sequence of ndarray, shape (n,)
+    levels : sequence of ndarray of int32, shape (n,)
+        For each grouping the level of an observation, ``n_levels`` for none.
+    level_places : sequence of ndarray of int32
+        For each grouping its coefficients.
+    n_levels : sequence of int
+    program : Program or None
+        Without one, the caller writes log likelihoods and gradients to `proposed` before it calls `place` or `propose`.
+    data : ndarray, shape (n_data, n), or None
+        Of the program.
+    n, dim : int
+        Observations and coefficients.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together, or a place or level does not exist.
+    """
+
+    def __init__(
+        self,
+        dense: Sequence[NDArray[np.float64]],
+        places: Sequence[NDArray[np.int32]],
+        offsets: Sequence[NDArray[Any]],
+        gathered_of: Sequence[int],
+        gathered_places: Sequence[NDArray[np.int32]],
+        gathered_factors: Sequence[NDArray[Any]],
+        levels: Sequence[NDArray[np.int32]],
+        level_places: Sequence[NDArray[np.int32]],
+        n_levels: Sequence[int],
+        program: Program | None,
+        data: NDArray[np.float64] | None,
+        n: int,
+        dim: int,
+    ) -> None: ...
+    @property
+    def proposed(self) -> NDArray[np.float64]:
+        """Log likelihoods at the proposal and their gradients in the arguments, shape (1 + q, n): a view."""
+
+    @property
+    def state(self) -> NDArray[np.float64]:
+        """The same at the state; the last decision counts only after `apply` or `slopes`."""
+
+    def arguments(self, x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write the arguments at ``x``, shape (q, n)."""
+
+    def place(self, x: NDArray[np.float64]) -> None:
+        """Evaluate the observations at ``x``, which becomes the state."""
+
+    def propose(
+        self, x: NDArray[np.float64], which: int, change: NDArray[np.float64], slopes: NDArray[np.float64]
+    ) -> None:
+        """Evaluate the observations at ``x``.
+
+        Parameters
+        ----------
+        change : ndarray, shape (n_levels + 1,)
+            Receives the changes of the log likelihood by level of grouping ``which``, the last for no level.
+        slopes : ndarray, shape (dim,)
+            Receives the gradient in its coefficients; other elements are arbitrary.
+        """
+
+    def settle(self, which: int, accepted: NDArray[np.bool_]) -> None:
+        """Make the proposal the state of observations of accepted levels, shape (n_levels,)."""
+
+    def apply(self) -> None:
+        """Carry out the last decision, which the next pass does otherwise."""
+
+    def slopes(self, which: int, out: NDArray[np.float64]) -> None:
+        """Write the gradient at the state in the coefficients of a grouping; other elements are arbitrary."""
+
 class SurrogateDecider:
     """Joint Poisson decisions of one chain about what a surrogate leaves out.
 

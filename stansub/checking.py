@@ -36,6 +36,7 @@ from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examination, examine
+from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 
@@ -193,24 +194,32 @@ def _lines(
 
 
 class _Surrogate(NamedTuple):
-    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none."""
+    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none.
+
+    Attributes
+    ----------
+    multiplies : bool
+        Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used.
+    """
 
     effects: tuple[str, ...]
     predictors: SparsePredictors | None = None
     refusal: NoPredictorsError | None = None
+    multiplies: bool = False
 
 
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:
-    effects = analysis.effects(size)
-    if not effects:
+    effects, products = analysis.effects(size), analysis.multiplies(size)
+    if not effects and not products:
         return _Surrogate(())
     try:
         own, counting = analysis.likelihood_split(size), size or analysis.size
         if posterior is None or counting not in posterior.values.values:
-            return _Surrogate(effects)
+            return _Surrogate(effects, multiplies=products)
         values, few = posterior.values, posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
-        return _Surrogate(effects, sparse_predictors(own, values.values, n, of_family=few, cut=cut))
+        found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
+        return _Surrogate(effects, found, multiplies=multiplies(found))
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
 
@@ -222,13 +231,22 @@ def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
     except NoPredictorsError as error:
         if surrogate.predictors is None:
             return f"no: {error}"
-        return f"yes, for surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+        moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
+        return f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
     return f"yes ({_count(len(predictors.design), 'argument')} per observation)"
 
 
 def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
     """Yield the proposals that `sample` uses if none is named."""
     effects, others = surrogate.effects, "around the mode, or an adaptive random walk"
+    if surrogate.multiplies:
+        if_many = f" with more than {MANY} parameters" if posterior is None else ""
+        yield (
+            "Proposals",
+            f"Metropolis within Gibbs{if_many}, because the likelihood multiplies coefficients of two groupings; "
+            "these must be normal given the other parameters",
+        )
+        return
     if not effects:
         yield "Proposals", others
         return
@@ -247,7 +265,7 @@ def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]
         line = find_line(read.text, read.program.text(term.statement.span))
         yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
     size, transitions = observations or "", dict[str, str]()
-    if read.analysis.effects(size):
+    if read.analysis.effects(size) or read.analysis.multiplies(size):
         with suppress(NoPredictorsError):
             transitions = plan_transitions(read.analysis, size).reasons
     for role, why in transitions.items():

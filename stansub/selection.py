@@ -190,28 +190,35 @@ class LevelsSettled(Chosen):
 
     Attributes
     ----------
+    asked : bool
+        Whether the user requested them.
     n_levels : tuple of int
         Levels of each grouping; 1 for common coefficients.
     accepted : tuple of float
         Share of the moves of each grouping's levels accepted at the end of set-up.
     n_slices : int
         Moves without data.
+    hardly_moves : bool
+        Whether so few moves of a grouping's levels are accepted that the chains will not mix.
     """
 
     about = "proposal"
+    asked: bool
     n_levels: tuple[int, ...]
     accepted: tuple[float, ...]
     n_slices: int
     n_passes: int
+    hardly_moves: bool = False
 
     def describe(self) -> str:
         each = [
             f"{percent(accepted)} of {f'{n:,} levels' if n > 1 else 'the common coefficients'}"
             for n, accepted in zip(self.n_levels, self.accepted, strict=True)
         ]
+        why = "requested" if self.asked else "the likelihood multiplies coefficients of two groupings"
         return (
-            f"Metropolis within Gibbs: {listed(each)} accepted in trial moves, and {self.n_slices} moves without data; "
-            f"set up in {self.n_passes} passes over the data"
+            f"Metropolis within Gibbs: {why}; {listed(each)} accepted in trial moves, and {self.n_slices} moves "
+            f"without data; set up in {self.n_passes} passes over the data"
         )
 
 

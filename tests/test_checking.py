@@ -19,6 +19,7 @@ LOGISTIC = ROOT / "stan_models" / "logistic.stan"
 PROGRAMS = ROOT / "tests" / "programs"
 REACH = ROOT / "benchmarks" / "reach" / "programs"
 NO_SUMS = ROOT / "tests" / "stan" / "programs" / "no_sums"
+MULTILEVEL = Path(__file__).parents[1] / "benchmarks" / "multilevel" / "programs"
 
 
 def check(*arguments: object) -> int:
@@ -222,6 +223,24 @@ def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]
     assert lines[0] == "will not qualify: a Gaussian process; its covariance couples all observations"
     assert lines[1] == "Shown by      line 17: matrix[N, N] K = gp_exp_quad_cov(x, alpha, rho);"
     assert not any(line.startswith("Proposals") for line in lines)
+
+
+def test_proposals_for_products_of_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(MULTILEVEL / "item_response.stan") == 5
+    assert "Proposals     Metropolis within Gibbs with more than 50 parameters, because" in capsys.readouterr().out
+    assert check(MULTILEVEL / "crossed.stan") == 5
+    assert "Proposals     surrogate transitions" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_proposals_for_products_of_parameters_with_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    sizes, item, person = {"N": 1200, "I": 20, "P": 60}, np.arange(1200) % 20, np.arange(1200) // 20
+    answers = {"y": rng.integers(0, 2, 1200), "item": item + 1, "person": person + 1}
+    assert check(MULTILEVEL / "item_response.stan", write(tmp_path / "answers.json", **sizes, **answers)) == 0
+    out = capsys.readouterr().out
+    assert "Proposals     Metropolis within Gibbs, because" in out
+    assert "Exact         yes" in out
 
 
 def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

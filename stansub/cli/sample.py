@@ -234,6 +234,7 @@ def _planned(
     model: Path, data: DataSources, settings: config.SampleConfig, budget: str, console: FlagConsole
 ) -> config.SampleConfig:
     """Return the options, with the choices of a plan for the budget."""
+    from stansub.output.words import TRANSITIONS
     from stansub.planning.plan import follow
     from stansub.run.progress import stage_progress, wanted
 
@@ -242,7 +243,7 @@ def _planned(
     other = f" ({found.best.label} is predicted to be better)" if found.best is found.nuts else ""
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
     level += "" if chosen.final_epsilon is None else f" decreasing to {chosen.final_epsilon:g}"
-    way = "surrogate transitions" if chosen.surrogate else chosen.test
+    way = TRANSITIONS.get(str(chosen.proposal), chosen.test)
     line = f"Plan: {way}{level}, {chosen.iter_sampling:,} steps per chain{other}"
     console.print(line, soft_wrap=True)
     return chosen

@@ -229,7 +229,11 @@ class SurrogateTransition:
 
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return SurrogateTransitions(context.split, self)
+        return self.kernel(context.split)
+
+    def kernel(self, split: Split) -> Kernel:
+        """Return the kernel of one chain on a posterior."""
+        return SurrogateTransitions(split, self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

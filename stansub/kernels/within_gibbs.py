@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,8 +38,9 @@ from stansub.kernels.slices import slice_sample
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.levels import Grouping, LevelRows, groupings
-from stansub.target.symmetries import Symmetry
+from stansub.target.levels import Grouping, LevelPasses, groupings
+from stansub.target.split import Split
+from stansub.target.symmetries import Equivalence, Symmetry
 from stansub.types import FloatArray
 
 LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.", "n_accepted")
@@ -51,26 +52,24 @@ _WIDER = 0.85
 _SAME = 1e-7
 
 
-def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArray) -> FloatArray:
+def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return minus the Hessian of G in the coefficients of each level, shape (n_levels, size, size).
 
-    One gradient for each coefficient of a level determines it if levels are independent under G. Gradients of normal
-    densities are linear, so the step of the differences may be long.
+    One more gradient for each coefficient of a level determines it if levels are independent under G. Gradients of
+    normal densities are linear, so the step of the differences may be long.
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (dim,)
+        The gradient of G at ``x``.
     """
-    own = density.log_density_gradient(x)[1][grouping.places]
+    own = gradient[grouping.places]
     columns = []
     for places in grouping.places.T:
         moved = x.copy()
         moved[places] += 1
         columns.append(own - density.log_density_gradient(moved)[1][grouping.places])
     return np.stack(columns, axis=-1)
-
-
-class Pass(NamedTuple):
-    """Log likelihoods of all observations, shape (n,), and their gradients in the arguments, shape (q, n)."""
-
-    values: FloatArray
-    slopes: FloatArray
 
 
 @dataclass(frozen=True)
@@ -114,51 +113,65 @@ class WithinGibbs(DirectKernel):
         super().__init__(posterior.prior.dim)
         self._density, self._setup = posterior.prior, setup
         self._groupings = groupings(posterior.predictors)
-        self._rows = LevelRows.of(posterior.predictors, self._groupings)
+        self._passes = LevelPasses(posterior.predictors, self._groupings)
         self._coordinates = setup.coordinates
-        # Forth and back.
-        self._visits = (*setup.order, *reversed(setup.order[:-1]))
+        # Observations are evaluated at coordinates with the same log likelihood as those of `_position`.
+        self._position, self._evaluated = np.empty(0), np.zeros(self.dim)
+        self._equivalence = Equivalence.none(self.dim)
+        self._halves = tuple(half for half in (setup.order, setup.order[-2::-1]) if half)
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """Move along slices without data, and then the levels of all groupings, forth and back."""
-        x, _ = self.without_data(rng, self._coordinates.inward(state.position))
-        here, accepted = self.evaluated(x), 0
-        for which in self._visits:
-            x, here, n = self.move(rng, which, x, here)
-            accepted += n
-        proposed = sum(len(self._groupings[which].places) for which in self._visits)
+        """Move the levels of all groupings, forth and back, and before each half along slices without data."""
+        x = self._coordinates.inward(state.position)
+        if not np.array_equal(state.position, self._position):
+            self.place(x)
+        accepted = proposed = 0
+        for half in self._halves:
+            x, _ = self.without_data(rng, x)
+            for which in half:
+                x, n = self.move(rng, which, x)
+                accepted += n
+                proposed += len(self._groupings[which].places)
         info: Info = {
             **MOVED,
-            "n_obs_used": self._rows.n_observations,
+            "n_obs_used": self._passes.n_observations,
             LEVELS_ACCEPTED.name: accepted / proposed,
         }
-        return State(self._density.outward(x)), info
+        self._position = self._density.outward(x)
+        return State(self._position), info
 
     def counts(self) -> dict[str, float]:
         """Return the observations evaluated."""
         return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
 
     def save(self) -> Any:
-        """Return the observations evaluated; steps depend on the position alone."""
-        return self.n_evaluated
+        """Return the observations evaluated, and after a step the coordinates at which they were evaluated last."""
+        kept = {"evaluated": self._evaluated.copy(), **vars(self._equivalence)} if self._position.size else None
+        return {"n_evaluated": self.n_evaluated, "kept": kept}
 
     def restore(self, state: State, saved: Any) -> None:
-        """Restore the count."""
-        self.n_evaluated = int(saved)
+        """Restore the count, and evaluate the observations again as they were."""
+        if saved["kept"] is not None:
+            kept = dict(saved["kept"])
+            self.place(kept.pop("evaluated"))
+            self._position, self._equivalence = state.position, Equivalence(**kept)
+        self.n_evaluated = int(saved["n_evaluated"])
 
-    def evaluated(self, x: FloatArray) -> Pass:
-        """Return the evaluation of all observations."""
-        self.n_evaluated += self._rows.n_observations
-        with np.errstate(over="ignore", invalid="ignore"):
-            return Pass(*self._rows.family.gradients(self._rows.at(x)))
+    def place(self, x: FloatArray) -> None:
+        """Evaluate the observations at coordinates, from which levels then move."""
+        self.n_evaluated += self._passes.n_observations
+        self._passes.place(x)
+        self._evaluated, self._equivalence = x.copy(), Equivalence.none(len(x))
 
     def without_data(self, rng: np.random.Generator, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coordinates after a slice along each move that changes no log likelihood, and its lengths."""
         lengths = []
         for one, width in zip(self._setup.slices, self._setup.widths, strict=True):
             length = slice_sample(self._along(one, x), width, rng)
-            x = one(x, length)
+            x, self._equivalence = one(x, length), self._equivalence.then(one, length)
             lengths.append(abs(length))
+        if self._equivalence.is_far(x):
+            self.place(x)
         return x, np.array(lengths)
 
     def _along(self, one: Symmetry, x: FloatArray) -> Callable[[float], float]:
@@ -172,42 +185,44 @@ class WithinGibbs(DirectKernel):
 
         return log_density
 
-    def move(self, rng: np.random.Generator, which: int, x: FloatArray, here: Pass) -> tuple[FloatArray, Pass, int]:
-        """Return the next state of the levels of a grouping, with its evaluation, and how many were accepted."""
-        grouping = self._groupings[which]
-        made = GradientMove(self._metric(which, x))
-        value, own = self._prior(x, grouping)
-        slopes = own + self._rows.back(which, here.slopes)
+    def move(self, rng: np.random.Generator, which: int, x: FloatArray) -> tuple[FloatArray, int]:
+        """Return the coordinates after moves of the levels of a grouping, and how many were accepted."""
+        grouping, same = self._groupings[which], self._equivalence
+        places, scale = grouping.places, same.scale[grouping.places]
+        value, gradient = self._prior(x)
+        own = gradient[places]
+        made = GradientMove(self._metric(which, x, gradient))
+        slopes = own + self._passes.slopes(which) / scale
         steps = made.steps(slopes, rng.standard_normal(slopes.shape))
-        proposed = x.copy()
-        proposed[grouping.places] += steps
-        there = self.evaluated(proposed)
-        new_value, new_own = self._prior(proposed, grouping)
+        proposed, evaluated = x.copy(), self._evaluated.copy()
+        proposed[places] += steps
+        evaluated[places] = same.back(proposed, places)
+        self.n_evaluated += self._passes.n_observations
+        change, new_slopes = self._passes.propose(evaluated, which)
+        new_value, new_gradient = self._prior(proposed)
+        new_own = new_gradient[places]
         with np.errstate(invalid="ignore"):
-            new_slopes = new_own + self._rows.back(which, there.slopes)
-            change = grouping.sums(there.values - here.values) + _changes(own, new_own, steps, new_value - value)
+            new_slopes = new_own + new_slopes / scale
+            change += _changes(own, new_own, steps, new_value - value)
             ratio = made.log_ratio(change, steps, slopes, new_slopes)
             accepted = np.log1p(-rng.random(len(ratio))) < ratio
-        moved = x.copy()
-        moved[grouping.places[accepted]] = proposed[grouping.places[accepted]]
-        rejected = grouping.among(~accepted)
-        for new, old in zip(there, here, strict=True):
-            np.copyto(new, old, where=rejected)
-        return moved, there, int(accepted.sum())
+        self._passes.settle(which, accepted)
+        moved, taken = x.copy(), places[accepted]
+        moved[taken], self._evaluated[taken] = proposed[taken], evaluated[taken]
+        return moved, int(accepted.sum())
 
-    def _prior(self, x: FloatArray, grouping: Grouping) -> tuple[float, FloatArray]:
-        """Return G, minus infinity where undefined, and its gradient in the coefficients of each level."""
+    def _prior(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Return G, minus infinity where undefined, and its gradient, shape (dim,)."""
         try:
-            value, gradient = self._density.log_density_gradient(x)
+            return self._density.log_density_gradient(x)
         except RunError:
-            return -np.inf, np.zeros(grouping.places.shape)
-        return value, gradient[grouping.places]
+            return -np.inf, np.zeros(self.dim)
 
-    def _metric(self, which: int, x: FloatArray) -> FloatArray:
+    def _metric(self, which: int, x: FloatArray, gradient: FloatArray) -> FloatArray:
         """Return M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
         grouping, curvature = self._groupings[which], self._setup.curvatures[which]
         if not grouping.is_common:
-            curvature = curvature + conditional_precision(self._density, grouping, x)
+            curvature = curvature + conditional_precision(self._density, grouping, x, gradient)
         return np.asarray(np.linalg.inv(curvature))
 
 
@@ -264,7 +279,11 @@ class MetropolisWithinGibbs:
 
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        return WithinGibbs(AffinePosterior.of(context.split, self.coordinates), self)
+        return self.kernel(context.split)
+
+    def kernel(self, split: Split) -> Kernel:
+        """Return the kernel of one chain on a posterior."""
+        return WithinGibbs(AffinePosterior.of(split, self.coordinates), self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

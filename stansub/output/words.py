@@ -12,6 +12,9 @@ from stansub.wording import percent
 if TYPE_CHECKING:
     from stansub.output.record import RunRecord
 
+# Names of transitions of a posterior split into prior and likelihood, by the name of their proposal.
+TRANSITIONS = {"surrogate": "surrogate transitions", "gibbs": "Metropolis within Gibbs"}
+
 # Why transitions need no mode, by the name of their proposal.
 WITHOUT_MODE = {
     "surrogate": "surrogate transitions expand the likelihood around the posterior, not at its mode",

@@ -1,7 +1,8 @@
 """Pilot: short runs of several tests after one preparation, which measure time per step, mixing and errors.
 
-Every method starts from the normal approximation at the mode and keeps the proposal that the race chose. If a
-run would use surrogate transitions, these are the only method and start from draws of the surrogate. First, timed steps
+Every method starts from the normal approximation at the mode and keeps the proposal that the race chose. If a run would
+use surrogate transitions or Metropolis within Gibbs, these are the only method and start from draws of their set-up.
+First, timed steps
 run with one chain per core, as in a run. Then each step is also decided from all the data with the same uniform number,
 which shows every wrong decision and the jump that it made or missed.
 """
@@ -25,18 +26,15 @@ from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.stopping import Factorised
 from stansub.autocorrelation import autocorrelation_times
 from stansub.errors import InputError
-from stansub.kernels.base import BatchControl, Kernel, Records
+from stansub.kernels.base import BatchControl, Kernel, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
-from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
 from stansub.run.prepare import Prepared, mode_request
+from stansub.run.transitions import Tuned
 from stansub.stan.posterior import Posterior
 from stansub.target.split import Split
 from stansub.tuning.mode_setup import ModeSetup, anchor
-from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.transitions import normal_approximation
-from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
 # Error levels of Pocock's test besides the default.
@@ -86,30 +84,38 @@ class MetropolisSampler:
 
 
 @dataclass(frozen=True)
-class SurrogateSampler:
-    """Surrogate transitions, which choose their own test."""
+class SplitSampler:
+    """Transitions of a posterior split into prior and likelihood, which choose their own test."""
 
     split: Split
-    tuned: TunedSurrogate
-    name = "surrogate"
+    tuned: Tuned
     params = None
 
+    @property
+    def name(self) -> str:
+        """Return the name of the proposal."""
+        return self.tuned.transition.name
+
     def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
-        return SurrogateTransitions(self.split, self.tuned.transition)
+        """Return the kernel of one chain."""
+        return self.tuned.transition.kernel(self.split)
 
     def start(self, rng: np.random.Generator) -> FloatArray:
+        """Return a starting value of a pilot chain, shape (dim,)."""
         return np.array(rng.choice(self.tuned.draws))
 
     def options(self, rule: StoppingRule) -> dict[str, str]:
+        """Return the options of `stansub.sample` for this sampler."""
         return {"proposal": self.name}
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
-        found = normal_approximation(self.split, self.tuned.transition, self.tuned.draws)
-        return found.centre, np.asarray(np.linalg.inv(found.cholesky).T, np.float64)
+        """Return centre and covariance factor of a normal approximation to the posterior."""
+        found = self.tuned.normal(self.split)
+        return found.centre, found.covariance_factor
 
 
 # Proposals of a method, and the kernel that uses them.
-Sampler = MetropolisSampler | SurrogateSampler
+Sampler = MetropolisSampler | SplitSampler
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,7 @@ class Measurement:
 def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
     """Return the default and its alternatives: proved bounds, Pocock's test at several levels, penalty, all the data.
 
-    Surrogate transitions choose their own decisions, so they are a single method.
+    Surrogate transitions and Metropolis within Gibbs choose their own decisions, so they are a single method.
 
     Raises
     ------
@@ -240,10 +246,9 @@ def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
         If no mode was found, so that there is no proposal to try.
     """
     setup = prepared.setup
-    if isinstance(prepared.tuned, TunedWithinGibbs):
-        raise InputError("no plan is possible for Metropolis within Gibbs: use `stansub sample` without a budget")
     if prepared.tuned is not None:
-        return [Method("surrogate", setup.rule, SurrogateSampler(prepared.posterior.split(), prepared.tuned))]
+        sampler = SplitSampler(prepared.posterior.split(), prepared.tuned)
+        return [Method(sampler.name, setup.rule, sampler)]
     found = setup.found
     if found is None or found.proposal is None:
         raise InputError(
@@ -296,7 +301,7 @@ class _Chain:
 
     draws: FloatArray
     n_steps: int
-    n_accepted: int
+    n_accepted: float
     n_used: int
     seconds: float
 
@@ -342,7 +347,7 @@ class _Pilot:
         state = kernel.init(sampler.start(rng))
         out = Records.allocate(_LONGEST, kernel.dim, kernel.stats)
         kept: list[FloatArray] = []
-        n = accepted = used = 0
+        n, accepted, used = 0, 0.0, 0
         batch, start = 1, clock.now()
         began = now = start
         while now - start < seconds or n < _FEWEST:
@@ -355,7 +360,7 @@ class _Pilot:
                 continue
             kept.append(out.theta[:done].copy())
             n += done
-            accepted += int(out["accepted"][:done].sum())
+            accepted += totals_of(kernel.stats, out.rows(slice(done)))["n_accepted"]
             used += int(out["n_obs_used"][:done].sum())
             if n >= _MOST:
                 break
@@ -376,7 +381,7 @@ class _Pilot:
     def _compared(self, chain: int, theta: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
         """Return the jumps of the decisions that differ, and squares of all proposed jumps, in sds."""
         posterior, sampler = self.prepared.posterior, self.method.sampler
-        assert isinstance(sampler, MetropolisSampler)  # surrogate transitions are exact
+        assert isinstance(sampler, MetropolisSampler)  # all others are exact
         rng, other = self._generator(500 + chain), self._generator(700 + chain)
         proposal, sds = sampler.params, np.sqrt(np.diag(sampler.found.mode.covariance))
         decider, exact = (

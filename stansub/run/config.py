@@ -167,23 +167,11 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         return not self.splits and recipes.is_smooth(self.kernel or self.proposal)
 
     @property
-    def surrogate(self) -> bool:
-        """Return whether chains sample a surrogate posterior."""
-        from stansub.tuning.proposal_names import named
-
-        return named(self.proposal).surrogate
-
-    @property
-    def within_gibbs(self) -> bool:
-        """Return whether chains move levels of groupings."""
-        from stansub.tuning.proposal_names import named
-
-        return named(self.proposal).within_gibbs
-
-    @property
     def splits(self) -> bool:
-        """Return whether the moves need the posterior split into prior and likelihood."""
-        return self.surrogate or self.within_gibbs
+        """Return whether the requested moves need the posterior split into prior and likelihood."""
+        from stansub.tuning.proposal_names import named
+
+        return named(self.proposal).splits
 
     @property
     def not_smooth(self) -> str:

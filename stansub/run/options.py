@@ -102,7 +102,8 @@ class ChainOptions:
         "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random "
         "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the "
         "likelihood for multilevel models (surrogate), or moves of all effects of a grouping at once, each accepted on "
-        "its own, such as items and persons (gibbs). auto uses surrogate if effects have an unknown scale and the "
+        "its own, such as items and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood "
+        "multiplies coefficients of two groupings. It uses surrogate if effects have an unknown scale and the "
         "posterior is far from normal, and otherwise picks the fastest in a short trial.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs")),

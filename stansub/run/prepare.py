@@ -37,8 +37,6 @@ from stansub.tuning.mode_setup import ModeSetup, anchor
 from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
-from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesWithoutMode
 
@@ -146,7 +144,7 @@ class Prepared:
     ranges: choices.Ranges
     compiled_at: float
     data_file: str = ""
-    tuned: TunedSurrogate | TunedWithinGibbs | None = None
+    tuned: transitions.Tuned | None = None
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:

@@ -39,7 +39,7 @@ from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
-from stansub.selection import TransitionsLeft, TransitionsTaken, updated
+from stansub.selection import LevelsSettled, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
 
@@ -184,7 +184,7 @@ def _draw(
 
 def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
     """Warn if the chains will hardly move, as far as is known before they start; raise `NotMixingError` if ``fail``."""
-    notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
+    notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft | LevelsSettled)]
     trouble = "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
     if trouble and fail:
         raise NotMixingError(trouble)

@@ -3,11 +3,16 @@
 The text shows effects with an unknown scale, and whether the likelihood can be separated from the rest. With many
 parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
 posterior is so nearly normal that moves about the mode do better.
+
+If observations multiply coefficients of two groupings, as in item response models, a surrogate omits much. With many
+parameters, Metropolis within Gibbs is then used, whether or not the scales are known.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from stansub import streams
 from stansub.acceptance.rules import Exact
@@ -19,9 +24,10 @@ from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import ModelInput, make_uncut
-from stansub.selection import Chosen, TransitionsLeft, TransitionsTaken
+from stansub.selection import Chosen, LevelsSettled, TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
+from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import within_gibbs
 from stansub.tuning.surrogate import TunedSurrogate, tune
@@ -41,6 +47,9 @@ LEAST_ACCEPTED = 0.05
 MOST_DIVERGING = 0.1
 
 
+Tuned: TypeAlias = TunedSurrogate | TunedWithinGibbs
+
+
 @dataclass(frozen=True)
 class TransitionSetup:
     """Transitions of a run: on a surrogate, or Metropolis within Gibbs.
@@ -56,7 +65,7 @@ class TransitionSetup:
 
     posterior: Posterior
     compiled_at: float
-    tuned: TunedSurrogate | TunedWithinGibbs
+    tuned: Tuned
     rule: StoppingRule
     notes: tuple[Chosen, ...]
 
@@ -64,6 +73,11 @@ class TransitionSetup:
     def transition(self) -> SurrogateTransition | MetropolisWithinGibbs:
         """Return the kernel."""
         return self.tuned.transition
+
+    @property
+    def hardly_moves(self) -> bool:
+        """Return whether trial moves show that the chains will not mix."""
+        return any(one.hardly_moves for one in self.notes if isinstance(one, TransitionsTaken | LevelsSettled))
 
 
 def find(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup | TransitionsLeft | None:
@@ -76,53 +90,67 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
     RunError
         If they were requested and the surrogate is nowhere defined.
     """
-    if config.within_gibbs:
+    if config.splits:
+        make, refusal = _REQUESTED[str(config.proposal)]
         try:
-            return _within_gibbs(given, config, progress)
+            return make(*_split(given, config, progress), config, progress)
         except NoPredictorsError as error:
-            raise InputError(f"Metropolis within Gibbs is not possible: {error}; choose another proposal") from error
+            raise InputError(f"{refusal}: {error}; choose another proposal") from error
     effects = given.analysis.effects(config.observations or "")
-    if config.surrogate:
-        try:
-            return _with_surrogate(given, config, effects, progress)
-        except NoPredictorsError as error:
-            raise InputError(f"this likelihood has no surrogate: {error}; choose another proposal") from error
-    if not effects:
+    if not effects and not (given.n_parameters > MANY and given.analysis.multiplies(config.observations or "")):
         return None
     try:
-        return _with_surrogate(given, config, effects, progress)
+        return _by_default(given, config, progress)
     except (NoPredictorsError, RunError) as error:
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
         n = given.n_parameters
-        return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error))
+        return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error)) if effects else None
 
 
-def _within_gibbs(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup:
+def _by_default(
+    given: ModelInput, config: SampleConfig, progress: Progress
+) -> TransitionSetup | TransitionsLeft | None:
+    """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
+    posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
+    if multiplies(posterior.split(progress).predictors):
+        with suppress(NoPredictorsError):
+            found = _within_gibbs(posterior, compiled_at, config, progress)
+            if not found.hardly_moves:
+                return found
+    has_effects = given.analysis.effects(config.observations or "")
+    return _with_surrogate(posterior, compiled_at, config, progress) if has_effects else None
+
+
+def _split(
+    given: ModelInput, config: SampleConfig, progress: Progress, *, of_family: bool = False
+) -> tuple[Posterior, float]:
+    """Return the posterior for a split, and the time when its program was compiled."""
+    assert config.seed is not None
+    return make_uncut(given, seed=config.seed, observations=config.observations, log=progress, of_family=of_family)
+
+
+def _within_gibbs(
+    posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
+) -> TransitionSetup:
     """Return Metropolis within Gibbs after setup."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
     rng = streams.generator(config.seed, streams.Run.LEVELS)
     tuned = within_gibbs.tune(posterior.split(progress), posterior.dim, rng, progress)
-    return TransitionSetup(posterior, compiled_at, tuned, Exact(), (tuned.choice(),))
+    note = tuned.choice(asked=config.splits, hardly_moves=min(tuned.accepted) < LEAST_ACCEPTED)
+    return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note,))
 
 
 def _with_surrogate(
-    given: ModelInput, config: SampleConfig, effects: tuple[str, ...], progress: Progress
+    posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft:
     """Return surrogate transitions after setup and a trial."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(
-        given,
-        seed=config.seed,
-        observations=config.observations,
-        log=progress,
-        of_family=not config.surrogate and given.n_parameters <= MANY,
-    )
+    effects = posterior.analysis.effects(config.observations or "")
     split = posterior.split(progress)
     tuned = tune(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
-    chosen_if_better = not config.surrogate and posterior.dim <= MANY
+    chosen_if_better = not config.splits and posterior.dim <= MANY
     if chosen_if_better and _has_bounds(posterior):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
@@ -134,10 +162,17 @@ def _with_surrogate(
     if chosen_if_better and few:
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
     hardly_moves = few or tuned.diverging > MOST_DIVERGING
-    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
+    note = TransitionsTaken(config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
     return TransitionSetup(posterior, compiled_at, tuned, rule, (note, tuned.choice()))
+
+
+# Transitions by the name of their proposal, and what a refusal says.
+_REQUESTED = {
+    "surrogate": (_with_surrogate, "this likelihood has no surrogate"),
+    "gibbs": (_within_gibbs, "Metropolis within Gibbs is not possible"),
+}
 
 
 def _has_bounds(posterior: Posterior) -> bool:

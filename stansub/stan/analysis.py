@@ -15,6 +15,7 @@ from stansub.stan.effects import effects
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.passes import Rewriting, rewriting
+from stansub.stan.products import multiplies
 from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
@@ -77,6 +78,10 @@ class Analysis:
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
         return effects(self.program, size or self.size)
+
+    def multiplies(self, size: str = "") -> bool:
+        """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
+        return multiplies(self.program, size or self.size)
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.

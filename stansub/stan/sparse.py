@@ -60,7 +60,7 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    followed = _followed(own, values, n)
+    followed = _followed(own, values, n, sparse=True)
     family, arguments = arguments_of(followed, n, of_family=of_family)
     variables, m = _variables(followed), arguments[0].slopes.shape[1]
     del followed  # its terms have rows of their own, as large as those of the arguments

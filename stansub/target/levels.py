@@ -7,7 +7,6 @@ Levels that some observation reads together conflict, and a greedy colouring of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -15,8 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.remainders import Family, NoPredictorsError
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub import _loop
+from stansub.target.programs import ProgramFamily
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
 # Groupings beyond which a sweep takes too many passes, as if teams that play each other were levels.
@@ -29,26 +30,17 @@ class Grouping(NamedTuple):
     Attributes
     ----------
     places : ndarray, shape (n_levels, size)
-    of : ndarray, shape (n,)
+    of : ndarray of int32, shape (n,)
         Level of each observation, n_levels for none.
     """
 
     places: NDArray[np.int64]
-    of: NDArray[np.int64]
+    of: NDArray[np.int32]
 
     @property
     def is_common(self) -> bool:
         """Return whether it has a single level, such as the coefficients that all observations read."""
         return len(self.places) == 1
-
-    def sums(self, values: FloatArray) -> FloatArray:
-        """Return the sums of values of observations by level, shape (n_levels,)."""
-        n = len(self.places)
-        return np.asarray(np.bincount(self.of, values, minlength=n + 1)[:n], np.float64)
-
-    def among(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which observations are of some levels, shape (n,)."""
-        return np.append(which, False)[self.of]
 
     def blocks(self, matrix: sp.csr_array) -> FloatArray:
         """Return the elements of a matrix between coefficients of the same level, shape (n_levels, size, size)."""
@@ -58,57 +50,79 @@ class Grouping(NamedTuple):
         return np.asarray(found, np.float64).reshape(shape)
 
 
-@dataclass(frozen=True)
-class LevelRows:
-    """Rows of all arguments as one matrix, and its parts for the coefficients of each grouping.
+class LevelPasses:
+    """Log likelihoods of all observations and their gradients, at the state of a chain and at a proposal.
 
-    Attributes
-    ----------
-    offset : ndarray, shape (q, n)
-    rows : csr_array, shape (q n, dim)
-    by_grouping : tuple of csr_array, shape (n_levels size, q n)
+    If the likelihood is a program, a pass over the observations computes arguments, log likelihoods, gradients and
+    their sums by level at once (``cpp/levels.hpp``).
     """
 
-    family: Family
-    offset: FloatArray
-    rows: sp.csr_array
-    by_grouping: tuple[sp.csr_array, ...]
-    shapes: tuple[tuple[int, int], ...]
+    def __init__(self, predictors: SparsePredictors, levels: Sequence[Grouping]) -> None:
+        self._family, self._levels, self._dim = predictors.family, tuple(levels), predictors.dim
+        self.n_observations = n = predictors.n_observations
+        rows, density = predictors.rows, self._family.density
+        self._program = density if isinstance(density, _loop.Program) else None
+        columns = [(k, column) for k, row in enumerate(rows) for column in row.columns]
+        self._loop = _loop.LevelPasses(
+            dense=[np.ascontiguousarray(row.matrix, np.float64) for row in rows],
+            places=[row.places.astype(np.int32) for row in rows],
+            offsets=[np.broadcast_to(row.offset, n) for row in rows],
+            gathered_of=[k for k, _ in columns],
+            gathered_places=[column.places for _, column in columns],
+            gathered_factors=[column.factors for _, column in columns],
+            levels=[one.of for one in levels],
+            level_places=[one.places.ravel().astype(np.int32) for one in levels],
+            n_levels=[len(one.places) for one in levels],
+            program=self._program,
+            data=np.ascontiguousarray(self._family.data, np.float64) if self._program else None,
+            n=n,
+            dim=predictors.dim,
+        )
 
-    @classmethod
-    def of(cls, predictors: SparsePredictors, levels: Sequence[Grouping]) -> LevelRows:
-        """Return the rows of a likelihood."""
-        n = predictors.n_observations
-        whole, offsets = [], []
-        for row in predictors.rows:
-            whole.append(row.gathered + _common(row, n, predictors.dim))
-            offsets.append(np.broadcast_to(row.offset, n))
-        rows = sp.csr_array(sp.vstack(whole))
-        by_grouping = tuple(sp.csr_array(rows[:, one.places.ravel()].T) for one in levels)
-        shapes = tuple(one.places.shape for one in levels)
-        return cls(predictors.family, np.stack(offsets), rows, by_grouping, shapes)
+    def place(self, x: FloatArray) -> None:
+        """Make coefficients the state."""
+        self._evaluate(x)
+        self._loop.place(x)
 
-    @property
-    def n_observations(self) -> int:
-        """Return n."""
-        return int(self.offset.shape[1])
+    def state(self) -> FloatArray:
+        """Return log likelihoods at the state, and their gradients in the arguments, shape (1 + q, n)."""
+        self._loop.apply()
+        return self._loop.state
 
-    def at(self, x: FloatArray) -> FloatArray:
-        """Return the arguments, shape (q, n)."""
-        found = (self.rows @ x).reshape(self.offset.shape)
-        found += self.offset
-        return np.asarray(found, np.float64)
+    def slopes(self, which: int) -> FloatArray:
+        """Return the gradient at the state in the coefficients of a grouping, shape (n_levels, size)."""
+        found = np.empty(self._dim)
+        self._loop.slopes(which, found)
+        return found[self._levels[which].places]
 
-    def back(self, which: int, slopes: FloatArray) -> FloatArray:
-        """Return the gradient in the coefficients of a grouping, shape (n_levels, size)."""
-        return np.asarray(self.by_grouping[which] @ slopes.ravel()).reshape(self.shapes[which])
+    def propose(self, x: FloatArray, which: int) -> tuple[FloatArray, FloatArray]:
+        """Return the changes of the log likelihood by level of a grouping, and the gradient, both at a proposal.
 
+        Returns
+        -------
+        change : ndarray, shape (n_levels,)
+        slopes : ndarray, shape (n_levels, size)
+        """
+        places = self._levels[which].places
+        change, slopes = np.empty(len(places) + 1), np.empty(self._dim)
+        self._evaluate(x)
+        self._loop.propose(x, which, change, slopes)
+        return change[:-1], slopes[places]
 
-def _common(row: SparseRows, n: int, dim: int) -> sp.csr_array:
-    """Return the numbers in common places as a sparse matrix, shape (n, dim)."""
-    dense = np.broadcast_to(row.matrix, (n, len(row.places)))
-    starts = np.arange(n + 1) * len(row.places)
-    return sp.csr_array((dense.ravel(), np.tile(row.places, n), starts), shape=(n, dim))
+    def settle(self, which: int, accepted: NDArray[np.bool_]) -> None:
+        """Make the proposal the state of observations of accepted levels."""
+        self._loop.settle(which, accepted)
+
+    def _evaluate(self, x: FloatArray) -> None:
+        """Evaluate the observations at a proposal, unless passes evaluate a program."""
+        if self._program is not None:
+            return
+        self._loop.apply()
+        proposed = self._loop.proposed
+        eta = np.empty((len(proposed) - 1, self.n_observations))
+        self._loop.arguments(x, eta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            proposed[0], proposed[1:] = self._family.gradients(eta)
 
 
 def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:
@@ -128,8 +142,25 @@ def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:
     found = [_grouping(np.array([levels[level] for level in own]), incidence[:, own]) for own in members.values()]
     common = np.unique(np.concatenate([row.places for row in predictors.rows])).astype(np.int64)
     if common.size:
-        found.append(Grouping(common[np.newaxis], np.zeros(predictors.n_observations, np.int64)))
+        found.append(Grouping(common[np.newaxis], np.zeros(predictors.n_observations, np.int32)))
     return tuple(found)
+
+
+def multiplies(predictors: SparsePredictors) -> bool:
+    """Return whether observations multiply coefficients of two groupings, such as discrimination and ability.
+
+    The family is then unknown, because the predictors of known families are affine.
+    """
+    if not isinstance(predictors.family, ProgramFamily):
+        return False
+    products = [pair for pair in predictors.family.products() if all(pair)]
+    try:
+        levels = [set(one.places.flat) for one in groupings(predictors) if not one.is_common] if products else []
+    except NoPredictorsError:
+        return False
+    read = [{k for k, own in enumerate(levels) if not own.isdisjoint(row.read)} for row in predictors.rows]
+    factors = ([set[int]().union(*(read[k] for k in one)) for one in pair] for pair in products)
+    return any(one and other and len(one | other) > 1 for one, other in factors)
 
 
 def _levels(predictors: SparsePredictors) -> tuple[list[list[int]], sp.csc_array]:
@@ -158,6 +189,6 @@ def _colours(conflicts: sp.csr_array) -> list[int]:
 
 
 def _grouping(places: NDArray[np.int64], incidence: sp.csc_array) -> Grouping:
-    of = np.full(incidence.shape[0], len(places))
+    of = np.full(incidence.shape[0], len(places), np.int32)
     of[incidence.indices] = np.repeat(np.arange(len(places)), np.diff(incidence.indptr))
     return Grouping(places, of)

@@ -13,8 +13,9 @@ next order times the radius. A box on which too large a share is lost is halved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import comb
 from typing import NamedTuple
 
@@ -82,6 +83,21 @@ class ProgramFamily:
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, shape (n,)."""
         return np.asarray(self._expanded(0, eta)[0])
+
+    def products(self) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
+        """Yield the arguments on which the two factors of each product depend."""
+        for first, end in pairwise(self.code.starts.tolist()):
+            read: list[frozenset[int]] = []
+            for operation, a, b in self.code.codes[first:end].tolist():
+                name = _loop.OPERATIONS[operation]
+                if name in ("constant", "data"):
+                    read.append(frozenset())
+                elif name == "argument":
+                    read.append(frozenset([a]))
+                else:
+                    read.append(read[a] | read[b] if name in ("sum", "difference", "product") else read[a])
+                if name == "product":
+                    yield read[a], read[b]
 
     def compacted(self) -> ProgramFamily:
         """Return itself."""

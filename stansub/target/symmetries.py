@@ -19,6 +19,8 @@ from stansub.types import FloatArray
 
 # Rounding up to which log likelihoods must be equal, and the size of moves with which this is proved.
 _SAME, _SIZE, _PROVED = 1e-9, 0.3, 3
+# Factor by which equivalent coordinates may differ.
+_FAR = 30.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,39 @@ class Symmetry:
     def log_jacobian(self) -> float:
         """Return the logarithm of the determinant of the move's derivative, for c = 1."""
         return float(len(self.scaled))
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Coordinates x = scale * y + shift with the same log likelihood as y, after moves that change none.
+
+    Attributes
+    ----------
+    scale, shift : ndarray, shape (dim,)
+    """
+
+    scale: FloatArray
+    shift: FloatArray
+
+    @classmethod
+    def none(cls, dim: int) -> Equivalence:
+        """Return that of x = y."""
+        return cls(np.ones(dim), np.zeros(dim))
+
+    def then(self, one: Symmetry, c: float) -> Equivalence:
+        """Return the equivalence after another move."""
+        scale = self.scale.copy()
+        scale[one.scaled] *= np.exp(c)
+        return Equivalence(scale, one(self.shift, c))
+
+    def back(self, x: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Return some elements of y."""
+        return np.asarray((x[places] - self.shift[places]) / self.scale[places])
+
+    def is_far(self, x: FloatArray) -> bool:
+        """Return whether y differs so much from x that it might lose digits."""
+        scales = np.abs(np.log(self.scale)).max(initial=0.0)
+        return bool(scales > np.log(_FAR) or (np.abs(self.shift) > _FAR * (1 + np.abs(x))).any())
 
 
 def symmetries(predictors: SparsePredictors, rng: np.random.Generator) -> tuple[Symmetry, ...]:

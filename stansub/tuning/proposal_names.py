@@ -42,10 +42,8 @@ class NamedProposal:
         Makes the adapter of the proposal in warmup.
     batches : bool
         Whether it uses gradients of mini-batches, for which control variates of blocks are useful.
-    surrogate : bool
-        Whether it samples a surrogate posterior, which is set up before chains begin.
-    within_gibbs : bool
-        Whether it moves levels of groupings, which are found before chains begin.
+    splits : bool
+        Whether it needs the posterior split into prior and likelihood, and is set up before chains begin.
     fallback : str
         Name of the proposal that replaces it if there can be no race; empty if there is none.
     """
@@ -53,8 +51,7 @@ class NamedProposal:
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
     learner: Callable[[AdapterContext], Adapter] | None = None
     batches: bool = False
-    surrogate: bool = False
-    within_gibbs: bool = False
+    splits: bool = False
     fallback: str = ""
 
     @property
@@ -78,8 +75,8 @@ PROPOSALS = {
     "adaptive-metropolis": NamedProposal(learner=lambda about: CovarianceAdapter(about.dim)),
     "random-walk": NamedProposal(learner=lambda about: ScaleAdapter(about.dim)),
     "sgld": NamedProposal(learner=_sgld, batches=True),
-    "surrogate": NamedProposal(surrogate=True),
-    "gibbs": NamedProposal(within_gibbs=True),
+    "surrogate": NamedProposal(splits=True),
+    "gibbs": NamedProposal(splits=True),
 }
 
 

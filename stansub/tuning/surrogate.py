@@ -30,6 +30,7 @@ from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
+from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
@@ -69,6 +70,10 @@ class TunedSurrogate:
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
         return SurrogateSettled(self.noise, self.n_passes, self.transition.n)
+
+    def normal(self, split: Split) -> NormalApproximation:
+        """Return a normal approximation of the posterior."""
+        return of_surrogate(split, self.transition, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Return draws of the surrogate, far apart in their order."""

@@ -20,8 +20,10 @@ from stansub.kernels.within_gibbs import GradientMove, WithinGibbs
 from stansub.progress import Progress
 from stansub.target.affine import AffinePosterior
 from stansub.target.families import Binomial
+from stansub.target.levels import LevelPasses
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.symmetries import Equivalence
 from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
 
 Array = NDArray[np.float64]
@@ -155,16 +157,57 @@ def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
 def scores(density: Hierarchy, n: int) -> Array:
     """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
     setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
-    kernel = WithinGibbs(AffinePosterior.of(split(density, rng), setup.coordinates), setup)  # type: ignore[arg-type]
+    posterior = AffinePosterior.of(split(density, rng), setup.coordinates)  # type: ignore[arg-type]
+    kernel = WithinGibbs(posterior, setup)
     for _ in range(n):
         theta = density.draw(rng)
-        kernel._rows = replace(kernel._rows, family=split(density, rng, theta).predictors.family)
-        state = kernel.init(theta)
+        family = split(density, rng, theta).predictors.family
+        kernel._passes = LevelPasses(replace(posterior.predictors, family=family), kernel._groupings)
+        kernel._position, state = np.empty(0), kernel.init(theta)
         for _ in range(2):
             state, _ = kernel.step(rng, state, None)
         ends = [np.concatenate([at, at**2, at[1:] * at[0], np.abs(at)]) for at in (theta, state.position)]
         changes.append(np.tanh(ends[1]) - np.tanh(ends[0]))
     return np.asarray(np.mean(changes, axis=0) / (np.std(changes, axis=0) / np.sqrt(n) + 1e-300))
+
+
+def evaluated_again(kernel: WithinGibbs, n: int) -> float:
+    """Largest difference between the evaluations that a kernel keeps and those at its state, after some steps."""
+    rng, state = np.random.default_rng(5), kernel.init(np.zeros(DIM))
+    for _ in range(n):
+        state, _ = kernel.step(rng, state, None)
+    kept = kernel._passes.state().copy()
+    kernel._passes.place(kernel._coordinates.inward(state.position))
+    return float(np.abs(kernel._passes.state() - kept).max())
+
+
+def test_steps_keep_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shifts between groupings change no predictor; without a record of them, evaluations are elsewhere."""
+    setup, rng = tuned(Hierarchy()).transition, np.random.default_rng(2)
+    posterior = AffinePosterior.of(split(Hierarchy(), rng), setup.coordinates)  # type: ignore[arg-type]
+    kernel = WithinGibbs(posterior, setup)
+    assert evaluated_again(kernel, 50) < 1e-10
+    assert kernel.n_evaluated == N * (1 + 50 * 5)  # forth and back over three groupings
+    monkeypatch.setattr(Equivalence, "then", lambda self, one, c: self)
+    assert evaluated_again(WithinGibbs(posterior, setup), 50) > 1e-3
+
+
+def test_a_restored_kernel_makes_the_same_steps() -> None:
+    setup, rng = tuned(Hierarchy()).transition, np.random.default_rng(2)
+    posterior = AffinePosterior.of(split(Hierarchy(), rng), setup.coordinates)  # type: ignore[arg-type]
+    kernel, other = WithinGibbs(posterior, setup), WithinGibbs(posterior, setup)
+    state = kernel.init(np.zeros(DIM))
+    for _ in range(20):
+        state, _ = kernel.step(rng, state, None)
+    other.restore(state, kernel.save())
+    draws: list[list[Array]] = [[], []]
+    for each, positions in zip((kernel, other), draws, strict=True):
+        rng, at = np.random.default_rng(6), state
+        for _ in range(20):
+            at, _ = each.step(rng, at, None)
+            positions.append(at.position)
+    np.testing.assert_array_equal(*draws)
+    assert kernel.n_evaluated == other.n_evaluated
 
 
 @pytest.mark.parametrize("centred", [True, False])

@@ -300,7 +300,7 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
     assert (method.label, method.exact, method.measurement.audits) == ("surrogate", True, None)
     assert method.measurement.acceptance > 0.3
     assert [one.label for one in made.all] == ["surrogate", "NUTS"]
-    assert chosen.surrogate
+    assert chosen.proposal == "surrogate"
     assert (chosen.test, chosen.max_time) == (None, made.budget - made.seconds)
     assert list(lines(made, Path("m.stan"), Path("d.json")))[-1].startswith(
         "stansub sample m.stan d.json --proposal surr"

@@ -9,10 +9,14 @@ from agreement import z_scores
 from scipy.special import expit
 
 import stansub
+from stansub.output.inference_data import attrs
 from stansub.output.record import record_of
 from stansub.progress import Progress
+from stansub.run import transitions
+from stansub.stan.analysis import Analysis
 from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
+from stansub.stan.syntax import parse
 from stansub.target.approximation import approximation
 from stansub.target.levels import groupings
 from stansub.target.sparse import SparsePredictors
@@ -94,6 +98,40 @@ def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
     stansub.sample(PROGRAM, data, **options, iter_sampling=70, checkpoint=file)
     resumed = stansub.sample(PROGRAM, data, **options, iter_sampling=150, resume=file)
     np.testing.assert_array_equal(resumed.posterior["theta"], idata.posterior["theta"])
+
+
+KNOWN_SCALES = """
+data { int N; int I; int P; array[N] int<lower=0, upper=1> y; array[N] int item; array[N] int person; }
+parameters { vector<lower=0>[I] a; vector[I] b; vector[P] theta; }
+model {
+  theta ~ std_normal(); a ~ lognormal(0, 0.5); b ~ normal(0, 2);
+  for (n in 1:N) y[n] ~ bernoulli_logit(a[item[n]] * (theta[person[n]] - b[item[n]]));
+}
+"""
+
+
+def proposal_of(program: Any, data: dict[str, Any]) -> tuple[str, str]:
+    """The proposal of a short run with no proposal given, and its reason."""
+    options: dict[str, Any] = {"seed": 3, "chains": 1, "show_progress": False, "iter_warmup": 10, "iter_sampling": 10}
+    facts = attrs(stansub.sample(program, data, **options))
+    return facts["settings"]["proposal"], str(facts["choices"]["proposal"])
+
+
+def test_by_default(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metropolis within Gibbs, unless its trial moves are hardly ever accepted."""
+    proposal, why = proposal_of(PROGRAM, data)
+    assert proposal == "gibbs"
+    assert "multiplies coefficients of two groupings" in why
+    monkeypatch.setattr(transitions, "LEAST_ACCEPTED", 1.0)
+    assert proposal_of(PROGRAM, data)[0] == "surrogate"
+
+
+def test_by_default_with_known_scales(data: dict[str, Any], tmp_path: Path) -> None:
+    """The text shows no effects with an unknown scale, for which alone there are surrogate transitions."""
+    assert not Analysis.of(parse(KNOWN_SCALES)).effects()
+    program = tmp_path / "known_scales.stan"
+    program.write_text(KNOWN_SCALES)
+    assert proposal_of(program, data)[0] == "gibbs"
 
 
 def test_the_search_for_a_point_of_expansion_leaves_a_saddle(predictors: SparsePredictors) -> None:

@@ -10,6 +10,9 @@ from agreement import z_scores
 import stansub
 from stansub import CompiledModel, InputError
 from stansub.planning.plan import plan
+from stansub.progress import Progress
+from stansub.run.prepare import prepare
+from stansub.tuning.within_gibbs import TunedWithinGibbs
 
 OPTIONS: dict[str, Any] = {"seed": 3, "show_progress": False}
 
@@ -47,6 +50,26 @@ def test_not_without_a_split_of_prior_and_likelihood() -> None:
         stansub.sample(factors, proposal="gibbs")
 
 
-def test_no_plan(program: CompiledModel, data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="no plan is possible"):
-        plan(program, data, budget="1s", config=stansub.SampleConfig(proposal="gibbs"))
+def test_plan(program: CompiledModel, data: dict[str, Any]) -> None:
+    """The plan starts pilot chains from draws of the set-up, and NUTS is compared by a normal approximation."""
+    made = plan(program, data, budget="20s", pilot_seconds=0.3, config=stansub.SampleConfig(proposal="gibbs", seed=1))
+    (method,) = made.methods
+    assert (method.label, method.exact) == ("gibbs", True)
+    assert 0.5 < method.measurement.acceptance < 1
+    assert method.options(20)["proposal"] == "gibbs"
+    assert made.nuts is not None
+    assert made.nuts.cost.leapfrog < 100
+
+
+def test_the_normal_approximation_is_near_draws(program: CompiledModel, data: dict[str, Any]) -> None:
+    config = stansub.SampleConfig(proposal="gibbs", seed=1)
+    prepared = prepare(program, data, config, Progress())
+    assert isinstance(prepared.tuned, TunedWithinGibbs)
+    centre, factor = (found := prepared.tuned.normal(prepared.posterior.split())).centre, found.covariance_factor
+    draws = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=500).posterior
+    for at, name in enumerate(("alpha", "beta")):
+        assert prepared.posterior.full.param_unc_names()[at] == name
+        values = draws[name].to_numpy().ravel()
+        sd = float(np.sqrt((factor @ factor.T)[at, at]))
+        assert abs(centre[at] - values.mean()) < 0.5 * values.std()
+        assert 0.5 < sd / values.std() < 2

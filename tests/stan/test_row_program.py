@@ -554,3 +554,33 @@ def test_what_data_make_of_a_branch_that_is_not_taken_does_not_matter() -> None:
     eta = theta * row.slopes[:, 0] + row.offset
     truth = [special.expit(theta), *np.exp(theta - log_y[1:])]
     assert family.log_lik(np.broadcast_to(eta, (1, len(y)))) == pytest.approx(truth, rel=1e-14)
+
+
+def of_one_function(name: str, x: Array) -> tuple[Array, Array]:
+    """Values and slopes of a function of one variable, by the program of many observations."""
+    codes = np.array([(_loop.OPERATIONS.index(one), 0, 0) for one in ("argument", name)], np.int32)
+    family = ProgramFamily(Code(np.array([0, 2], np.int32), codes, np.zeros(2)), 1, np.zeros((1, len(x))))
+    values, slopes = family.gradients(x[np.newaxis])
+    return values, slopes[0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 700.0])
+def test_functions_of_many_numbers(scale: float) -> None:
+    """To four units in the last place."""
+    x = scale * np.random.default_rng(1).uniform(-1, 1, 2000)
+    values, slopes = of_one_function("exp", x)
+    np.testing.assert_allclose(values, np.exp(x), rtol=9e-16)
+    np.testing.assert_array_equal(slopes, values)
+    values, slopes = of_one_function("log1p_exp", x)
+    np.testing.assert_allclose(values, np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0), rtol=9e-16)
+    np.testing.assert_allclose(slopes, special.expit(x), rtol=9e-16)
+
+
+def test_functions_of_extreme_numbers() -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 710.0, 709.5, -745.0, -740.0, -746.0, 0.0])
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_allclose(of_one_function("exp", x)[0], np.exp(x), rtol=1e-15)
+    values, slopes = of_one_function("log1p_exp", x)
+    expected = np.where(x > 700, x, np.log1p(np.exp(np.minimum(x, 700))))
+    np.testing.assert_allclose(values, expected, rtol=1e-15, atol=1e-300)
+    np.testing.assert_allclose(slopes, special.expit(x), rtol=1e-15, atol=1e-300)

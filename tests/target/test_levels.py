@@ -5,13 +5,15 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub import _loop
 from stansub.target.affine import AffineMap, composed
 from stansub.target.families import Binomial
-from stansub.target.levels import LevelRows, groupings
+from stansub.target.levels import Grouping, LevelPasses, groupings, multiplies
 from stansub.target.location_scale import LocationScale, NormalErrors
+from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.target.symmetries import Symmetry, symmetries
+from stansub.target.symmetries import Equivalence, Symmetry, symmetries
 
 Array = NDArray[np.float64]
 N, J, K = 120, 5, 7
@@ -54,8 +56,7 @@ def test_some_observations_of_no_level() -> None:
     gathered = sp.csr_array((ONE[:60], G[:60], np.minimum(np.arange(N + 1), 60)), shape=(N, J))
     (found,) = groupings(likelihood(SparseRows.of(np.ones((1, 0)), np.empty(0, np.int64), gathered, np.zeros(1))))
     np.testing.assert_array_equal(found.of[60:], J)
-    np.testing.assert_allclose(found.sums(X), np.bincount(G[:60], X[:60], minlength=J))
-    np.testing.assert_array_equal(found.among(np.arange(J) == 2), (G == 2) & (np.arange(N) < 60))
+    np.testing.assert_array_equal(found.of[:60], G[:60])
 
 
 def test_teams_that_play_each_other_are_not_levels() -> None:
@@ -67,12 +68,89 @@ def test_teams_that_play_each_other_are_not_levels() -> None:
         groupings(SparsePredictors((row,), Binomial(np.ones(n), np.ones(n))))
 
 
-def test_rows_of_levels() -> None:
-    levels, x, slopes = groupings(CROSSED), RNG.standard_normal(CROSSED.dim), RNG.standard_normal((1, N))
-    found = LevelRows.of(CROSSED, levels)
-    np.testing.assert_allclose(found.at(x), CROSSED.at(x), atol=1e-12)
+def products() -> SparsePredictors:
+    """The logit of a binary outcome is e^a times another argument, for an unknown family."""
+    lines = [("data", 1, 0), ("argument", 0, 0), ("exp", 1, 0), ("argument", 1, 0), ("product", 2, 3)]
+    lines += [("product", 0, 4), ("log1p_exp", 4, 0), ("difference", 5, 6)]
+    codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+    data = np.stack([np.zeros(N), RNG.random(N) < 0.5])
+    family = ProgramFamily(Code(np.array([0, len(lines)], np.int32), codes, np.zeros(len(lines))), 2, data)
+    dim = 2 * J + K + 1
+    partly = sp.csr_array((X[:90], J + G[:90], np.minimum(np.arange(N + 1), 90)), shape=(N, dim))
+    other = sp.csr_array((ONE, 2 * J + H, np.arange(N + 1)), shape=(N, dim))
+    second = SparseRows.of(RNG.standard_normal((N, 1)), np.array([dim - 1]), partly + other, RNG.standard_normal(N))
+    return likelihood(rows((G, ONE), dim=dim), second, family=family)
+
+
+PRODUCTS = products()
+
+
+def test_products_of_coefficients_of_two_groupings() -> None:
+    assert multiplies(PRODUCTS)
+    assert not multiplies(CROSSED)
+
+
+def test_products_with_common_coefficients_or_of_one_grouping() -> None:
+    common = SparseRows.of(np.ones((1, 1)), np.array([2 * J + K]), PRODUCTS.rows[0].gathered * 0, np.zeros(1))
+    assert not multiplies(likelihood(common, PRODUCTS.rows[1], family=PRODUCTS.family))
+    own = rows((J + G, ONE), dim=PRODUCTS.dim)
+    assert not multiplies(likelihood(PRODUCTS.rows[0], own, family=PRODUCTS.family))
+
+
+def checked_passes(predictors: SparsePredictors) -> None:
+    """Passes agree with the likelihood as a whole, also after levels of two groupings are accepted in part."""
+    levels, family = groupings(predictors), predictors.family
+    passes, x = LevelPasses(predictors, levels), 0.5 * RNG.standard_normal(predictors.dim)
+    passes.place(x)
+    for which, one in enumerate([*levels, *levels]):
+        which %= len(levels)
+        values, slopes = family.gradients(predictors.at(x))
+        np.testing.assert_allclose(passes.state(), [values, *slopes], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(passes.slopes(which), predictors.back(slopes)[one.places], rtol=1e-9, atol=1e-11)
+        proposed, accepted = x.copy(), RNG.random(len(one.places)) < 0.5
+        proposed[one.places] += 0.3
+        new_values, new_slopes = family.gradients(predictors.at(proposed))
+        change, gradient = passes.propose(proposed, which)
+        expected = np.bincount(one.of, new_values - values, minlength=len(one.places) + 1)[:-1]
+        np.testing.assert_allclose(change, expected, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(gradient, predictors.back(new_slopes)[one.places], rtol=1e-9, atol=1e-11)
+        passes.settle(which, accepted)
+        x[one.places[accepted]] = proposed[one.places[accepted]]
+
+
+@pytest.mark.parametrize("predictors", [CROSSED, PRODUCTS], ids=["family", "program"])
+def test_passes_over_levels(predictors: SparsePredictors) -> None:
+    checked_passes(predictors)
+
+
+@pytest.mark.parametrize("predictors", [CROSSED, PRODUCTS], ids=["family", "program"])
+def test_passes_that_accept_other_levels_fail(predictors: SparsePredictors, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = LevelPasses.settle
+    monkeypatch.setattr(LevelPasses, "settle", lambda self, which, accepted: settle(self, which, accepted[::-1]))
+    with pytest.raises(AssertionError):
+        checked_passes(predictors)
+
+
+def test_evaluations_depend_on_the_coefficients_alone() -> None:
+    """They are equal bit for bit, so a resumed run goes on as the run itself."""
+    levels, x = groupings(PRODUCTS), RNG.standard_normal(PRODUCTS.dim)
+    passes, again = LevelPasses(PRODUCTS, levels), LevelPasses(PRODUCTS, levels)
+    passes.place(x)
     for which, one in enumerate(levels):
-        np.testing.assert_allclose(found.back(which, slopes), CROSSED.back(slopes)[one.places], atol=1e-12)
+        passes.slopes(which)
+        proposed, accepted = x.copy(), RNG.random(len(one.places)) < 0.5
+        proposed[one.places] += 0.3
+        passes.propose(proposed, which)
+        passes.settle(which, accepted)
+        x[one.places[accepted]] = proposed[one.places[accepted]]
+    again.place(x)
+    np.testing.assert_array_equal(passes.state(), again.state())
+
+
+def test_levels_must_exist() -> None:
+    (first, *_), of = groupings(CROSSED), np.full(N, J + 1, np.int32)
+    with pytest.raises(ValueError, match="no such level"):
+        LevelPasses(CROSSED, [Grouping(first.places, of)])
 
 
 def test_elements_between_coefficients_of_a_level() -> None:
@@ -102,6 +180,19 @@ def test_a_move_along_a_scale() -> None:
     moved = one(x + 1, 0.5)
     np.testing.assert_allclose(moved, np.r_[np.full(K, np.exp(0.5)), np.full(J, 1.5)])
     assert one.log_jacobian == K
+
+
+def test_coordinates_after_moves_that_change_no_log_likelihood() -> None:
+    shift = Symmetry(np.r_[np.zeros(K), np.ones(J)], np.empty(0, np.int64))
+    scale = Symmetry(np.zeros(K + J), np.arange(K))
+    y = RNG.standard_normal(K + J)
+    x, found = y, Equivalence.none(K + J)
+    for one, c in ((shift, 0.7), (scale, 0.4), (shift, -0.2), (scale, 0.9)):
+        x, found = one(x, c), found.then(one, c)
+    np.testing.assert_allclose(found.back(x, np.arange(K + J)), y, rtol=1e-14)
+    assert not found.is_far(x)
+    assert found.then(scale, 5.0).is_far(x)
+    assert found.then(shift, 300.0).is_far(x)
 
 
 @pytest.mark.parametrize("mean", [False, True])

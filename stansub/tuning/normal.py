@@ -1,0 +1,86 @@
+"""Normal approximations of posteriors that are split into prior and likelihood."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from stansub.errors import RunError
+from stansub.kernels.surrogate import SurrogateTransition
+from stansub.target.approximation import Approximation
+from stansub.target.cholesky import Factor
+from stansub.target.cholesky import cholesky as cholesky_factor
+from stansub.target.split import Differentiable, Split, Surrogate
+from stansub.tuning.differences import Differences
+from stansub.tuning.surrogate_nuts import POINTS, mean_precision, spread
+from stansub.types import FloatArray
+
+
+class NormalApproximation(NamedTuple):
+    """Normal approximation of a posterior.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (dim,)
+    cholesky : ndarray, shape (dim, dim)
+        Lower triangular factor of the precision.
+    """
+
+    centre: FloatArray
+    cholesky: FloatArray
+
+    @property
+    def covariance_factor(self) -> FloatArray:
+        """Return F with F F' the covariance, shape (dim, dim)."""
+        return np.asarray(np.linalg.inv(self.cholesky).T, np.float64)
+
+    def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Return draws, shape (n, dim)."""
+        noise = rng.standard_normal((len(self.centre), n))
+        return self.centre + np.asarray(np.linalg.solve(self.cholesky.T, noise)).T
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Return the log density up to a constant."""
+        return -0.5 * float(np.sum((self.cholesky.T @ (theta - self.centre)) ** 2))
+
+
+def of_surrogate(split: Split, transition: SurrogateTransition, draws: FloatArray) -> NormalApproximation:
+    """Return the normal approximation of the surrogate near its mode (after one Newton step), with its mean precision.
+
+    Both are in the parameters themselves, like moves about the mode, and need no data.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, dim)
+        Draws of the surrogate.
+    """
+    density = split.surrogate(transition.approximation).model
+    if transition.coordinates.is_plain:
+        return _after_newton_step(density, transition.centre, transition.factor)
+    return _of_draws(density, draws)
+
+
+def of_draws(split: Split, draws: FloatArray) -> NormalApproximation:
+    """Return the same from draws of the posterior, with an expansion of the likelihood about their mean."""
+
+    def about(phi: FloatArray) -> Surrogate:
+        return split.surrogate(Approximation.plain(split.predictors.expansion(phi)))
+
+    mean = draws.mean(axis=0)
+    # A surrogate may fix scales among the arguments of the likelihood.
+    return _of_draws(about(about(split.prior().phi(mean)).phi(mean)).model, draws)
+
+
+def _of_draws(density: Differentiable, draws: FloatArray) -> NormalApproximation:
+    factor = cholesky_factor(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
+    return _after_newton_step(density, draws.mean(axis=0), factor)
+
+
+def _after_newton_step(density: Differentiable, centre: FloatArray, factor: Factor) -> NormalApproximation:
+    precision = factor.matrix()
+    cholesky = np.asarray(np.linalg.cholesky(precision), np.float64)
+    with suppress(RunError):
+        centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])
+    return NormalApproximation(centre, cholesky)
