@@ -30,6 +30,7 @@ from stansub.run.thinning import by_ess
 from stansub.selection import updated
 from stansub.stan.columns import level_sizes
 from stansub.stan.posterior import Posterior
+from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes
 from stansub.types import FloatArray
 
@@ -317,6 +318,12 @@ def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
     ]
 
 
+def _kinked(prepared: Prepared, log: Progress) -> Predictors | None:
+    """Return the predictors of the observations if the search for the modes smoothed kinks."""
+    found = prepared.setup.found
+    return prepared.posterior.predictors(log) if found is not None and found.modes.smoothed else None
+
+
 def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:
     """Return whether chains missed a mode; if the check fails, the draws are kept."""
     if stopped:
@@ -329,7 +336,8 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
     rng = streams.generator(setup.seed, streams.Run.CHECK)
     draws = [chain.sampling.kept.sketch() for chain in chains]
     try:
-        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)
+        kinked = _kinked(prepared, log)
+        return check_modes(prepared.posterior, draws, rng, predictors=kinked, threads=setup.threads, progress=log)
     except TimeLimitError:
         return ModeCheck(reason="`max_time` was reached")
     except (Exception, KeyboardInterrupt) as error:

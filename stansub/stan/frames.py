@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stansub.stan.containers import Value
-from stansub.stan.rowwise import Mask
+import numpy as np
+
+from stansub.stan.branches import Sign, joined
+from stansub.stan.containers import Rows, Total, Value, elementwise
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,20 @@ class Reason:
     """Reason why a variable's value could not be followed."""
 
     text: str
+
+
+def is_plain(x: Any) -> bool:
+    """Return whether a value is made of known numbers that are no observation's own."""
+    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object
+
+
+def either(condition: Sign, first: Any, other: Any, n: int) -> Any:
+    """Return the first of two values of a variable where a condition on parameters holds, and the other elsewhere."""
+    if isinstance(first, Total) or isinstance(other, Total):
+        raise NotFollowedError("a branch on parameters sums over observations")
+    if isinstance(first, Reason) or isinstance(other, Reason):
+        return first if isinstance(first, Reason) else other
+    return elementwise(lambda a, b: joined(condition, a, b), [first, other], n)
 
 
 @dataclass
@@ -25,7 +42,7 @@ class Frame:
     live : ndarray of bool or None
         None for all.
     returned : list
-        Values returned, with the masks of their observations.
+        Values returned, with the masks of their observations, or the condition on parameters.
     outside : frozenset of str
         Variables declared outside the loop over observations.
     in_rows : bool
@@ -34,7 +51,7 @@ class Frame:
 
     values: dict[str, Any]
     live: Mask | None = None
-    returned: list[tuple[Mask | None, Value]] = field(default_factory=list)
+    returned: list[tuple[Mask | Sign | None, Value]] = field(default_factory=list)
     outside: frozenset[str] = frozenset()
     in_rows: bool = False
 

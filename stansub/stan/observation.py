@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
 from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
-from stansub.stan.frames import Frame, Reason
+from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
@@ -273,6 +274,9 @@ class _Walk:
         return value
 
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
+        if isinstance(condition, Sign):
+            self._join(condition, then, orelse, frame)
+            return
         holds = decided(condition)
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
@@ -286,6 +290,32 @@ class _Walk:
                 self.run(body, frame)
             left |= frame.live
         frame.live = None if left.all() else left
+
+    def _join(self, condition: Sign, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
+        """Run both sides of a branch on parameters, and join what they assign, add and return."""
+        before, term, returned, live = dict(frame.values), self.term, frame.returned, frame.live
+        sides = []
+        try:
+            for body in (then, orelse):
+                frame.values, frame.returned, frame.live, self.term = dict(before), [], live, 0.0
+                self.run(body, frame)
+                sides.append((frame.values, frame.returned, self.term))
+        finally:
+            frame.live, frame.returned, self.term = live, returned, term
+        (first, own, a), (other, own_other, b) = sides
+        self.term = term + joined(condition, a, b)
+        if own and not own_other and live is None:
+            frame.values = other
+            returned.append((condition, own[-1][1]))
+            return
+        if len(own) != len(own_other) or any(one[0] is not live for one in (*own, *own_other)):
+            raise NotFollowedError("a branch on parameters returns on one side alone")
+        changed = [name for name in before if first[name] is not other[name]]
+        frame.values = {name: other[name] for name in before}
+        frame.values |= {name: either(condition, first[name], other[name], self.n) for name in changed}
+        for (_, value), (_, instead) in zip(own, own_other, strict=True):
+            returned.append((live, either(condition, value, instead, self.n)))
+            frame.live = None if live is None else np.zeros_like(live)
 
     def _loop(self, one: For, frame: Frame) -> None:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
@@ -332,7 +362,7 @@ class _Walk:
             frame.outside, frame.in_rows = outside, False
         frame.values.pop(one.variable, None)
         wrong = [name for name in writes(one) if isinstance(frame.values.get(name), Reason)]
-        if not wrong or any(not _is_plain(before.get(name)) for name in writes(one) if name in before):
+        if not wrong or any(not is_plain(before.get(name)) for name in writes(one) if name in before):
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term
@@ -399,7 +429,10 @@ class _Walk:
         return self.of(index, frame)
 
     def _choice(self, condition: Node, then: Node, orelse: Node, frame: Frame) -> Value:
-        holds = decided(self.of(condition, frame))
+        value = self.of(condition, frame)
+        if isinstance(value, Sign):
+            return either(value, self.of(then, frame), self.of(orelse, frame), self.n)
+        holds = decided(value)
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
@@ -417,7 +450,7 @@ class _Walk:
         if function is not None:
             return self._inlined(function, arguments)
         if name in KINKED and not all(map(is_of_data, arguments)):
-            raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
+            raise NotFollowedError(f"the log likelihood jumps or has an unsupported kink ({name} of parameters)")
         if name in FUNCTIONS:
             found = FUNCTIONS[name](arguments, self.n)
             return Count(found) if self.is_counting and name in SIZES and found == self.n else found
@@ -459,10 +492,8 @@ class _Walk:
             raise NotFollowedError(reason)
         found = inner.returned[-1][1]
         for mask, value in reversed(inner.returned[:-1]):
-            if mask is not None:
+            if isinstance(mask, Sign):
+                found = either(mask, value, found, self.n)
+            elif mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
-
-
-def _is_plain(x: Value) -> bool:
-    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object

@@ -32,9 +32,11 @@ from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
 from stansub.target.partitioned import Predictors
 from stansub.target.predictor_derivatives import PredictorObjective
+from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
+from stansub.tuning.smoothing import SmoothObjectives
 from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 from stansub.wording import percent
@@ -100,6 +102,8 @@ class Modes:
         Parameters whose labels switch between modes: modes with these elements in another order are copies.
     n_passes : float
         Gradient evaluations, in passes over all the data.
+    smoothed : bool
+        Whether kinks of the log likelihood were smoothed.
     """
 
     found: tuple[Mode, ...]
@@ -108,6 +112,7 @@ class Modes:
     interchangeable: tuple[str, ...]
     n_passes: float
     seconds: float
+    smoothed: bool = False
 
     @property
     def best(self) -> Mode:
@@ -159,7 +164,8 @@ def find_modes(
     radius : float
         Half width of the uniform distribution of random starts on the unconstrained space.
     predictors : Predictors, optional
-        How observations depend on the parameters; all the data are then evaluated without autodiff.
+        How observations depend on the parameters; all the data are then evaluated without autodiff, and kinks are
+        smoothed.
     progress : callable, optional
         Called with a line of text before slow work.
 
@@ -183,6 +189,7 @@ def find_other_modes(
     starts: int,
     radius: float = RADIUS,
     threads: int = 1,
+    predictors: Predictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Modes | int:
     """Find modes from fresh starts besides those that ``points`` belong to; see `find_modes`.
@@ -193,7 +200,7 @@ def find_other_modes(
         All modes, including those of the points. If no fresh start ends elsewhere as high as they do on a share of the
         data, only the number of their modes: nothing then needs checking on all the data.
     """
-    with _searching(posterior, rng, threads, progress) as search:
+    with _searching(posterior, rng, threads, progress, predictors) as search:
         search.scout(points, starts, radius)
         hopeful, known = search.hopeful(), search.ascents[: len(points)]
         if all(
@@ -219,7 +226,13 @@ def _searching(
         stack.enter_context(one_thread)
         team = stack.enter_context(Team(posterior.population, threads=threads, progress=log))
 
+        smooth = None
+        if isinstance(predictors, LinearPredictors) and predictors.family.floor:
+            smooth = SmoothObjectives(team, predictors, rng)
+
         def whole() -> Objective:
+            if smooth is not None:
+                return smooth.whole()
             if predictors is not None:
                 return PredictorObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
@@ -229,7 +242,7 @@ def _searching(
             few = stack.enter_context(Team(pilot.population.in_bulk(), threads=threads, progress=log))
             weight = posterior.population.blocks.n_observations / pilot.population.blocks.n_observations
             samples.append(Objective(few, weight=weight))
-        yield _Search(posterior, team, whole, rng, log, samples)
+        yield _Search(posterior, team, whole, smooth, rng, log, samples)
 
 
 class _Search:
@@ -250,6 +263,7 @@ class _Search:
         posterior: Target,
         team: Team,
         whole: Callable[[], Objective],
+        smooth: SmoothObjectives | None,
         rng: np.random.Generator,
         log: Progress,
         samples: Sequence[Objective] = (),
@@ -257,6 +271,7 @@ class _Search:
         self.began = clock.now()
         self.model = posterior.full
         self.team, self.rng, self.log = team, rng, log
+        self.smoothed = smooth is not None
         self._make_whole = whole
         self._made: list[Objective] = []
         self.names = [indexed(name) for name in posterior.full.param_unc_names()]
@@ -264,8 +279,9 @@ class _Search:
         order = rng.permutation(len(blocks)).astype(np.int32)
         least = -(-max(_LEAST, _LEAST_EACH * posterior.population.dim) // blocks.size)
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
+        share = partial(Objective, team) if smooth is None else smooth.share
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
-        self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
+        self.shares = [share(np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
         # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
         self.screens = [*samples, *self.shares][:1]
         self.ascents: list[Ascent] = []
@@ -437,6 +453,7 @@ class _Search:
             interchangeable=tuple(self.interchangeable),
             n_passes=self.passes,
             seconds=clock.now() - self.began,
+            smoothed=self.smoothed,
         )
 
     def _starts(self, places: dict[int, str], highest: float) -> tuple[Start, ...]:
