@@ -132,8 +132,9 @@ def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
     cores, facts = time.process_time() - began, attrs(idata)
     draws = {name: np.asarray(group(idata, "posterior")[name]) for name in names}
     taken, moves = facts["settings"]["proposal"], ""
-    if "accepted" in group(idata, "sample_stats"):
-        moves = f", {float(np.mean(group(idata, 'sample_stats')['accepted'])):.0%} accepted"
+    stats = group(idata, "sample_stats")
+    if accepted := [name for name in ("levels_accepted", "accepted") if name in stats]:
+        moves = f", {float(np.mean(stats[accepted[0]])):.0%} accepted"
     stopped = f", stopped: {facts['stopped']}" if facts["stopped"] else ""
     seconds = facts["setup_time"] + facts["wall_time"]
     note = f"{taken}{moves}{stopped}"
