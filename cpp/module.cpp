@@ -412,22 +412,22 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
 }
 
 Observations::Expansion to_expansion(const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
-                                     const Matrix& hessian, const Vector<double>& third) {
+                                     const Matrix& hessian, const Vector<double>& third, double floor) {
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
-  return {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)};
+  return {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third), floor};
 }
 
 Observations to_observations(const DensityOrProgram& density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
                              const Vector<double>& radii, const Vector<double>& factors, double share,
-                             const std::optional<Sketches>& sketch) {
+                             const std::optional<Sketches>& sketch, double floor) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
   std::optional<Sketch> rows_of_sketch;
   if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
   return Observations(to_log_lik(density), std::move(rows), records.data(), records.shape(0), records.shape(1),
-                      to_expansion(anchor, whitening, gradient, hessian, third), to_levels(radii, factors), share,
+                      to_expansion(anchor, whitening, gradient, hessian, third, floor), to_levels(radii, factors), share,
                       std::move(rows_of_sketch));
 }
 
@@ -448,7 +448,7 @@ Observations to_stream(const DensityOrProgram& density, const std::vector<Matrix
                        const Vector<std::int64_t>& starts, const std::optional<Vector<std::int32_t>>& members,
                        nb::callable source, std::size_t batch, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
                        const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
-                       const Vector<double>& radii, const Vector<double>& factors, double share) {
+                       const Vector<double>& radii, const Vector<double>& factors, double share, double floor) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) {
     const bool own = design.shape(0) == 0;
@@ -460,7 +460,7 @@ Observations to_stream(const DensityOrProgram& density, const std::vector<Matrix
     throw std::invalid_argument("classes must have all members");
   if (batch < 1) throw std::invalid_argument("a batch must have candidates");
   return Observations(to_log_lik(density), std::move(rows), std::move(stream), n, width,
-                      to_expansion(anchor, whitening, gradient, hessian, third), to_levels(radii, factors), share);
+                      to_expansion(anchor, whitening, gradient, hessian, third, floor), to_levels(radii, factors), share);
 }
 
 void define_observations(nb::module_& m) {
@@ -496,12 +496,12 @@ void define_observations(nb::module_& m) {
           [](Observations* self, const DensityOrProgram& density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
-             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch) {
+             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch, double floor) {
             new (self) Observations(to_observations(density, designs, records, anchor, whitening, gradient, hessian, third,
-                                                    radii, factors, share, sketch));
+                                                    radii, factors, share, sketch, floor));
           },
           "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), nb::keep_alive<1, 3>(),
+          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), "floor"_a = 0.0, nb::keep_alive<1, 3>(),
           nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>())
       .def(
           "__init__",
@@ -509,14 +509,14 @@ void define_observations(nb::module_& m) {
              const Vector<double>& constants, const Vector<std::int64_t>& starts,
              const std::optional<Vector<std::int32_t>>& members, nb::callable source, std::size_t batch, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
-             const Vector<double>& radii, const Vector<double>& factors, double share) {
+             const Vector<double>& radii, const Vector<double>& factors, double share, double floor) {
             new (self) Observations(to_stream(density, designs, constants, starts, members, std::move(source), batch, n, width,
-                                              anchor, whitening, gradient, hessian, third, radii, factors, share));
+                                              anchor, whitening, gradient, hessian, third, radii, factors, share, floor));
           },
           "density"_a, "designs"_a.noconvert(), nb::kw_only(), "constants"_a, "starts"_a, "members"_a.noconvert() = nb::none(), "source"_a,
           "batch"_a,
           "n"_a, "width"_a, "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a, "third"_a, "radii"_a, "factors"_a,
-          "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>());
+          "share"_a, "floor"_a = 0.0, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>());
 }
 
 // Number of draws written, and the message of the error that stopped it.

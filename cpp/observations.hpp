@@ -29,6 +29,7 @@ namespace stansub {
 // expanded to order p around an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
 // delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
 // c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
+// With kinks, bounds are c (floor + t^(p + 1)): where a kink is near, an expansion is off by a multiple of t for small t.
 //
 // The data of an observation other than its rows z_k form one of `Records`; levels of bounds are by |w|.
 class Observations final : public RemainderSource {
@@ -46,6 +47,7 @@ class Observations final : public RemainderSource {
   // derivatives of the sum of the expansions: for j, k <= j, l <= k, times the orders in which the three can stand.
   struct Expansion {
     std::vector<double> anchor, whitening, gradient, hessian, third;
+    double floor = 0;
   };
 
   // Observations in classes, all of one class with the same constant, which is no less than their own: class k has the members
@@ -116,6 +118,7 @@ class Observations final : public RemainderSource {
       throw std::invalid_argument("the expansion must have dim parameters throughout");
     if (order() == 3 && (q_ != 1 || expansion_.third.size() != dim() * (dim() + 1) * (dim() + 2) / 6))
       throw std::invalid_argument("the third order is for one argument and has dim (dim + 1) (dim + 2) / 6 derivatives");
+    if (!(expansion_.floor >= 0)) throw std::invalid_argument("the floor of bounds must not be negative");
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
@@ -142,7 +145,7 @@ class Observations final : public RemainderSource {
     std::vector<double> w;
     Sketch::Point sketch;
     double t_shared = 0;  // the largest |delta_k| / l_k of shared arguments
-    double length = 0;           // |w|^(p + 1)
+    double length = 0;           // floor + |w|^(p + 1)
     double total = 0;            // of all expansions
   };
 
@@ -150,7 +153,7 @@ class Observations final : public RemainderSource {
   struct Pair {
     Point from, to;
     double factor = 0;   // of bounds there; infinite beyond the last radius
-    double lengths = 0;  // |w|^(p + 1) + |w'|^(p + 1)
+    double lengths = 0;  // of both
     double rate = 0;     // sum of the bounds by which observations are picked
     std::vector<double> d;
   };
@@ -295,7 +298,7 @@ class Observations final : public RemainderSource {
     return weights;
   }
 
-  double power(double t) const { return order() == 3 ? t * t * t * t : t * t * t; }
+  double power(double t) const { return expansion_.floor + (order() == 3 ? t * t * t * t : t * t * t); }
 
   void set_change(const double* theta, std::vector<double>& d) const {
     d.resize(dim());

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kinks.hpp"
 #include "unary.hpp"
 
 namespace stansub {
@@ -70,11 +71,12 @@ class Monomials {
 };
 
 // Variants of a program; an observation's first number of data selects one. Later instructions refer to an instruction's result
-// by its index; the last result is the log likelihood.
+// by its index; the last result is the log likelihood. An absolute value has, besides its operand, a number of data: the width
+// within which expansions and gradients are of a parabola in its place (`Piece`).
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -92,6 +94,8 @@ class Program {
         const auto before = static_cast<std::int32_t>(at);
         const auto limit = one.kind == data ? static_cast<std::int32_t>(n_data_) : one.kind == argument ? static_cast<std::int32_t>(q_) : before;
         const bool reads = one.kind != constant, two = one.kind >= sum && one.kind <= product;
+        if (one.kind == absolute && (one.b < 0 || one.b >= static_cast<std::int32_t>(n_data_)))
+          throw std::invalid_argument("the width of an absolute value is no number of data");
         if (one.kind < 0 || one.kind >= n_all || (reads && (one.a < 0 || one.a >= limit)) || (two && (one.b < 0 || one.b >= before)))
           throw std::invalid_argument("an instruction reads what is not there");
       }
@@ -101,6 +105,7 @@ class Program {
   std::size_t n_arguments() const { return q_; }
   std::size_t n_data() const { return n_data_; }
   const std::vector<std::vector<Instruction>>& variants() const { return variants_; }
+  const std::vector<Instruction>& of(const double* own) const { return variants_[static_cast<std::size_t>(own[0])]; }
 
   double log_lik(const double* own, const double* eta) const {
     double values[most_instructions];
@@ -115,6 +120,7 @@ class Program {
         case sum: *out = values[one.a] + values[one.b]; break;
         case difference: *out = values[one.a] - values[one.b]; break;
         case product: *out = values[one.a] * values[one.b]; break;
+        case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
           *out = found.value[0];
@@ -131,10 +137,11 @@ class Program {
   };
 
   // All Taylor coefficients of the log likelihood where argument k is centre_k + length_k s_k, |s_k - at_k| <= width_k; those
-  // of instructions are intersected with the enclosure from the centre's and the next ones, if given.
+  // of instructions are intersected with the enclosure from the centre's and the next ones, if given. Absolute values are replaced
+  // by their pieces, which are those at this very place unless given, by instruction.
   template <class S>
   const S* expand(const Monomials& monomials, const double* own, const double* centre, const double* lengths, const double* at,
-                  const double* width, Jets<S>& jets, const Interval* known = nullptr) const {
+                  const double* width, Jets<S>& jets, const Interval* known = nullptr, const Piece* pieces = nullptr) const {
     const auto& variant = of(own);
     const auto n = static_cast<std::size_t>(monomials.size());
     jets.all.assign(variant.size() * n, S{});
@@ -143,7 +150,7 @@ class Program {
       const auto& one = variant[i];
       S* out = &jets.all[i * n];
       const S *a = &jets.all[static_cast<std::size_t>(one.a) * n * (one.kind > argument)],
-              *b = &jets.all[static_cast<std::size_t>(one.b) * n * (one.kind > argument)];
+              *b = &jets.all[static_cast<std::size_t>(one.b) * n * (one.kind > argument && one.kind < absolute)];
       switch (one.kind) {
         case constant: set(out[0], one.value); break;
         case data: set(out[0], own[one.a]); break;
@@ -155,7 +162,17 @@ class Program {
           for (std::size_t m = 0; m < n; ++m) out[m] = subtract(a[m], b[m]);
           break;
         case product: multiply_jets(monomials, a, b, false, monomials.degree(), out); break;
-        default: compose(monomials, unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)], a, out, jets.product.data());
+        case absolute: {
+          S coefficients[unary::most + 1];
+          (pieces ? pieces[i] : Piece::at(lower(a[0]), own[one.b])).taylor(a[0], monomials.degree(), coefficients);
+          compose(monomials, coefficients, a, out, jets.product.data());
+          break;
+        }
+        default: {
+          S coefficients[unary::most + 1];
+          unary::taylor(unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)], a[0], monomials.degree(), coefficients);
+          compose(monomials, coefficients, a, out, jets.product.data());
+        }
       }
       if (known) cut(monomials, known + i * n, width, out);
     }
@@ -163,8 +180,6 @@ class Program {
   }
 
  private:
-  const std::vector<Instruction>& of(const double* own) const { return variants_[static_cast<std::size_t>(own[0])]; }
-
   static void set(double& out, double x) { out = x; }
   static void set(Interval& out, double x) { out = {x, x}; }
 
@@ -194,12 +209,10 @@ class Program {
       }
   }
 
-  // Horner's scheme in the change of x.
+  // A function of x with these coefficients, by Horner's scheme in the change of x.
   template <class S>
-  static void compose(const Monomials& monomials, const unary::Function& g, const S* x, S* out, S* scratch) {
+  static void compose(const Monomials& monomials, const S* coefficients, const S* x, S* out, S* scratch) {
     const int degree = monomials.degree();
-    S coefficients[unary::most + 1];
-    unary::taylor(g, x[0], degree, coefficients);
     out[0] = coefficients[degree];
     for (int k = degree - 1; k >= 0; --k) {
       const auto n = static_cast<std::size_t>(monomials.until(degree - k));
@@ -228,75 +241,6 @@ class Program {
 
   std::vector<std::vector<Instruction>> variants_;
   std::size_t q_, n_data_;
-};
-
-// Bounds on the sum of a program's derivatives of an order, times lengths, on boxes.
-class ProgramBounds {
- public:
-  // Boxes of one argument are halved up to three times, of two up to two times, where they lose more than half: with more
-  // arguments a cut along one of them gains little.
-  static constexpr int cuts_of(std::size_t q) { return q == 1 ? 3 : q == 2 ? 2 : 0; }
-  static constexpr double lost = 2;
-  // The next order tightens an enclosure; with many arguments it has too many coefficients to pay off.
-  static int degree_of(std::size_t q, int order) { return q <= 4 ? std::min(order + 1, unary::most) : order; }
-
-  ProgramBounds(const Program& program, int order)
-      : program_(program), order_(order), q_(program.n_arguments()), monomials_(static_cast<int>(q_), degree_of(q_, order)) {}
-
-  double largest(const double* own, const double* centre, const double* lengths, double radius) {
-    std::vector<double> at(q_, 0.0), width(q_, radius);
-    double sure = 0;
-    return unary::factorials[order_] * on_box(own, centre, lengths, at, width, cuts_of(q_), sure);
-  }
-
- private:
-  double on_box(const double* own, const double* centre, const double* lengths, std::vector<double>& at, std::vector<double>& width,
-                int cuts, double& sure) {
-    const std::vector<double> nothing(q_, 0.0);
-    const Interval* point = program_.expand(monomials_, own, centre, lengths, at.data(), nothing.data(), point_);
-    double there = 0;
-    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) there += std::max(std::max(point[i].lo, -point[i].hi), 0.0);
-    sure = std::max(sure, there);
-    const Interval* box = program_.expand(monomials_, own, centre, lengths, at.data(), width.data(), box_, point_.all.data());
-    double found = 0;
-    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) found += box[i].largest();
-    found *= 1 + 1e-13;
-    if (std::isnan(found)) found = Interval::infinity;
-    if (cuts == 0 || found <= lost * sure) return found;
-    const std::size_t k = widest(box, lengths, width);
-    const double half = width[k] / 2, middle = at[k];
-    width[k] = half;
-    double halves = 0;
-    for (const double side : {-1.0, 1.0}) {
-      at[k] = middle + side * half;
-      halves = std::max(halves, on_box(own, centre, lengths, at, width, cuts - 1, sure));
-    }
-    at[k] = middle;
-    width[k] = 2 * half;
-    return std::min(found, halves);
-  }
-
-  // The argument along which derivatives change most.
-  std::size_t widest(const Interval* box, const double* lengths, const std::vector<double>& width) const {
-    std::size_t best = 0;
-    double most = -1;
-    for (std::size_t k = 0; k < q_; ++k) {
-      double change = 0;
-      for (int i = monomials_.first(order_); monomials_.degree() > order_ && i < monomials_.until(order_); ++i) {
-        const double next = box[monomials_.product(i, monomials_.variable(static_cast<int>(k)))].largest();
-        if (next > 0) change += next * width[k] * (monomials_.exponent(i, static_cast<int>(k)) + 1);
-      }
-      if (std::isinf(change)) change = std::numeric_limits<double>::max() * std::min(1.0, lengths[k] * width[k] / (1 + lengths[k] * width[k]));
-      if (change > most) most = change, best = k;
-    }
-    return best;
-  }
-
-  const Program& program_;
-  int order_;
-  std::size_t q_;
-  Monomials monomials_;
-  Program::Jets<Interval> point_, box_;
 };
 
 }  // namespace stansub

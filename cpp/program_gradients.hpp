@@ -1,4 +1,5 @@
-// Log likelihoods of many observations with their gradients, by reverse accumulation over columns of numbers.
+// Log likelihoods of many observations with their gradients, by reverse accumulation over columns of numbers; absolute values are
+// smooth (`Piece`).
 #pragma once
 
 #include <algorithm>
@@ -85,6 +86,13 @@ class ProgramGradients {
         break;
       case Program::product:
         for (std::size_t j = 0; j < count_; ++j) x[j] = a[j] * b[j];
+        break;
+      case Program::absolute:
+        for (std::size_t j = 0; j < count_; ++j) {
+          const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b) * n + which_[j]]);
+          x[j] = piece(a[j]);
+          row(slopes_, at)[j] = piece.slope + 2 * piece.curve * a[j];
+        }
         break;
       default:
         unary::slopes(unary::functions()[static_cast<std::size_t>(one.kind - Program::n_kinds)], a, count_, x, row(slopes_, at));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "program.hpp"
+#include "program_bounds.hpp"
 #include "program_gradients.hpp"
 
 namespace nb = nanobind;
@@ -96,16 +97,31 @@ void gradients(const Program& program, const Matrix& data, const Matrix& eta, co
 }
 
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,
-             const Output& out) {
+             const Output& out, double floor) {
   Columns columns(program, data, centre), moves(program, data, lengths);
   if (order < 1 || order > 4) throw std::invalid_argument("the order must be 1 to 4");
   if (out.shape(0) != 1 || out.shape(1) != columns.n()) throw std::invalid_argument("out must have a number for each observation");
   nb::gil_scoped_release release;
-  ProgramBounds bounds(program, order);
+  ProgramBounds bounds(program, order, floor);
   for (std::size_t i = 0; i < columns.n(); ++i) {
     columns.move_to(i);
     moves.move_to(i);
     out(0, i) = bounds.largest(columns.own(), columns.at(), moves.at(), radius);
+  }
+}
+
+// Writes the widths of absolute values to their places among the data: a multiple of how far their operands move.
+void set_widths(const Program& program, const Matrix& data, const Matrix& centre, const Matrix& lengths, double times, const Output& out) {
+  Columns columns(program, data, centre), moves(program, data, lengths);
+  if (out.shape(0) != data.shape(0) || out.shape(1) != columns.n()) throw std::invalid_argument("out must be of the shape of the data");
+  nb::gil_scoped_release release;
+  ProgramKinks kinks(program, 0);
+  for (std::size_t i = 0; i < columns.n(); ++i) {
+    columns.move_to(i);
+    moves.move_to(i);
+    if (!kinks.pieces(columns.own(), columns.at(), moves.at())) continue;
+    for (const auto& one : program.of(columns.own()))
+      if (one.kind == Program::absolute) out(static_cast<std::size_t>(one.b), i) = times * kinks.length(one);
   }
 }
 
@@ -116,9 +132,10 @@ void define_programs(nb::module_& m) {
       .def(nb::new_(&to_program), "starts"_a, "codes"_a, "values"_a, "n_arguments"_a, "n_data"_a)
       .def("expand", &expand, "degree"_a, "data"_a, "eta"_a, "out"_a.noconvert())
       .def("gradients", &gradients, "data"_a, "eta"_a, "out"_a.noconvert())
-      .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert());
+      .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert(), "floor"_a = 0.0)
+      .def("set_widths", &set_widths, "data"_a, "centre"_a, "lengths"_a, "times"_a, "out"_a.noconvert());
   nb::list names;
-  for (const char* name : {"constant", "data", "argument", "sum", "difference", "product"}) names.append(name);
+  for (const char* name : {"constant", "data", "argument", "sum", "difference", "product", "abs"}) names.append(name);
   for (const auto& function : unary::functions()) names.append(function.name);
   m.attr("OPERATIONS") = nb::tuple(names);
 }

@@ -86,6 +86,15 @@ def _student_t(y: Number, nu: Number, mu: Number, sigma: Number) -> Number:
     return constant - log(sigma) - half * apply("log1p", z)
 
 
+def _double_exponential(y: Number, mu: Number, sigma: Number) -> Number:
+    return -math.log(2) - log(sigma) - apply("abs", y - mu) * inv(sigma)
+
+
+def _skew_double_exponential(y: Number, mu: Number, sigma: Number, tau: Number) -> Number:
+    loss = apply("abs", y - mu) + (2.0 * tau - 1.0) * (y - mu)
+    return math.log(2) + log(tau) + log1m(tau) - log(sigma) - loss * inv(sigma)
+
+
 def _logistic(y: Number, mu: Number, sigma: Number) -> Number:
     z = (y - mu) * inv(sigma)
     return -z - log(sigma) - 2.0 * log1p_exp(-z)
@@ -177,6 +186,8 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "student_t": _student_t,
     "cauchy": lambda y, mu, sigma: _student_t(y, 1.0, mu, sigma),
     "logistic": _logistic,
+    "double_exponential": _double_exponential,
+    "skew_double_exponential": _skew_double_exponential,
     "gumbel": _gumbel,
     "exponential": lambda y, beta: log(beta) - beta * y,
     "gamma": _gamma,
@@ -301,12 +312,32 @@ def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
     return of
 
 
+def _largest(x: Number, y: Number) -> Number:
+    return 0.5 * (x + y + apply("abs", x - y))
+
+
+def _smallest(x: Number, y: Number) -> Number:
+    return 0.5 * (x + y - apply("abs", x - y))
+
+
+def _or_known(of_known: Callable[..., Any], function: Callable[..., Number]) -> Callable[..., Number]:
+    """Return a function that keeps integers."""
+    exact = known_only(of_known)
+    return lambda *numbers: (
+        exact(*numbers) if all(known(one) is not None for one in numbers) else function(*numbers)
+    )
+
+
 # Functions of numbers.
 ELEMENTARY: dict[str, Callable[..., Number]] = {
     **{name: partial(apply, name) for name in FUNCTIONS},
     **{f"{name}_cdf": (lambda *given, lower=lower: exp(lower(*given))) for name, (lower, _) in _CUMULATIVE.items()},
     **TAILS,
     "sin": _sin,
+    **dict.fromkeys(("abs", "fabs"), _or_known(np.abs, partial(apply, "abs"))),
+    "fmax": _or_known(np.maximum, _largest),
+    "fmin": _or_known(np.minimum, _smallest),
+    "fdim": _or_known(lambda x, y: np.maximum(x - y, 0), lambda x, y: _largest(x - y, 0.0)),
     "tan": lambda x: _sin(x) * inv(apply("cos", x)),
     "log1m": log1m,
     "logit": logit,
@@ -342,7 +373,8 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "elt_multiply": lambda x, y: x * y,
     "elt_divide": lambda x, y: x * inv(y),
 }
-KINKED = frozenset({"abs", "fabs", "fmax", "fmin", "max", "min", "step", "int_step", "fdim"})
+# Of parameters, these jump or are not supported.
+KINKED = frozenset({"max", "min", "step", "int_step"})
 
 
 def categorical_logit(y: Number, logits: Sequence[Number]) -> Number:

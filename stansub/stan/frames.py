@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from stansub.stan.branches import Sign
 from stansub.stan.containers import Value
 from stansub.stan.rowwise import Mask
 
@@ -25,7 +26,7 @@ class Frame:
     live : ndarray of bool or None
         None for all.
     returned : list
-        Values returned, with the masks of their observations.
+        Values returned, with the masks of their observations, or the condition on parameters.
     outside : frozenset of str
         Variables declared outside the loop over observations.
     in_rows : bool
@@ -34,7 +35,7 @@ class Frame:
 
     values: dict[str, Any]
     live: Mask | None = None
-    returned: list[tuple[Mask | None, Value]] = field(default_factory=list)
+    returned: list[tuple[Mask | Sign | None, Value]] = field(default_factory=list)
     outside: frozenset[str] = frozenset()
     in_rows: bool = False
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
-from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason
 from stansub.stan.indexing import Index, is_own, part, replaced
@@ -273,6 +274,9 @@ class _Walk:
         return value
 
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
+        if isinstance(condition, Sign):
+            self._join(condition, then, orelse, frame)
+            return
         holds = decided(condition)
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
@@ -286,6 +290,36 @@ class _Walk:
                 self.run(body, frame)
             left |= frame.live
         frame.live = None if left.all() else left
+
+    def _join(self, condition: Sign, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
+        """Run both sides of a branch on parameters, and join what they assign, add and return."""
+        before, term, returned, live = dict(frame.values), self.term, frame.returned, frame.live
+        sides = []
+        for body in (then, orelse):
+            frame.values, frame.returned, frame.live, self.term = dict(before), [], live, 0.0
+            self.run(body, frame)
+            sides.append((frame.values, frame.returned, self.term))
+        (first, own, a), (other, own_other, b) = sides
+        frame.live, frame.returned, self.term = live, returned, term + joined(condition, a, b)
+        if bool(own) and not own_other and live is None:
+            frame.values = other
+            returned.append((condition, own[-1][1]))
+            return
+        if len(own) != len(own_other) or any(one[0] is not live for one in (*own, *own_other)):
+            raise NotFollowedError("a branch on parameters returns on one side alone")
+        changed = [name for name in before if first[name] is not other[name]]
+        frame.values = {name: other[name] for name in before}
+        frame.values |= {name: self._joined(condition, first[name], other[name]) for name in changed}
+        for (_, value), (_, instead) in zip(own, own_other, strict=True):
+            returned.append((live, self._joined(condition, value, instead)))
+            frame.live = None if live is None else np.zeros_like(live)
+
+    def _joined(self, condition: Sign, first: Value, other: Value) -> Value:
+        if isinstance(first, Total) or isinstance(other, Total):
+            raise NotFollowedError("a branch on parameters sums over observations")
+        if isinstance(first, Reason) or isinstance(other, Reason):
+            return first if isinstance(first, Reason) else other
+        return elementwise(lambda a, b: joined(condition, a, b), [first, other], self.n)
 
     def _loop(self, one: For, frame: Frame) -> None:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
@@ -399,7 +433,10 @@ class _Walk:
         return self.of(index, frame)
 
     def _choice(self, condition: Node, then: Node, orelse: Node, frame: Frame) -> Value:
-        holds = decided(self.of(condition, frame))
+        value = self.of(condition, frame)
+        if isinstance(value, Sign):
+            return self._joined(value, self.of(then, frame), self.of(orelse, frame))
+        holds = decided(value)
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
@@ -417,7 +454,7 @@ class _Walk:
         if function is not None:
             return self._inlined(function, arguments)
         if name in KINKED and not all(map(is_of_data, arguments)):
-            raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
+            raise NotFollowedError(f"the log likelihood jumps or has an unsupported kink ({name} of parameters)")
         if name in FUNCTIONS:
             found = FUNCTIONS[name](arguments, self.n)
             return Count(found) if self.is_counting and name in SIZES and found == self.n else found
@@ -459,7 +496,9 @@ class _Walk:
             raise NotFollowedError(reason)
         found = inner.returned[-1][1]
         for mask, value in reversed(inner.returned[:-1]):
-            if mask is not None:
+            if isinstance(mask, Sign):
+                found = self._joined(mask, value, found)
+            elif mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from stansub.stan.branches import KINK, Sign
 from stansub.stan.containers import Rows, Total, Value, elementwise, product
 from stansub.stan.expansions import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
-
-KINK = "a branch depends on parameters, where the log likelihood has a kink"
-
 
 class Count(int):
     """The number of observations; its product with a non-integer is a sum over the observations."""
@@ -84,6 +82,19 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
     return lambda a, b: compared(lambda x, y: np.asarray(function(x, y)).astype(int)[()], a, b)
 
 
+def _order(function: Callable[[Any, Any], Any], sign: float) -> Callable[[Number, Number], Number | Sign]:
+    """Return a comparison that, of parameters, is a condition on the sign of a difference."""
+    of_known = _comparison(function)
+
+    def of(a: Number, b: Number) -> Number | Sign:
+        if all(known(one) is not None for one in (a, b)):
+            return of_known(a, b)
+        change = sign * (a - b)
+        return Sign(change) if isinstance(change, Expression) else of_known(change, 0)
+
+    return of
+
+
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -97,10 +108,10 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "%/%": _comparison(lambda a, b: np.trunc(a / b)),
     "==": _comparison(np.equal),
     "!=": _comparison(np.not_equal),
-    "<": _comparison(np.less),
-    "<=": _comparison(np.less_equal),
-    ">": _comparison(np.greater),
-    ">=": _comparison(np.greater_equal),
+    "<": _order(np.less, 1.0),
+    "<=": _order(np.less_equal, 1.0),
+    ">": _order(np.greater, -1.0),
+    ">=": _order(np.greater_equal, -1.0),
     "&&": _comparison(np.logical_and),
     "||": _comparison(np.logical_or),
 }
@@ -109,6 +120,6 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
 def decided(value: Value, reason: str = KINK) -> Any:
     """Return the known value that decides which statements run."""
     found = known(value) if isinstance(value, Expression) else value
-    if found is None:
+    if found is None or isinstance(found, Sign):
         raise NotFollowedError(reason)
     return found

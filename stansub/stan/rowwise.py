@@ -57,8 +57,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "std_normal_lcdf": lambda x: scipy.special.log_ndtr(x),
     "cos": np.cos,
     "atan": np.arctan,
+    "abs": np.abs,
 }
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +191,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
     x, y = known(a), known(b)
     with np.errstate(all="ignore"):
         if x is not None and y is not None:
-            return wrapped(_BINARY[kind](x, y))
+            return wrapped(BINARY[kind](x, y))
         if kind == "product":
             return _product(a, b, x, y)
         if _is_all(y, 0):
@@ -291,11 +292,26 @@ def _of_exp(x: Expression) -> Number | None:
     return None
 
 
+def _of_abs(x: Expression) -> Number | None:
+    if x.kind in ("abs", "square") or is_positive(x):
+        return x
+    if x.kind != "product":
+        return None
+    # The rest changes its sign, and is more often affine.
+    for factor, rest in (x.parts, x.parts[::-1]):
+        if is_positive(factor):
+            return factor * apply("abs", rest)
+        if (value := known(factor)) is not None:
+            return wrapped(np.abs(value)) * apply("abs", rest)
+    return None
+
+
 _RULES: dict[str, Callable[[Expression], Number | None]] = {
     "log": _of_log,
     "log1p": _of_log1p,
     "inv": _of_inv,
     "exp": _of_exp,
+    "abs": _of_abs,
     "sqrt": lambda x: apply("exp", 0.5 * x.parts[0]) if x.kind == "exp" else None,
     "square": lambda x: apply("exp", 2 * x.parts[0]) if x.kind == "exp" else None,
 }
@@ -324,7 +340,7 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
     kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
     if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
         parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
-        return combine(first.kind, *parts) if first.kind in _BINARY else apply(first.kind, *parts)
+        return combine(first.kind, *parts) if first.kind in BINARY else apply(first.kind, *parts)
     found = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
         found = select(places == k, choices[k], found)

@@ -62,6 +62,8 @@ def sparse_predictors(
             memory.give_back()
     followed = _followed(own, values, n)
     family, arguments = arguments_of(followed, n, of_family=of_family)
+    if family.floor:
+        raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     variables, m = _variables(followed), arguments[0].slopes.shape[1]
     del followed  # its terms have rows of their own, as large as those of the arguments
     return SparsePredictors(tuple(_whole(_part(one, variables, n), m) for one in arguments), family)

@@ -73,7 +73,17 @@ def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return np.asarray(small / (both * both)), small, both
 
 
-class Separate(ABC):
+class Smooth:
+    """Base of families without kinks."""
+
+    floor = 0.0
+
+    def smoothed(self, centre: FloatArray, lengths: FloatArray) -> Self:
+        """Return itself."""
+        return self
+
+
+class Separate(Smooth, ABC):
     """Base of families that compute their derivatives, of first and second order, one by one."""
 
     highest = 2
@@ -121,7 +131,7 @@ class Columns:
         return replace(self, **{one.name: compact(getattr(self, one.name)) for one in fields(self)})
 
 
-class OneArgument(Columns, ABC):
+class OneArgument(Columns, Smooth, ABC):
     """Base of families with one argument."""
 
     n_arguments = 1

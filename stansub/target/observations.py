@@ -8,6 +8,9 @@ from the anchor, the error of the expansion is at most
 
 which needs the rows but no likelihood. Since t <= |w|, the error is at most c |w|^(p + 1), by which observations are
 picked. The order is 2, or 3 if that picks far fewer observations; the sum of the expansions is then a cubic.
+
+Kinks are smoothed on the scale of the metric before log likelihoods are expanded. The errors are then at most
+c (floor + t^(p + 1)): a kink within reach adds a multiple of t for small t.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from stansub.codec import ANEW
 from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power, reached
+from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_growth, reached
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Candidates, Each, Expand, Site, Start, Sums, Survey, Surveyed, record, width
 from stansub.types import FloatArray
@@ -84,9 +87,9 @@ class ObservationVariates:
         """
         site = Site(anchor, cholesky)
         surveyed = _survey(predictors, site, (2, 3) if _is_affordable(predictors) else (2,), threads)
-        order = _order(len(anchor), surveyed.bounds)
+        order = _order(predictors, surveyed.bounds)
         made = _expand(predictors, site, order, surveyed, threads)
-        expected = 2 * mean_power(len(anchor), order + 1) * made.bound
+        expected = 2 * mean_growth(predictors.family, len(anchor), order) * made.bound
         return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
 
     @property
@@ -147,12 +150,13 @@ def _is_affordable(predictors: Predictors) -> bool:
     return predictors.family.highest >= 3 and products <= _MOST_PRODUCTS
 
 
-def _order(dim: int, bounds: dict[int, float]) -> int:
+def _order(predictors: Predictors, bounds: dict[int, float]) -> int:
     """Return the order of the expansions: 3 if it saves more candidates than its cubic costs."""
+    dim = predictors.design[0].shape[1]
     costs = {2: 0.0, 3: _TERM * dim * (dim + 1) * (dim + 2) / 6}
     each = _CANDIDATE + _COVARIATE * dim
     for order, bound in bounds.items():
-        costs[order] += 2 * mean_power(dim, order + 1) * bound * each
+        costs[order] += 2 * mean_growth(predictors.family, dim, order) * bound * each
     return 3 if 3 in bounds and costs[3] < costs[2] else 2
 
 
@@ -160,9 +164,9 @@ def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, 
     """Return expansions of this order, in a table or as a stream."""
     if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
-    bound = surveyed.bounds[order]
+    bound, growth = surveyed.bounds[order], mean_growth(predictors.family, len(site.anchor), order)
     if isinstance(predictors, LinearPredictors):
-        expected = 2 * mean_power(len(site.anchor), order + 1) * bound
+        expected = 2 * growth * bound
         big = expected > _MOST_STREAMED and _table_size(predictors) <= memory.room().size // _TABLE_SHARE
         if predictors.is_in_memory or big:
             table = _Table.of(predictors, order, expected)
@@ -178,7 +182,7 @@ def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, 
         loop = _stream(predictors, expand, common, classes, classes.members, source, _BATCH_HERE)
         return _Expanded(loop, sums.hessian, classes.total)
     pooled = Pooled.of([(part.keys, part.counts) for part in parts])
-    wanted = math.ceil(_DECISIONS * 2 * mean_power(len(site.anchor), order + 1) * pooled.total)
+    wanted = math.ceil(_DECISIONS * 2 * growth * pooled.total)
     batch = min(max(wanted, _LEAST_BATCH), _MOST_BATCH)
     loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled), batch)
     return _Expanded(loop, sums.hessian, pooled.total)
@@ -223,6 +227,7 @@ def _stream(
         radii=radii,
         factors=factors,
         share=SHARE,
+        floor=predictors.family.floor,
     )
 
 
@@ -289,6 +294,7 @@ class _Table(NamedTuple):
             *common,
             SHARE if self.sketch is None else _SHARE_SKETCHED,
             self.sketch,
+            predictors.family.floor,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub.target.gradients import Objective, ParallelEvaluator, Team, differenced
 from stansub.target.partitioned import Predictors
@@ -22,11 +23,13 @@ class PredictorObjective(Objective):
     Parameters
     ----------
     predictors : Predictors
-        Proved predictors; they give the log likelihoods up to a constant that is computed once.
+        Proved predictors; they give the log likelihoods up to a constant that is computed once. Kinks are smooth.
+    which : ndarray of int32, optional
+        Blocks that have the observations of the predictors; by default all.
     """
 
-    def __init__(self, team: Team, predictors: Predictors) -> None:
-        super().__init__(team)
+    def __init__(self, team: Team, predictors: Predictors, which: NDArray[np.int32] | None = None) -> None:
+        super().__init__(team, which)
         self._predictors, self._evaluator = predictors, team.population.evaluator()
         self._constant = predictors.constant
         self._latest: _Pass | None = None
@@ -39,14 +42,14 @@ class PredictorObjective(Objective):
         for k, theta in enumerate(points):
             own, slope = self._evaluator.subset_log_density_gradient(theta, _NONE)
             found = self._at(theta)
-            values[k], gradients[k] = own + found.value, slope + found.gradient
+            values[k], gradients[k] = own + self.weight * found.value, slope + self.weight * found.gradient
             watch(k + 1, len(points))
         defined = np.isfinite(gradients).all(1) & ~np.isnan(values)
         return np.where(defined, values, -np.inf), np.where(defined[:, np.newaxis], gradients, np.nan)
 
     def value(self, theta: FloatArray) -> float:
         """Return the result of `Objective.value`, without a gradient of all observations."""
-        if self._constant is None or self._known(theta) is not None:
+        if self._constant is None or self._predictors.family.floor or self._known(theta) is not None:
             return super().value(theta)
         self.team.progress.check()
         own, _ = self._evaluator.subset_log_density_gradient(theta, _NONE)
@@ -70,7 +73,7 @@ class PredictorObjective(Objective):
         own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
         self.team.progress.check()
         with np.errstate(over="ignore", invalid="ignore"):
-            return own + self._predictors.hessian_at(theta, threads=self.team.threads)
+            return own + self.weight * self._predictors.hessian_at(theta, threads=self.team.threads)
 
     def _at(self, theta: FloatArray) -> _Pass:
         """Return a pass over all observations, or the latest one if it was at the same place."""

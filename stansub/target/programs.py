@@ -9,12 +9,17 @@ of the log likelihood on the box, and
 is at least the supremum of the sum of absolute derivatives, times lengths (`stansub.target.remainders.Family`). In each
 step of the program, a coefficient's enclosure is intersected with its value at the centre plus the enclosure of the
 next order times the radius. A box on which too large a share is lost is halved.
+
+An absolute value |u| has a kink. Expansions replace it by a smooth function: the line that it is at the centre, or, less
+than a width from the kink, the parabola u^2 / (2 width) + width / 2. What that changes is bounded by the derivative with
+respect to |u| on the box, times the difference of |u| and its replacement, as a multiple of floor + t^3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import comb
 from typing import NamedTuple
 
@@ -24,6 +29,12 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
+
+
+# The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
+# floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5
+# for 3 to 10 parameters.
+_ABSOLUTE, _WIDTH, _FLOOR = _loop.OPERATIONS.index("abs"), 1.2, 3.0
 
 
 class Code(NamedTuple):
@@ -60,10 +71,15 @@ class ProgramFamily:
 
     bounded = False
 
+    @cached_property
+    def floor(self) -> float:
+        """Return the floor of bounds, which is positive if a variant has an absolute value."""
+        return _FLOOR if (self.code.codes[:, 0] == _ABSOLUTE).any() else 0.0
+
     @property
     def highest(self) -> int:
-        """Return 3 with one argument, for which cubics are supported, and 2 otherwise."""
-        return 3 if self.n_arguments == 1 else 2
+        """Return 3 with one argument and no kinks, for which cubics are supported, and 2 otherwise."""
+        return 3 if self.n_arguments == 1 and not self.floor else 2
 
     @property
     def density(self) -> _loop.Program:
@@ -79,8 +95,17 @@ class ProgramFamily:
     def __getstate__(self) -> dict[str, object]:
         return {"code": self.code, "n_arguments": self.n_arguments, "data": self.data, "_made": []}
 
+    def smoothed(self, centre: FloatArray, lengths: FloatArray) -> ProgramFamily:
+        """Return the family with kinks smoothed within about an sd."""
+        if not self.floor:
+            return self
+        shape, made = (self.n_arguments, self.data.shape[1]), self.data.copy()
+        at, moves = (np.ascontiguousarray(np.broadcast_to(each, shape)) for each in (centre, lengths))
+        self.density.set_widths(np.ascontiguousarray(self.data), at, moves, _WIDTH, made)
+        return replace(self, data=made, _made=[self.density])
+
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Return log likelihoods, shape (n,)."""
+        """Return log likelihoods, with their kinks, shape (n,)."""
         return np.asarray(self._expanded(0, eta)[0])
 
     def compacted(self) -> ProgramFamily:
@@ -107,7 +132,7 @@ class ProgramFamily:
         out = np.empty((1, self.data.shape[1]))
         eta_shape = (self.n_arguments, self.data.shape[1])
         at, moves = (np.ascontiguousarray(np.broadcast_to(each, eta_shape)) for each in (centre, lengths))
-        self.density.largest(order, np.ascontiguousarray(self.data), at, moves, radius, out)
+        self.density.largest(order, np.ascontiguousarray(self.data), at, moves, radius, out, self.floor)
         return np.asarray(out[0])
 
     def _expanded(self, degree: int, eta: FloatArray) -> FloatArray:

@@ -64,6 +64,9 @@ class Family(Protocol):
         q.
     bounded : bool
         Whether derivatives are bounded on the whole space.
+    floor : float
+        0 without kinks. With kinks, derivatives are those of a smooth function near them, bounds on the error of its
+        expansion are c (floor + t^(p + 1)), and there is one radius.
     highest : {2, 3}
         Largest order of its expansions with derivatives and bounds; 3 for families of one argument.
     density : Density or Program or None
@@ -77,6 +80,9 @@ class Family(Protocol):
 
     @property
     def bounded(self) -> bool: ...
+
+    @property
+    def floor(self) -> float: ...
 
     @property
     def highest(self) -> int: ...
@@ -93,6 +99,13 @@ class Family(Protocol):
 
     def compacted(self) -> Family:
         """Return the family in less memory if possible; only its parts can then be evaluated."""
+        ...
+
+    def smoothed(self, centre: FloatArray, lengths: FloatArray) -> Family:
+        """Return the family with kinks smoothed on the scale of the lengths of the arguments about a centre.
+
+        Its log likelihoods keep their kinks; its derivatives, and values returned with these, are smooth.
+        """
         ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
@@ -128,7 +141,7 @@ class Family(Protocol):
         ndarray, shape (n,)
             At least the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that the
             error of a Taylor expansion of one order less is at most this times t^order / order! if the arguments differ
-            from the centre by at most `lengths * t`, t <= `radius`.
+            from the centre by at most `lengths * t`, t <= `radius`. With kinks, floor + t^order replaces t^order.
         """
         ...
 
@@ -175,6 +188,24 @@ class LinearPredictors:
         n = len(range(*rows.indices(self.n_observations))) if isinstance(rows, slice) else len(rows)
         first = np.broadcast_to(offset[0], n)
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
+
+    def smoothed(self, centre: FloatArray, lengths: FloatArray) -> LinearPredictors:
+        """Return the same predictors with kinks smoothed (see `Family.smoothed`)."""
+        return self._of_family(self.family.smoothed(centre, lengths)) if self.family.floor else self
+
+    def smoothed_at(self, anchor: FloatArray, cholesky: FloatArray, *, threads: int = 1) -> LinearPredictors:
+        """Return the same predictors with kinks smoothed about an anchor, in the metric of a covariance."""
+
+        def of(part: LinearPredictors, _: slice) -> tuple[FloatArray, FloatArray]:
+            return part.at(anchor), part.lengths(cholesky)
+
+        if not self.family.floor:
+            return self
+        centre, lengths = (np.concatenate(one, axis=1) for one in zip(*self.map(of, threads=threads), strict=True))
+        return self.smoothed(centre, lengths)
+
+    def _of_family(self, family: Family) -> LinearPredictors:
+        return replace(self, family=family, _kept={})
 
     @property
     def matrices(self) -> tuple[FloatArray, ...]:
@@ -251,6 +282,8 @@ class LinearPredictors:
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Return bounds on the remainders of expansions of an order about an anchor, in a covariance's metric."""
+        if self.family.floor:
+            raise NoPredictorsError("the bounds of blocks are for log likelihoods without kinks")
         centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
         constants = [self.sums(self.constants(centre, lengths, radius, order=order), blocks) for radius in radii]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
@@ -266,7 +299,9 @@ class LinearPredictors:
 
     def radii(self) -> FloatArray:
         """Return the values of |w| up to which there are bounds, increasing."""
-        return np.array([*finite_radii(self.design[0].shape[1]), *[np.inf] * self.family.bounded])
+        finite = finite_radii(self.design[0].shape[1])
+        # Within a smaller radius, many observations have no kink, and a factor for larger ones is infinite.
+        return np.array([*finite[-1 if self.family.floor else 0 :], *[np.inf] * self.family.bounded])
 
     def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
         """Return the bound of an observation's remainder as a multiple of |w|^(order + 1), shape (n_observations,).
@@ -429,6 +464,11 @@ def finite_radii(dim: int) -> list[float]:
 def reached(anchor: FloatArray, cholesky: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a box that contains all points of the largest finite radius: its centre and half its sides."""
     return anchor, np.asarray(finite_radii(len(anchor))[-1] * np.linalg.norm(cholesky, axis=1), np.float64)
+
+
+def mean_growth(family: Family, dim: int, order: int) -> float:
+    """Return the mean of floor + |w|^(p + 1), of which bounds are multiples, for standard normal w."""
+    return family.floor + mean_power(dim, order + 1)
 
 
 def mean_power(dim: int, power: int) -> float:

@@ -65,6 +65,7 @@ class Site:
     def start(self, part: LinearPredictors, orders: Sequence[int]) -> Start:
         """Return the start for some observations."""
         centre, lengths, radius = part.at(self.anchor), part.lengths(self.cholesky), float(part.radii()[0])
+        part = part.smoothed(centre, lengths)
         return Start(centre, lengths, {order: part.constants(centre, lengths, radius, order=order) for order in orders})
 
     def sums(
@@ -73,25 +74,30 @@ class Site:
         """Return sums over the observations of one holder; ``each`` receives what belongs to single observations."""
         radii = predictors.radii()
 
-        def of(part: LinearPredictors, rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+        def of(part: LinearPredictors, rows: slice) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
             start = starts.get(rows.start) or self.start(part, (order,))
+            part = part.smoothed(start.centre, start.lengths)
             first = start.constants[order]
             slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
             each(rows, part, start, first, [slopes, curves, *third])
             further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
             ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
-            return part.gradient(slopes), part.third(*third) if third else np.empty(0), ratios
+            hessian = part.hessian(curves) if part.family.floor else np.empty(0)
+            return part.gradient(slopes), hessian, part.third(*third) if third else np.empty(0), ratios
 
         # With parts this small, BLAS's own threads would wait for each other.
         with threadpool_limits(limits=1, user_api="blas"):
-            gradients, thirds, ratios = zip(*predictors.map(of, threads=threads), strict=True)
-            hessian = predictors.hessian_at(self.anchor, threads=threads)
+            gradients, hessians, thirds, ratios = zip(*predictors.map(of, threads=threads), strict=True)
+            # The search for the mode has computed it, if there are no kinks to smooth on the scale of this site.
+            smooth = not predictors.family.floor
+            hessian = predictors.hessian_at(self.anchor, threads=threads) if smooth else np.sum(hessians, axis=0)
         return Sums(np.sum(gradients, axis=0), hessian, np.sum(thirds, axis=0), np.max(ratios, axis=0))
 
     def records(self, predictors: LinearPredictors, order: int, which: Places) -> tuple[FloatArray, list[FloatArray]]:
         """Return records of some observations, without constants, and their rows."""
         part = predictors.part(which)
         start, records = self.start(part, ()), np.empty((len(which), width(predictors, order)))
+        part = part.smoothed(start.centre, start.lengths)
         derivatives = part.family.derivatives(range(1, order + 1), start.centre)
         record(records, part, start, np.zeros(len(which)), derivatives)
         return records, [np.ascontiguousarray(z, np.float64) for z in part.matrices]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from stansub import clock
@@ -32,9 +33,11 @@ from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
 from stansub.target.partitioned import Predictors
 from stansub.target.predictor_derivatives import PredictorObjective
+from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
+from stansub.tuning.smoothing import Smoothing
 from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 from stansub.wording import percent
@@ -159,7 +162,8 @@ def find_modes(
     radius : float
         Half width of the uniform distribution of random starts on the unconstrained space.
     predictors : Predictors, optional
-        How observations depend on the parameters; all the data are then evaluated without autodiff.
+        How observations depend on the parameters; all the data are then evaluated without autodiff, and kinks are
+        smoothed.
     progress : callable, optional
         Called with a line of text before slow work.
 
@@ -219,7 +223,18 @@ def _searching(
         stack.enter_context(one_thread)
         team = stack.enter_context(Team(posterior.population, threads=threads, progress=log))
 
+        kinked = predictors if isinstance(predictors, LinearPredictors) and predictors.family.floor else None
+        share = partial(Objective, team)
+        if kinked is not None:
+            smoothing = Smoothing.of(kinked, posterior.population.evaluator(), rng, threads=threads)
+
+            def share(which: NDArray[np.int32]) -> Objective:
+                of_blocks = smoothing.share(kinked, posterior.population.blocks, which)
+                return PredictorObjective(team, of_blocks, which)
+
         def whole() -> Objective:
+            if kinked is not None:
+                return PredictorObjective(team, smoothing.whole(kinked, threads=threads))
             if predictors is not None:
                 return PredictorObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
@@ -229,7 +244,7 @@ def _searching(
             few = stack.enter_context(Team(pilot.population.in_bulk(), threads=threads, progress=log))
             weight = posterior.population.blocks.n_observations / pilot.population.blocks.n_observations
             samples.append(Objective(few, weight=weight))
-        yield _Search(posterior, team, whole, rng, log, samples)
+        yield _Search(posterior, team, whole, share, rng, log, samples)
 
 
 class _Search:
@@ -250,6 +265,7 @@ class _Search:
         posterior: Target,
         team: Team,
         whole: Callable[[], Objective],
+        share: Callable[[NDArray[np.int32]], Objective],
         rng: np.random.Generator,
         log: Progress,
         samples: Sequence[Objective] = (),
@@ -265,7 +281,7 @@ class _Search:
         least = -(-max(_LEAST, _LEAST_EACH * posterior.population.dim) // blocks.size)
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
-        self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
+        self.shares = [share(np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
         # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
         self.screens = [*samples, *self.shares][:1]
         self.ascents: list[Ascent] = []

@@ -1,0 +1,171 @@
+"""Branches on parameters that join continuously, as absolute values.
+
+Let a branch take A where u < 0 and B elsewhere. If A - B is a multiple of u whose sign never changes, the result is
+(A + B - s |A - B|) / 2, s = 1 or -1 being that sign. Whether this holds is tried where u changes its sign, for some
+observations and parameters. That the log likelihood is the program's is proved later (`stansub.stan.predictors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stansub.stan.rowwise import (
+    BINARY,
+    FUNCTIONS,
+    Expression,
+    NotFollowedError,
+    Number,
+    apply,
+    dense,
+    is_kind,
+    known,
+    wrapped,
+)
+from stansub.types import FloatArray
+
+KINK = "a branch depends on parameters, and its two sides do not join in a kink"
+# Observations and lines of parameters along which a change of sign is looked for, how many must have one, and the
+# largest difference of the two sides there, relative to that on either side.
+_TRIED, _LINES, _LEAST, _SAME = 64, 8, 16, 1e-6
+_ALONG = np.concatenate([-np.geomspace(100, 1e-3, 51), np.geomspace(1e-3, 100, 51)])
+# Halvings until the line is near the change of sign, and until it ends there up to rounding.
+_NEAR, _HALVINGS = 8, 50
+
+
+@dataclass(frozen=True, eq=False)
+class Sign:
+    """A condition on parameters: that a number of each observation is negative; where it is 0 does not matter."""
+
+    of: Expression
+
+    def __bool__(self) -> bool:
+        raise NotFollowedError(KINK)
+
+
+def joined(condition: Sign, first: Number, other: Number) -> Number:
+    """Return the first of two numbers where a condition holds, and the other elsewhere.
+
+    Raises
+    ------
+    NotFollowedError
+        If the two are not equal where the condition changes, or the sign of their difference does not change there.
+    """
+    same = known(first), known(other)
+    if first is other or (None not in same and np.array_equal(*same)):
+        return first
+    difference = _difference(first, other)
+    sign = _sign(difference, condition.of)
+    return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
+
+
+def _factored(x: Number) -> tuple[Any, Number]:
+    """Return a number as a known factor and the rest."""
+    if is_kind(x, "product") and (factor := known(x.parts[0])) is not None:
+        return factor, x.parts[1]
+    return 1.0, x
+
+
+def _difference(a: Number, b: Number) -> Number:
+    """Return a difference, of multiples of the same number as another multiple of it."""
+    (first, rest), (other, same) = _factored(a), _factored(b)
+    return wrapped(first - other) * rest if rest is same else a - b
+
+
+def _sum(a: Number, b: Number) -> Number:
+    (first, rest), (other, same) = _factored(a), _factored(b)
+    return wrapped(first + other) * rest if rest is same else a + b
+
+
+def _sign(difference: Number, u: Expression) -> float:
+    """Return the sign of a difference times u, which both change at the same places."""
+    if not isinstance(difference, Expression):
+        raise NotFollowedError(KINK)
+    everything = _parts([difference, u])
+    leaves = [one for one in everything if one.slopes is not None]
+    n = max(len(one.values) for one in everything if one.values is not None)
+    rng, signs = np.random.default_rng(0), []
+    for _ in range(_LINES):
+        rows = rng.integers(0, n, _TRIED)
+        start, direction = rng.standard_normal((2, leaves[0].slopes.shape[1]))
+        lines = _Lines(rows, {id(one): _line(one, rows, start, direction) for one in leaves})
+        with np.errstate(all="ignore"):
+            signs += lines.signs(difference, u)
+    if len(signs) < _LEAST or len(set(signs)) > 1 or not signs[0]:
+        raise NotFollowedError(KINK)
+    return float(signs[0])
+
+
+def _parts(terms: Sequence[Number]) -> list[Expression]:
+    """Return some expressions and all parts of them, each once."""
+    found: dict[int, Expression] = {}
+    waiting = list(terms)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Expression) and id(one) not in found:
+            found[id(one)] = one
+            waiting += one.parts
+    return list(found.values())
+
+
+def _line(
+    one: Expression, rows: np.ndarray[Any, Any], start: FloatArray, direction: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return value and slope of an affine expression along a line of parameters, for some observations."""
+    assert one.slopes is not None
+    assert one.values is not None
+    slopes = dense(one.slopes[rows % one.slopes.shape[0]])
+    return slopes @ start + np.asarray(one.values)[rows % len(one.values)], slopes @ direction
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Some observations, with a line of parameters for all of them."""
+
+    rows: np.ndarray[Any, Any]
+    affine: dict[int, tuple[FloatArray, FloatArray]]
+
+    def at(self, x: Number, t: FloatArray, done: dict[int, FloatArray]) -> FloatArray:
+        """Return the values of a number at places along the line, shape (n,)."""
+        if not isinstance(x, Expression):
+            return np.broadcast_to(np.asarray(x, np.float64), self.rows.shape)
+        if id(x) not in done:
+            if x.kind == "affine":
+                value, slope = self.affine[id(x)]
+                found = value + t * slope
+            elif x.values is not None:
+                own = np.asarray(x.values)[self.rows % len(x.values)]
+                found = own if x.kind == "data" else np.where(own, *(self.at(one, t, done) for one in x.parts))
+            else:
+                function = BINARY.get(x.kind) or FUNCTIONS[x.kind]
+                found = function(*(self.at(one, t, done) for one in x.parts))
+            done[id(x)] = np.asarray(found, np.float64)
+        return done[id(x)]
+
+    def signs(self, difference: Expression, u: Expression) -> list[float]:
+        """Return the sign of the difference times u for each observation whose u changes its sign; 0 if it is none."""
+        n = len(self.rows)
+        values = np.array([self.at(u, np.full(n, t), {}) for t in _ALONG])
+        changes = (values[:-1] * values[1:] < 0) & np.isfinite(values[:-1]) & np.isfinite(values[1:])
+        some = changes.any(axis=0)
+        place = changes.argmax(axis=0)
+        low, high = self._halved(u, _ALONG[place], _ALONG[place + 1], _NEAR)
+        ends = [np.array([self.at(one, t, {}) for t in (low, high)]) for one in (difference, u)]
+        low, high = self._halved(u, low, high, _HALVINGS)
+        there = np.abs(self.at(difference, low, {}))
+        signs = np.sign(ends[0]) * np.sign(ends[1])
+        some &= np.isfinite(signs).all(axis=0) & (ends[1] != 0).all(axis=0)
+        holds = (signs[0] == signs[1]) & (there <= _SAME * np.abs(ends[0]).max(axis=0))
+        return [float(one) for one in np.where(holds, signs[0], 0.0)[some]]
+
+    def _halved(self, u: Expression, low: FloatArray, high: FloatArray, times: int) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of shorter parts of the line in which u changes its sign."""
+        at_low = self.at(u, low, {})
+        for _ in range(times):
+            middle = 0.5 * (low + high)
+            same = self.at(u, middle, {}) * at_low > 0
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        return low, high
