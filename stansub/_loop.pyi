@@ -679,6 +679,19 @@ class Program:
         """
     def gradients(self, data: NDArray[np.float64], eta: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write log likelihoods and their gradients in the arguments at ``eta``, shape (q, n), as rows."""
+    def set_widths(
+        self,
+        data: NDArray[np.float64],
+        centre: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+        times: float,
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write the widths of absolute values to their places among the data, in ``out``, shape (n_data, n).
+
+        Within a width of its kink, an absolute value is smooth in Taylor coefficients and gradients. A width is a
+        multiple of the sum of the operand's absolute derivatives at the centre, times lengths.
+        """
     def largest(
         self,
         order: int,
@@ -687,8 +700,13 @@ class Program:
         lengths: NDArray[np.float64],
         radius: float,
         out: NDArray[np.float64],
+        floor: float = 0.0,
     ) -> None:
-        """Write bounds on sums of absolute derivatives of an order, times lengths, on boxes, shape (1, n)."""
+        """Write bounds on sums of absolute derivatives of an order, times lengths, on boxes, shape (1, n).
+
+        With absolute values, bounds are such that errors of expansions are at most these times (floor + t^order) /
+        order!; infinite if a kink is within reach and the floor is 0.
+        """
 
 SKETCH_UNIT: float
 """What stands for 1 in a sketch of rows (see `Observations`)."""
@@ -727,6 +745,8 @@ class Observations(RemainderSource):
     sketch : ndarray of int16, shape (n, width), optional
         Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
         zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
+    floor : float
+        With kinks: bounds are factor c_i (floor + t^(p + 1)).
     constants, starts, members
         In place of records: classes of observations (see `stansub.target.classes.Classes`). Designs then have no rows
         where observations have rows of their own. Members are kept, not copied. Without members, observations are known
@@ -760,6 +780,7 @@ class Observations(RemainderSource):
         factors: NDArray[np.float64],
         share: float,
         sketch: NDArray[np.int16] | None = None,
+        floor: float = 0.0,
     ) -> None: ...
     @overload
     def __init__(
@@ -782,6 +803,7 @@ class Observations(RemainderSource):
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],
         share: float,
+        floor: float = 0.0,
     ) -> None: ...
 
 class DeciderState:

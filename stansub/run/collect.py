@@ -30,6 +30,8 @@ from stansub.run.thinning import by_ess
 from stansub.selection import updated
 from stansub.stan.columns import level_sizes
 from stansub.stan.posterior import Posterior
+from stansub.target.observations import ObservationVariates
+from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes
 from stansub.types import FloatArray
 
@@ -317,6 +319,15 @@ def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
     ]
 
 
+def _kinked(prepared: Prepared, log: Progress) -> Predictors | None:
+    """Return the predictors of the observations if decisions use these and the log likelihood has kinks."""
+    found = prepared.setup.found
+    if found is None or not isinstance(found.variates, ObservationVariates):
+        return None
+    predictors = prepared.posterior.predictors(log)
+    return predictors if predictors.family.floor else None
+
+
 def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:
     """Return whether chains missed a mode; if the check fails, the draws are kept."""
     if stopped:
@@ -329,7 +340,8 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
     rng = streams.generator(setup.seed, streams.Run.CHECK)
     draws = [chain.sampling.kept.sketch() for chain in chains]
     try:
-        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)
+        kinked = _kinked(prepared, log)
+        return check_modes(prepared.posterior, draws, rng, predictors=kinked, threads=setup.threads, progress=log)
     except TimeLimitError:
         return ModeCheck(reason="`max_time` was reached")
     except (Exception, KeyboardInterrupt) as error:

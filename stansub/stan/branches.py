@@ -82,10 +82,10 @@ def _sum(a: Number, b: Number) -> Number:
 
 def _sign(difference: Number, u: Expression) -> float:
     """Return the sign of a difference times u, which both change at the same places."""
-    if not isinstance(difference, Expression):
-        raise NotFollowedError(KINK)
     everything = _parts([difference, u])
     leaves = [one for one in everything if one.slopes is not None]
+    if not isinstance(difference, Expression) or not leaves:
+        raise NotFollowedError(KINK)
     n = max(len(one.values) for one in everything if one.values is not None)
     rng, signs = np.random.default_rng(0), []
     for _ in range(_LINES):

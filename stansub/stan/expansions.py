@@ -323,9 +323,7 @@ def _smallest(x: Number, y: Number) -> Number:
 def _or_known(of_known: Callable[..., Any], function: Callable[..., Number]) -> Callable[..., Number]:
     """Return a function that keeps integers."""
     exact = known_only(of_known)
-    return lambda *numbers: (
-        exact(*numbers) if all(known(one) is not None for one in numbers) else function(*numbers)
-    )
+    return lambda *numbers: exact(*numbers) if all(known(one) is not None for one in numbers) else function(*numbers)
 
 
 # Functions of numbers.

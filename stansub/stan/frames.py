@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stansub.stan.branches import Sign
-from stansub.stan.containers import Value
-from stansub.stan.rowwise import Mask
+from stansub.stan.branches import Sign, joined
+from stansub.stan.containers import Total, Value, elementwise
+from stansub.stan.rowwise import Mask, NotFollowedError
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,15 @@ class Reason:
     """Reason why a variable's value could not be followed."""
 
     text: str
+
+
+def either(condition: Sign, first: Any, other: Any, n: int) -> Any:
+    """Return the first of two values of a variable where a condition on parameters holds, and the other elsewhere."""
+    if isinstance(first, Total) or isinstance(other, Total):
+        raise NotFollowedError("a branch on parameters sums over observations")
+    if isinstance(first, Reason) or isinstance(other, Reason):
+        return first if isinstance(first, Reason) else other
+    return elementwise(lambda a, b: joined(condition, a, b), [first, other], n)
 
 
 @dataclass

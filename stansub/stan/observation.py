@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
-from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, is_of_data, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
-from stansub.stan.frames import Frame, Reason
+from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
@@ -309,17 +309,10 @@ class _Walk:
             raise NotFollowedError("a branch on parameters returns on one side alone")
         changed = [name for name in before if first[name] is not other[name]]
         frame.values = {name: other[name] for name in before}
-        frame.values |= {name: self._joined(condition, first[name], other[name]) for name in changed}
+        frame.values |= {name: either(condition, first[name], other[name], self.n) for name in changed}
         for (_, value), (_, instead) in zip(own, own_other, strict=True):
-            returned.append((live, self._joined(condition, value, instead)))
+            returned.append((live, either(condition, value, instead, self.n)))
             frame.live = None if live is None else np.zeros_like(live)
-
-    def _joined(self, condition: Sign, first: Value, other: Value) -> Value:
-        if isinstance(first, Total) or isinstance(other, Total):
-            raise NotFollowedError("a branch on parameters sums over observations")
-        if isinstance(first, Reason) or isinstance(other, Reason):
-            return first if isinstance(first, Reason) else other
-        return elementwise(lambda a, b: joined(condition, a, b), [first, other], self.n)
 
     def _loop(self, one: For, frame: Frame) -> None:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
@@ -435,7 +428,7 @@ class _Walk:
     def _choice(self, condition: Node, then: Node, orelse: Node, frame: Frame) -> Value:
         value = self.of(condition, frame)
         if isinstance(value, Sign):
-            return self._joined(value, self.of(then, frame), self.of(orelse, frame))
+            return either(value, self.of(then, frame), self.of(orelse, frame), self.n)
         holds = decided(value)
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
@@ -497,7 +490,7 @@ class _Walk:
         found = inner.returned[-1][1]
         for mask, value in reversed(inner.returned[:-1]):
             if isinstance(mask, Sign):
-                found = self._joined(mask, value, found)
+                found = either(mask, value, found, self.n)
             elif mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found

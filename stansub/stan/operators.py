@@ -12,6 +12,7 @@ from stansub.stan.containers import Rows, Total, Value, elementwise, product
 from stansub.stan.expansions import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
 
+
 class Count(int):
     """The number of observations; its product with a non-integer is a sum over the observations."""
 

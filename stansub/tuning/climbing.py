@@ -119,7 +119,11 @@ def climb(
 
 
 def lbfgs(
-    objective: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, *, max_iterations: int = _MAX_LBFGS, tolerance: float = 1e-10
+    objective: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    *,
+    max_iterations: int = _MAX_LBFGS,
+    tolerance: float = 1e-10,
 ) -> tuple[FloatArray, int]:
     """Return the end of L-BFGS from a start, and its iterations; it stops when it gains less than the tolerance."""
     lowest = 0.0

@@ -37,7 +37,7 @@ from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
-from stansub.tuning.smoothing import Smoothing
+from stansub.tuning.smoothing import SmoothObjectives
 from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 from stansub.wording import percent
@@ -187,6 +187,7 @@ def find_other_modes(
     starts: int,
     radius: float = RADIUS,
     threads: int = 1,
+    predictors: Predictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Modes | int:
     """Find modes from fresh starts besides those that ``points`` belong to; see `find_modes`.
@@ -197,7 +198,7 @@ def find_other_modes(
         All modes, including those of the points. If no fresh start ends elsewhere as high as they do on a share of the
         data, only the number of their modes: nothing then needs checking on all the data.
     """
-    with _searching(posterior, rng, threads, progress) as search:
+    with _searching(posterior, rng, threads, progress, predictors) as search:
         search.scout(points, starts, radius)
         hopeful, known = search.hopeful(), search.ascents[: len(points)]
         if all(
@@ -223,18 +224,14 @@ def _searching(
         stack.enter_context(one_thread)
         team = stack.enter_context(Team(posterior.population, threads=threads, progress=log))
 
-        kinked = predictors if isinstance(predictors, LinearPredictors) and predictors.family.floor else None
-        share = partial(Objective, team)
-        if kinked is not None:
-            smoothing = Smoothing.of(kinked, posterior.population.evaluator(), rng, threads=threads)
-
-            def share(which: NDArray[np.int32]) -> Objective:
-                of_blocks = smoothing.share(kinked, posterior.population.blocks, which)
-                return PredictorObjective(team, of_blocks, which)
+        smooth = None
+        if isinstance(predictors, LinearPredictors) and predictors.family.floor:
+            smooth = SmoothObjectives(team, predictors, rng)
+        share = partial(Objective, team) if smooth is None else smooth.share
 
         def whole() -> Objective:
-            if kinked is not None:
-                return PredictorObjective(team, smoothing.whole(kinked, threads=threads))
+            if smooth is not None:
+                return smooth.whole()
             if predictors is not None:
                 return PredictorObjective(team, predictors)
             return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from stansub.findings import MissedMode
 from stansub.target.factors import Target
+from stansub.target.partitioned import Predictors
 from stansub.tuning.climbing import NoModeError
 from stansub.tuning.labels import interchanged
 from stansub.tuning.mode import Mode, Modes, find_other_modes, indexed
@@ -68,6 +70,7 @@ def check_modes(
     draws: Sequence[FloatArray],
     rng: np.random.Generator,
     *,
+    predictors: Predictors | None = None,
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> ModeCheck:
@@ -79,11 +82,14 @@ def check_modes(
     ----------
     draws : sequence of ndarray, shape (n, dim)
         Unconstrained draws of each chain.
+    predictors : Predictors, optional
+        How observations depend on the parameters, if the log likelihood has kinks, which are then smoothed.
     """
     posterior = posterior.pilot or posterior
+    search = partial(find_other_modes, predictors=predictors, starts=_STARTS, threads=threads, progress=progress)
     try:
         ends = [one[-1] for one in draws]
-        modes = find_other_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)
+        modes = search(posterior, rng, points=ends)
     except NoModeError as error:
         return ModeCheck(reason=str(error))
     if isinstance(modes, int):

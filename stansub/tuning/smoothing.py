@@ -6,13 +6,13 @@ of the observations. The maximum is found with kinks that are smoothed less and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.blocks import Blocks
-from stansub.target.factors import Evaluator
+from stansub.target.gradients import Team
+from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import lbfgs
 from stansub.types import FloatArray
@@ -25,47 +25,56 @@ _RIDGE = 1e-8
 _NONE = np.empty(0, np.int32)
 
 
-@dataclass(frozen=True)
-class Smoothing:
-    """A place, and the factor of a covariance there for all observations, on whose scale kinks are smoothed."""
+class SmoothObjectives:
+    """Log densities of all and of some observations, with smooth kinks.
 
-    anchor: FloatArray
-    cholesky: FloatArray
+    Parameters
+    ----------
+    predictors : LinearPredictors
+        Predictors of all observations, whose log likelihoods have kinks.
+    rng : Generator
+        Selects the observations from which the scale is found.
+    """
 
-    @classmethod
-    def of(
-        cls, predictors: LinearPredictors, evaluator: Evaluator, rng: np.random.Generator, *, threads: int = 1
-    ) -> Smoothing:
-        """Return the place and scale of a posterior; the evaluator gives its global part."""
-        n = predictors.n_observations
-        rows = np.sort(rng.choice(n, min(_MOST, n), replace=False, shuffle=False))
-        part = predictors.part(rows)
+    def __init__(self, team: Team, predictors: LinearPredictors, rng: np.random.Generator) -> None:
+        self._team, self._predictors = team, predictors
+        self._anchor, self._cholesky = _found(team, predictors, rng)
 
-        def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-            own, slope = evaluator.subset_log_density_gradient(theta, _NONE)
-            value, gradient = part.gradient_at(theta, threads=threads)
-            return own + value, slope + gradient
+    def whole(self) -> PredictorObjective:
+        """Return the log density of all the data."""
+        smooth = self._predictors.smoothed_at(self._anchor, self._cholesky, threads=self._team.threads)
+        return PredictorObjective(self._team, smooth)
 
-        theta = np.zeros(predictors.design[0].shape[1])
-        for _ in range(_TRIES):
-            if np.isfinite(objective(theta)[0]):
-                break
-            theta = rng.uniform(-2, 2, len(theta))
-        for times in _TIMES:
-            part = part.smoothed_at(theta, times * _cholesky(part, theta))
-            theta, _ = lbfgs(objective, theta, max_iterations=_ITERATIONS)
-        return cls(theta, _cholesky(part, theta) * np.sqrt(len(rows) / n))
-
-    def whole(self, predictors: LinearPredictors, *, threads: int = 1) -> LinearPredictors:
-        """Return the predictors of all observations, with smooth kinks."""
-        return predictors.smoothed_at(self.anchor, self.cholesky, threads=threads)
-
-    def share(self, predictors: LinearPredictors, blocks: Blocks, which: NDArray[np.int32]) -> LinearPredictors:
-        """Return those of the observations of some blocks, with kinks that are smoothed on the scale of these."""
+    def share(self, which: NDArray[np.int32]) -> PredictorObjective:
+        """Return that of some blocks, with kinks that are smoothed on the scale of these."""
+        blocks, order = self._team.population.blocks, self._predictors.order
         places = np.concatenate([np.arange(blocks.starts[b], blocks.starts[b] + blocks.sizes[b]) for b in which])
-        part = predictors.part(places if predictors.order is None else predictors.order[places])
-        scale = np.sqrt(predictors.n_observations / len(places))
-        return replace(part.smoothed_at(self.anchor, scale * self.cholesky), constant=0.0)
+        part = self._predictors.part(places if order is None else order[places])
+        scale = np.sqrt(self._predictors.n_observations / len(places))
+        smooth = part.smoothed_at(self._anchor, scale * self._cholesky)
+        return PredictorObjective(self._team, replace(smooth, constant=0.0), which)
+
+
+def _found(team: Team, predictors: LinearPredictors, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Return a maximum for some observations, and the factor of a covariance for all of them there."""
+    n, evaluator = predictors.n_observations, team.population.evaluator()
+    rows = np.sort(rng.choice(n, min(_MOST, n), replace=False, shuffle=False))
+    part = predictors.part(rows)
+
+    def objective(theta: FloatArray) -> tuple[float, FloatArray]:
+        own, slope = evaluator.subset_log_density_gradient(theta, _NONE)
+        value, gradient = part.gradient_at(theta, threads=team.threads)
+        return own + value, slope + gradient
+
+    theta = np.zeros(team.population.dim)
+    for _ in range(_TRIES):
+        if np.isfinite(objective(theta)[0]):
+            break
+        theta = rng.uniform(-2, 2, len(theta))
+    for times in _TIMES:
+        part = part.smoothed_at(theta, times * _cholesky(part, theta))
+        theta, _ = lbfgs(objective, theta, max_iterations=_ITERATIONS)
+    return theta, _cholesky(part, theta) * np.sqrt(len(rows) / n)
 
 
 def _cholesky(part: LinearPredictors, theta: FloatArray) -> FloatArray:
