@@ -1,8 +1,9 @@
 """Branches on parameters that join continuously, as absolute values.
 
-Let a branch take A where u < 0 and B elsewhere. If A - B is a multiple of u whose sign never changes, the result is
-(A + B - s |A - B|) / 2, s = 1 or -1 being that sign. Whether this holds is tried where u changes its sign, for some
-observations and parameters. That the log likelihood is the program's is proved later (`stansub.stan.predictors`).
+Let a branch take A where u < 0 and B elsewhere. If A = M u and B = K u, the result is (A + B - (M - K) |u|) / 2. If
+A - B is any other multiple of u whose sign s never changes, it is (A + B - s |A - B|) / 2. Whether this holds is tried
+where u changes its sign, for some observations and parameters. That the log likelihood is the program's is proved
+later (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from stansub.stan.rowwise import (
     Number,
     apply,
     dense,
+    dots,
     is_kind,
     known,
+    none_like,
     wrapped,
 )
 from stansub.types import FloatArray
@@ -34,6 +37,7 @@ _TRIED, _LINES, _LEAST, _SAME = 64, 8, 16, 1e-6
 _ALONG = np.concatenate([-np.geomspace(100, 1e-3, 51), np.geomspace(1e-3, 100, 51)])
 # Halvings until the line is near the change of sign, and until it ends there up to rounding.
 _NEAR, _HALVINGS = 8, 50
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +61,31 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     same = known(first), known(other)
     if first is other or (None not in same and np.array_equal(*same)):
         return first
+    slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
+    if slope is not None and other_slope is not None:
+        return 0.5 * (_sum(first, other) - (slope - other_slope) * apply("abs", condition.of))
     difference = _difference(first, other)
     sign = _sign(difference, condition.of)
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
+
+
+def _multiple(x: Number, u: Expression) -> Number | None:
+    """Return a number of which x is the product with u; None if there is none that is easily found."""
+    if x is u:
+        return 1.0
+    if (value := known(x)) is not None:
+        return None if np.any(value) else 0.0
+    if x.kind == "affine" and u.kind == "affine":
+        size = dots(u.slopes, u.slopes)
+        factor = np.divide(dots(x.slopes, u.slopes), size, out=np.zeros(np.shape(size)), where=size > 0)
+        factor = factor[0] if (factor == factor[0]).all() else factor
+        rest = x - wrapped(factor) * u
+        is_one = max(abs(rest.slopes).max(), np.abs(rest.values).max()) <= _ROUNDING * (1 + np.abs(x.values).max())
+        return wrapped(factor) if is_one else None
+    for one, rest in (x.parts, x.parts[::-1]) if x.kind == "product" else ():
+        if (found := _multiple(one, u)) is not None:
+            return found * rest
+    return None
 
 
 def _factored(x: Number) -> tuple[Any, Number]:
@@ -87,10 +113,11 @@ def _sign(difference: Number, u: Expression) -> float:
     if not isinstance(difference, Expression) or not leaves:
         raise NotFollowedError(KINK)
     n = max(len(one.values) for one in everything if one.values is not None)
+    dim = none_like(leaves[0].slopes).shape[1]
     rng, signs = np.random.default_rng(0), []
     for _ in range(_LINES):
         rows = rng.integers(0, n, _TRIED)
-        start, direction = rng.standard_normal((2, leaves[0].slopes.shape[1]))
+        start, direction = rng.standard_normal((2, dim))
         lines = _Lines(rows, {id(one): _line(one, rows, start, direction) for one in leaves})
         with np.errstate(all="ignore"):
             signs += lines.signs(difference, u)

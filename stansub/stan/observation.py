@@ -300,7 +300,8 @@ class _Walk:
             self.run(body, frame)
             sides.append((frame.values, frame.returned, self.term))
         (first, own, a), (other, own_other, b) = sides
-        frame.live, frame.returned, self.term = live, returned, term + joined(condition, a, b)
+        frame.live, frame.returned, self.term = live, returned, term
+        self.term = term + joined(condition, a, b)
         if bool(own) and not own_other and live is None:
             frame.values = other
             returned.append((condition, own[-1][1]))

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, known, scaled, spread
+from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, dots, known, scaled, spread
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
@@ -176,7 +176,7 @@ class _Arguments:
 
     def _shares(self, slopes: Slopes) -> list[_Share] | None:
         for k, z in enumerate(self.slopes):
-            factor = _dots(slopes, z) / np.maximum(_dots(z, z), np.finfo(float).tiny)
+            factor = dots(slopes, z) / np.maximum(dots(z, z), np.finfo(float).tiny)
             if _is_sum(slopes, [(factor, z)]):
                 factor = factor[:1] if (factor == factor[0]).all() else factor
                 return [_Share(k, _rounded(factor))]
@@ -206,14 +206,6 @@ def _key(slopes: Slopes) -> bytes:
 def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:
     """Return factors with those that are integers up to rounding replaced by them."""
     return np.asarray(np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors))
-
-
-def _dots(a: Slopes, b: Slopes) -> FloatArray:
-    """Return the dot products of rows; a single row is common to all observations."""
-    if isinstance(a, sp.csr_array):
-        n = max(a.shape[0], b.shape[0])
-        return np.asarray(spread(a, n).multiply(spread(b, n)).sum(axis=1)).ravel()
-    return np.asarray(np.sum(a * b, axis=1))
 
 
 def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:

@@ -405,5 +405,13 @@ def scaled(slopes: Slopes, x: Any) -> Slopes:
     return sp.csr_array((slopes.data * x, slopes.indices, slopes.indptr), shape=slopes.shape)
 
 
+def dots(a: Slopes, b: Slopes) -> FloatArray:
+    """Return the dot products of rows; a single row is common to all observations."""
+    if isinstance(a, sp.csr_array):
+        n = max(a.shape[0], b.shape[0])
+        return np.asarray(spread(a, n).multiply(spread(b, n)).sum(axis=1)).ravel()
+    return np.asarray(np.sum(a * b, axis=1))
+
+
 def _constant(x: Number) -> Any:
     return x.values if isinstance(x, Expression) else np.float64(x)

@@ -10,9 +10,10 @@ is at least the supremum of the sum of absolute derivatives, times lengths (`sta
 step of the program, a coefficient's enclosure is intersected with its value at the centre plus the enclosure of the
 next order times the radius. A box on which too large a share is lost is halved.
 
-An absolute value |u| has a kink. Expansions replace it by a smooth function: the line that it is at the centre, or, less
-than a width from the kink, the parabola u^2 / (2 width) + width / 2. What that changes is bounded by the derivative with
-respect to |u| on the box, times the difference of |u| and its replacement, as a multiple of floor + t^3.
+An absolute value |u| has a kink. Expansions replace it by a smooth function: the line that it is at the centre, or,
+less than a width from the kink, the parabola u^2 / (2 width) + width / 2. What that changes is bounded by the
+derivative with respect to |u| on the box, times the difference of |u| and its replacement, as a multiple of
+floor + t^3.
 """
 
 from __future__ import annotations

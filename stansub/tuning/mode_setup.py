@@ -31,7 +31,7 @@ from stansub.target.partitioned import Predictors
 from stansub.target.quadratic import global_quadratic
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.mode import Mode, Modes, find_modes
+from stansub.tuning.mode import Mode, Modes, NoModeError, find_modes
 from stansub.tuning.mode_variates import ModeRequest, Variates, VariatesTuner, known_predictors
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.race import (
@@ -189,7 +189,14 @@ def anchor(
     )
     if modes is None:
         known = known_predictors(posterior, log) if request.exact_free or test.thins else None
-        modes = _find(posterior, mode_rng, known, threads, log)
+        try:
+            modes = _find(posterior, mode_rng, known, threads, log)
+        except NoModeError:
+            # At kinks, a search may only end if they are smoothed.
+            known = known_predictors(posterior, log) if known is None else None
+            if known is None or not known.family.floor:
+                raise
+            modes = _find(posterior, mode_rng, known, threads, log)
     tuner = _ModeTuner(posterior, test, request, modes, log)
     return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
 

@@ -404,8 +404,8 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
 
 
 REFUSED = {
-    "for (n in 1:N) target += normal_lpdf(fabs(z[n] - a) | 0, s);": "kink",
-    "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s * (z[n] - a); }": "kink",
+    "for (n in 1:N) target += step(z[n] - a) * s;": "jumps",
+    "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s; }": "do not join",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
