@@ -69,6 +69,8 @@ class Describe:
         values, predictors = holder.values, holder.predictors()
         if predictors.family.density is None:
             raise NoPredictorsError("decisions cannot use its observations one by one")
+        if predictors.family.floor:
+            raise NoPredictorsError("the log likelihood has kinks, which data in partitions do not support")
         if holder.form.kind != "sum" or not holder.sizes or self._writes_rows(holder):
             raise NoPredictorsError("what it writes depends on all rows")
         rows = values.axes(holder.sizes)

@@ -201,8 +201,6 @@ class PartitionedData(Data):
         found = pilot.predictors(log)
         if not isinstance(found, LinearPredictors) or shape_of(found) != self.described[0].shape:
             raise InputError(f"{self.source}: the likelihood of a sample of the rows reads differently from theirs")
-        if found.family.floor:
-            raise InputError(f"{self.source}: the log likelihood has a kink, which data in partitions do not support")
         full = PartitionedDensity(pilot, self.holders)
         constants = [one.constant for one in self.described if one.constant is not None]
         constant = sum(constants) if len(constants) == len(self.described) else None
