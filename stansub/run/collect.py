@@ -30,7 +30,6 @@ from stansub.run.thinning import by_ess
 from stansub.selection import updated
 from stansub.stan.columns import level_sizes
 from stansub.stan.posterior import Posterior
-from stansub.target.observations import ObservationVariates
 from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes
 from stansub.types import FloatArray
@@ -320,12 +319,9 @@ def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
 
 
 def _kinked(prepared: Prepared, log: Progress) -> Predictors | None:
-    """Return the predictors of the observations if decisions use these and the log likelihood has kinks."""
+    """Return the predictors of the observations if the search for the modes smoothed kinks."""
     found = prepared.setup.found
-    if found is None or not isinstance(found.variates, ObservationVariates):
-        return None
-    predictors = prepared.posterior.predictors(log)
-    return predictors if predictors.family.floor else None
+    return prepared.posterior.predictors(log) if found is not None and found.modes.smoothed else None
 
 
 def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from stansub.stan.branches import Sign, joined
-from stansub.stan.containers import Total, Value, elementwise
-from stansub.stan.rowwise import Mask, NotFollowedError
+from stansub.stan.containers import Rows, Total, Value, elementwise
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,11 @@ class Reason:
     """Reason why a variable's value could not be followed."""
 
     text: str
+
+
+def is_plain(x: Any) -> bool:
+    """Return whether a value is made of known numbers that are no observation's own."""
+    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object
 
 
 def either(condition: Sign, first: Any, other: Any, n: int) -> Any:

@@ -18,7 +18,7 @@ from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
 from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
-from stansub.stan.frames import Frame, Reason, either
+from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
@@ -295,14 +295,16 @@ class _Walk:
         """Run both sides of a branch on parameters, and join what they assign, add and return."""
         before, term, returned, live = dict(frame.values), self.term, frame.returned, frame.live
         sides = []
-        for body in (then, orelse):
-            frame.values, frame.returned, frame.live, self.term = dict(before), [], live, 0.0
-            self.run(body, frame)
-            sides.append((frame.values, frame.returned, self.term))
+        try:
+            for body in (then, orelse):
+                frame.values, frame.returned, frame.live, self.term = dict(before), [], live, 0.0
+                self.run(body, frame)
+                sides.append((frame.values, frame.returned, self.term))
+        finally:
+            frame.live, frame.returned, self.term = live, returned, term
         (first, own, a), (other, own_other, b) = sides
-        frame.live, frame.returned, self.term = live, returned, term
         self.term = term + joined(condition, a, b)
-        if bool(own) and not own_other and live is None:
+        if own and not own_other and live is None:
             frame.values = other
             returned.append((condition, own[-1][1]))
             return
@@ -360,7 +362,7 @@ class _Walk:
             frame.outside, frame.in_rows = outside, False
         frame.values.pop(one.variable, None)
         wrong = [name for name in writes(one) if isinstance(frame.values.get(name), Reason)]
-        if not wrong or any(not _is_plain(before.get(name)) for name in writes(one) if name in before):
+        if not wrong or any(not is_plain(before.get(name)) for name in writes(one) if name in before):
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term
@@ -495,7 +497,3 @@ class _Walk:
             elif mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
-
-
-def _is_plain(x: Value) -> bool:
-    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from stansub import clock
@@ -103,6 +102,8 @@ class Modes:
         Parameters whose labels switch between modes: modes with these elements in another order are copies.
     n_passes : float
         Gradient evaluations, in passes over all the data.
+    smoothed : bool
+        Whether kinks of the log likelihood were smoothed.
     """
 
     found: tuple[Mode, ...]
@@ -111,6 +112,7 @@ class Modes:
     interchangeable: tuple[str, ...]
     n_passes: float
     seconds: float
+    smoothed: bool = False
 
     @property
     def best(self) -> Mode:
@@ -227,7 +229,6 @@ def _searching(
         smooth = None
         if isinstance(predictors, LinearPredictors) and predictors.family.floor:
             smooth = SmoothObjectives(team, predictors, rng)
-        share = partial(Objective, team) if smooth is None else smooth.share
 
         def whole() -> Objective:
             if smooth is not None:
@@ -241,7 +242,7 @@ def _searching(
             few = stack.enter_context(Team(pilot.population.in_bulk(), threads=threads, progress=log))
             weight = posterior.population.blocks.n_observations / pilot.population.blocks.n_observations
             samples.append(Objective(few, weight=weight))
-        yield _Search(posterior, team, whole, share, rng, log, samples)
+        yield _Search(posterior, team, whole, smooth, rng, log, samples)
 
 
 class _Search:
@@ -262,7 +263,7 @@ class _Search:
         posterior: Target,
         team: Team,
         whole: Callable[[], Objective],
-        share: Callable[[NDArray[np.int32]], Objective],
+        smooth: SmoothObjectives | None,
         rng: np.random.Generator,
         log: Progress,
         samples: Sequence[Objective] = (),
@@ -270,6 +271,7 @@ class _Search:
         self.began = clock.now()
         self.model = posterior.full
         self.team, self.rng, self.log = team, rng, log
+        self.smoothed = smooth is not None
         self._make_whole = whole
         self._made: list[Objective] = []
         self.names = [indexed(name) for name in posterior.full.param_unc_names()]
@@ -277,6 +279,7 @@ class _Search:
         order = rng.permutation(len(blocks)).astype(np.int32)
         least = -(-max(_LEAST, _LEAST_EACH * posterior.population.dim) // blocks.size)
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
+        share = partial(Objective, team) if smooth is None else smooth.share
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [share(np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
         # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
@@ -450,6 +453,7 @@ class _Search:
             interchangeable=tuple(self.interchangeable),
             n_passes=self.passes,
             seconds=clock.now() - self.began,
+            smoothed=self.smoothed,
         )
 
     def _starts(self, places: dict[int, str], highest: float) -> tuple[Start, ...]:

@@ -1,0 +1,90 @@
+"""The search for modes of log likelihoods with kinks, which it smooths."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stansub.stan.observation import follow
+from stansub.stan.predictors import _dense
+from stansub.stan.row_program import in_program
+from stansub.stan.syntax import parse
+from stansub.target.functions import FunctionFactors
+from stansub.target.gradients import Team
+from stansub.target.remainders import LinearPredictors
+from stansub.tuning.mode import NoModeError, find_modes
+from stansub.tuning.smoothing import SmoothObjectives
+
+Array = NDArray[np.float64]
+
+N, SCALE = 60_000, 0.7
+TEXT = """
+data { int N; vector[N] x; vector[N] y; }
+parameters { real a; real b; }
+model { y ~ double_exponential(a + b * x, 0.7); }
+"""
+
+
+@cache
+def data() -> tuple[Array, Array]:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(N)
+    return x, 20 + x + rng.laplace(0, SCALE, N)
+
+
+@cache
+def predictors() -> LinearPredictors:
+    x, y = data()
+    return _dense(*in_program(follow(parse(TEXT), {"N": N, "x": x, "y": y}, N).term, N))
+
+
+def posterior() -> FunctionFactors:
+    x, y = data()
+    rows = np.column_stack([np.ones(N), x])
+
+    def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray(-np.abs(y[which] - rows[which] @ theta) / SCALE)
+
+    def gradient(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray(np.sign(y[which] - rows[which] @ theta)[:, np.newaxis] * rows[which] / SCALE)
+
+    return FunctionFactors(["a", "b"], N, log_lik, log_lik_gradient=gradient, block_size=10)
+
+
+def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
+    """Fisher's information is 1 / scale^2; without smoothing there is no mode."""
+    found = find_modes(posterior(), np.random.default_rng(1), predictors=predictors(), threads=2)
+    assert found.smoothed
+    assert len(found.found) == 1
+    x, _ = data()
+    rows = np.column_stack([np.ones(N), x])
+    information = rows.T @ rows / SCALE**2
+    mode = found.best
+    sds = np.linalg.cholesky(information).T @ (mode.position - [20, 1])
+    assert np.linalg.norm(sds) < 4
+    np.testing.assert_allclose(np.diag(-mode.hessian) / np.diag(information), 1, atol=0.15)
+    assert mode.distance < 1e-3
+    with pytest.raises(NoModeError, match="kinks"):
+        find_modes(posterior(), np.random.default_rng(1), threads=2)
+
+
+def test_a_share_of_the_data_is_smoothed_on_its_own_scale() -> None:
+    """With as many kinks within reach, relative to the square root of the observations, its curvature is as precise."""
+    target = posterior()
+    with Team(target.population, threads=1) as team:
+        smooth = SmoothObjectives(team, predictors(), np.random.default_rng(1))
+        whole = smooth.whole()
+        share = smooth.share(np.arange(0, 60, dtype=np.int32))
+        theta = np.array([20.0, 1.0])
+        ones = np.ones(2)
+        assert share.weight == pytest.approx(100)
+        near = share.hessian(theta, ones) / whole.hessian(theta, ones)
+        assert 0.5 < near[0, 0] < 2
+        assert 0.5 < near[1, 1] < 2
+        value, slope = share(theta)
+        move = 1e-4 * np.array([1.0, 0.3])
+        assert share(theta + move)[0] - share(theta - move)[0] == pytest.approx(2 * slope @ move, rel=1e-2)
+        assert np.isfinite(value)
