@@ -21,6 +21,7 @@ from stansub.stan.rowwise import (
     NotFollowedError,
     Number,
     apply,
+    combine,
     dense,
     dots,
     is_kind,
@@ -58,9 +59,12 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     NotFollowedError
         If the two are not equal where the condition changes, or the sign of their difference does not change there.
     """
-    same = known(first), known(other)
-    if first is other or (None not in same and np.array_equal(*same)):
+    if _is_same(first, other):
         return first
+    for kind in ("sum", "difference"):
+        sides = [one.parts if is_kind(one, kind) else (one, 0.0) for one in (first, other)]
+        if any(is_kind(one, kind) for one in (first, other)) and _is_same(sides[0][0], sides[1][0]):
+            return combine(kind, sides[0][0], joined(condition, sides[0][1], sides[1][1]))
     slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
     if slope is not None and other_slope is not None:
         return 0.5 * (_sum(first, other) - (slope - other_slope) * apply("abs", condition.of))
@@ -69,19 +73,35 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
 
 
+def _is_same(a: Number, b: Number) -> bool:
+    """Return whether two numbers are the same operations of the same data and affine expressions."""
+    if a is b:
+        return True
+    if not isinstance(a, Expression) or not isinstance(b, Expression):
+        return not isinstance(a, Expression) and not isinstance(b, Expression) and bool(a == b)
+    if a.kind != b.kind or len(a.parts) != len(b.parts) or (a.slopes is None) != (b.slopes is None):
+        return False
+    if a.values is not None and (b.values is None or not np.array_equal(a.values, b.values)):
+        return False
+    slopes, others = a.slopes, b.slopes
+    if slopes is not None and others is not None and (slopes.shape != others.shape or abs(slopes - others).max() > 0):
+        return False
+    return all(map(_is_same, a.parts, b.parts))
+
+
 def _multiple(x: Number, u: Expression) -> Number | None:
     """Return a number of which x is the product with u; None if there is none that is easily found."""
-    if x is u:
+    if _is_same(x, u):
         return 1.0
     if (value := known(x)) is not None:
         return None if np.any(value) else 0.0
     if x.kind == "affine" and u.kind == "affine":
-        size = dots(u.slopes, u.slopes)
-        factor = np.divide(dots(x.slopes, u.slopes), size, out=np.zeros(np.shape(size)), where=size > 0)
+        squares = np.maximum(dots(u.slopes, u.slopes), np.finfo(float).tiny)
+        factor = dots(x.slopes, u.slopes) / squares
         factor = factor[0] if (factor == factor[0]).all() else factor
         rest = x - wrapped(factor) * u
-        is_one = max(abs(rest.slopes).max(), np.abs(rest.values).max()) <= _ROUNDING * (1 + np.abs(x.values).max())
-        return wrapped(factor) if is_one else None
+        left, size = (max(abs(one.slopes).max(), np.abs(one.values).max()) for one in (rest, x))
+        return wrapped(factor) if left <= _ROUNDING * size else None
     for one, rest in (x.parts, x.parts[::-1]) if x.kind == "product" else ():
         if (found := _multiple(one, u)) is not None:
             return found * rest

@@ -276,8 +276,9 @@ class _Variant:
 
     def _new(self, one: Expression) -> int:
         if one.kind == "abs":
+            operand = self.place(one.parts[0])
             self.columns.append(np.zeros(1))  # of widths, which are set where its kink is smoothed
-            return self._code("abs", self.place(one.parts[0]), len(self.columns))
+            return self._code("abs", operand, len(self.columns))
         if one.kind != "affine":
             places = [self.place(part) for part in one.parts]
             return self._code(one.kind, *places)

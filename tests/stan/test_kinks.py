@@ -106,6 +106,17 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
         "",
         lambda t, d: -np.where(d["z"] > t.a, 3 * (d["z"] - t.a), t.a - d["z"]) / t.s,
     ),
+    "data on one side": (
+        "for (n in 1:N) { real k = w[n]; if (z[n] > a) { k = w[n] + 2 * (z[n] - a); } target += -k / s; }",
+        "",
+        lambda t, d: -(d["w"] + 2 * np.maximum(d["z"] - t.a, 0)) / t.s,
+    ),
+    "slopes on either side": (
+        "for (n in 1:N) { real m = a; if (x[n] < p) m = m + b * (x[n] - p); else m = m + s * (x[n] - p);"
+        " target += -square(z[n] - m); }",
+        "",
+        lambda t, d: -((d["z"] - t.a - np.where(d["x"] < t.p, t.b, t.s) * (d["x"] - t.p)) ** 2),
+    ),
     "hinge": (
         "for (n in 1:N) z[n] ~ normal(b * fmax(x[n] - a, 0), s);",
         "",
