@@ -188,31 +188,46 @@ def anchor(
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     if modes is None:
-        known = known_predictors(posterior, log) if request.exact_free or test.thins else None
-        try:
-            modes = _find(posterior, mode_rng, known, threads, log)
-        except NoModeError:
-            # At kinks, a search may only end if they are smoothed.
-            known = known_predictors(posterior, log) if known is None else None
-            if known is None or not known.family.floor:
-                raise
-            modes = _find(posterior, mode_rng, known, threads, log)
+        modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log)
     tuner = _ModeTuner(posterior, test, request, modes, log)
     return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
+
+
+def search(posterior: Target, rng: np.random.Generator, by_bounds: bool, threads: int, log: Progress) -> Modes:
+    """Return the modes.
+
+    Parameters
+    ----------
+    by_bounds : bool
+        Whether decisions may be exact by bounds. If not, and the search fails, another one smooths kinks, if any.
+
+    Raises
+    ------
+    NoModeError
+        If there is no mode with a normal approximation.
+    """
+    known = known_predictors(posterior, log) if by_bounds else None
+    try:
+        return _find(posterior, rng, known, threads, log)
+    except NoModeError:
+        known = None if by_bounds else known_predictors(posterior, log)
+        if known is None or not known.family.floor:
+            raise
+    return _find(posterior, rng, known, threads, log)
 
 
 def _find(
     posterior: Target, rng: np.random.Generator, predictors: Predictors | None, threads: int, log: Progress
 ) -> Modes:
     """Return the modes; if this process does not hold all observations, those that the pilot's maxima lead to."""
-    search = partial(find_modes, threads=threads, progress=log)
+    find = partial(find_modes, threads=threads, progress=log)
     if posterior.pilot is None:
-        return search(posterior, rng, predictors=predictors)
-    first = search(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
+        return find(posterior, rng, predictors=predictors)
+    first = find(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
     share = posterior.pilot.blocks.n_observations / posterior.blocks.n_observations
     modes = [replace(mode, hessian=mode.hessian / share) for mode in first.found]
     points: list[FloatArray | Mode] = [*modes, *(position for position, _ in first.lower)]
-    found = search(posterior, rng, points=points, starts=0, predictors=predictors)
+    found = find(posterior, rng, points=points, starts=0, predictors=predictors)
     n_passes, seconds = found.n_passes + share * first.n_passes, found.seconds + first.seconds
     return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)
 

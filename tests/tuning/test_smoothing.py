@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stansub.progress import as_progress
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense
 from stansub.stan.row_program import in_program
@@ -16,6 +17,7 @@ from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Team
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.mode import NoModeError, find_modes
+from stansub.tuning.mode_setup import search
 from stansub.tuning.smoothing import SmoothObjectives
 
 Array = NDArray[np.float64]
@@ -51,7 +53,8 @@ def posterior() -> FunctionFactors:
     def gradient(theta: Array, which: NDArray[np.int32]) -> Array:
         return np.asarray(np.sign(y[which] - rows[which] @ theta)[:, np.newaxis] * rows[which] / SCALE)
 
-    return FunctionFactors(["a", "b"], N, log_lik, log_lik_gradient=gradient, block_size=10)
+    known = predictors()
+    return FunctionFactors(["a", "b"], N, log_lik, log_lik_gradient=gradient, predictors=known, block_size=10)
 
 
 def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
@@ -69,6 +72,13 @@ def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
     assert mode.distance < 1e-3
     with pytest.raises(NoModeError, match="kinks"):
         find_modes(posterior(), np.random.default_rng(1), threads=2)
+
+
+def test_a_test_that_needs_no_bounds_has_a_mode_too() -> None:
+    """If a search with the kinks fails, another one smooths them."""
+    found = search(posterior(), np.random.default_rng(1), by_bounds=False, threads=2, log=as_progress(None))
+    assert found.smoothed
+    np.testing.assert_allclose(found.best.position, [20, 1], atol=0.02)
 
 
 def test_a_share_of_the_data_is_smoothed_on_its_own_scale() -> None:
