@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
 
 def test_options_that_are_shown_exist() -> None:
     shown = set(re.findall(r"--([a-z][a-z-]*)", RUNNING))
-    known = {config.declared(name).flag or name.replace("_", "-") for name in config.names()} | {"force"}
+    known = {config.declared(name).flag or name.replace("_", "-") for name in config.names()} | {"force", "verbose"}
     assert {"checkpoint-every", "resume", "executor", "iter-sampling"} <= shown
     assert shown <= known
     assert {"sample"} <= {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
