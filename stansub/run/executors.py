@@ -13,7 +13,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -238,13 +238,20 @@ def dask_client(address: str, parallel: int) -> Iterator[Any]:
             options = {"n_workers": parallel, "threads_per_worker": 1, "dashboard_address": None}
             # messages between its parts during an interrupt are of no use to users
             quiet = {"silence_logs": logging.CRITICAL}
-            cluster = stack.enter_context(distributed.LocalCluster(**options, **quiet))
+            cluster = distributed.LocalCluster(**options, **quiet)
+            stack.callback(_close, cluster)
         try:
             client = stack.enter_context(distributed.Client(cluster, timeout=10))
         except (OSError, ValueError) as error:
             raise InputError(f"no dask scheduler answers at {address}: {error}") from error
         client.run(_ignore_interrupts)
         yield client
+
+
+def _close(cluster: Any) -> None:
+    """Close a cluster. dask may fail if a worker was replaced, when the workers have ended and all results are here."""
+    with suppress(Exception):
+        cluster.close()
 
 
 def _ignore_interrupts() -> None:

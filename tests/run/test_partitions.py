@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import io
 import os
@@ -228,19 +229,46 @@ def test_without_workers_nobody_waits(
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path, client: Any) -> None:
+def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path) -> None:
     made = recipes(logistic, files(folder))
-    here, there = Partitions(made), DaskPartitions(made, client=client)
     request = LogDensities((np.zeros(4), np.full(4, 0.1)))
     asked = dict.fromkeys(range(PARTS), request)
+    here = Partitions(made)
     expected = here.answers(asked)
-    assert there.answers(asked) == expected
-    before = dict(there._homes)
-    address, pid = next(iter(client.run(os.getpid).items()))
-    assert address in before.values()
-    os.kill(pid, signal.SIGKILL)
-    assert there.answers(asked) == expected, "each partition has answered once"
+    with dask_client("", 2) as client:  # of its own, because dask does not always restart the worker
+        there = DaskPartitions(made, client=client)
+        assert there.answers(asked) == expected
+        before = dict(there._homes)
+        address, pid = next(iter(client.run(os.getpid).items()))
+        assert address in before.values()
+        os.kill(pid, signal.SIGKILL)
+        assert there.answers(asked) == expected, "each partition has answered once"
     here.close()
+
+
+def test_a_cluster_that_fails_while_it_closes_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed, closed = pytest.importorskip("distributed"), []
+
+    class Cluster:
+        def __init__(self, **options: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            closed.append(True)
+            raise KeyError("tcp://127.0.0.1:1")
+
+    class Client(contextlib.nullcontext[Any]):
+        def __init__(self, cluster: Any, timeout: float) -> None:
+            super().__init__(self)
+
+        def run(self, function: Any) -> None:
+            pass
+
+    monkeypatch.setattr(distributed, "LocalCluster", Cluster)
+    monkeypatch.setattr(distributed, "Client", Client)
+    with dask_client("", 2) as found:
+        assert isinstance(found, Client)
+    assert closed == [True]
 
 
 def test_partitions_without_room_are_opened_again_without_a_proof(
