@@ -1354,7 +1354,7 @@ class LevelPasses:
         """Make the proposal the state of observations of accepted levels, shape (n_levels,)."""
 
     def apply(self) -> None:
-        """Carry out the last decision, which the next pass does otherwise."""
+        """Carry out the last decision; otherwise, the next pass does."""
 
     def slopes(self, which: int, out: NDArray[np.float64]) -> None:
         """Write the gradient at the state in the coefficients of a grouping; other elements are arbitrary."""

@@ -2,9 +2,8 @@
 
 Every method starts from the normal approximation at the mode and keeps the proposal that the race chose. If a run would
 use surrogate transitions or Metropolis within Gibbs, these are the only method and start from draws of their set-up.
-First, timed steps
-run with one chain per core, as in a run. Then each step is also decided from all the data with the same uniform number,
-which shows every wrong decision and the jump that it made or missed.
+First, timed steps run with one chain per core, as in a run. Then each step is also decided from all the data with the
+same uniform number, which shows every wrong decision and the jump that it made or missed.
 """
 
 from __future__ import annotations

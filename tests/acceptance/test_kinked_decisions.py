@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import arviz as az
+import kinked
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -16,10 +17,6 @@ from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
 from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import laplace_pcn
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
-from stansub.stan.syntax import parse
 from stansub.target import observations
 from stansub.target.functions import FunctionFactors
 from stansub.target.observations import ObservationVariates
@@ -28,18 +25,10 @@ from stansub.target.remainders import LinearPredictors
 Array = NDArray[np.float64]
 
 N, MAX_Z, WRONG_Z = 600, 4.0, 8.0
-TEXT = """
-data { int N; vector[N] x; vector[N] y; }
-parameters { real a; real b; }
-model { y ~ double_exponential(a + b * x, 0.7); }
-"""
 
 
-@cache
 def data() -> tuple[Array, Array]:
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal(N)
-    return x, 0.5 + x + rng.laplace(0, 0.7, N)
+    return kinked.line(N, 0.5)
 
 
 def log_lik(theta: Array) -> Array:
@@ -48,10 +37,8 @@ def log_lik(theta: Array) -> Array:
     return -np.abs(y - theta[..., :1] - theta[..., 1:] * x) / 0.7
 
 
-@cache
 def predictors() -> LinearPredictors:
-    x, y = data()
-    return _dense(*in_program(follow(parse(TEXT), {"N": N, "x": x, "y": y}, N).term, N))
+    return kinked.predictors(N, 0.5)
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pytest
+from kinked import ASYM_LAPLACE
 
 import stansub
 from stansub.cli import main
@@ -16,19 +17,9 @@ from stansub.output.inference_data import attrs
 from stansub.stan.compilation import CompiledModel
 
 N = 3000
-QUANTILE = """
-functions {
-  real rho_quantile(real y, real quantile) {
-    if (y < 0) {
-      return y * (quantile - 1);
-    } else {
-      return y * quantile;
-    }
-  }
-  real asym_laplace_lpdf(real y, real mu, real sigma, real quantile) {
-    return log(quantile * (1 - quantile)) - log(sigma) - rho_quantile((y - mu) / sigma, quantile);
-  }
-}
+QUANTILE = (
+    f"functions {{{ASYM_LAPLACE}\n}}"
+    + """
 data {
   int<lower=1> N;
   vector[N] Y;
@@ -63,6 +54,7 @@ model {
   target += lprior;
 }
 """
+)
 ABSOLUTE = """
 data { int<lower=0> N; int<lower=1> K; matrix[N, K] X; vector[N] Y; }
 parameters { vector[K] beta; real<lower=0> sigma; }

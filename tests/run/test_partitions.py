@@ -249,9 +249,10 @@ def test_a_worker_that_dies_is_replaced(logistic: CompiledModel, folder: Path) -
 def test_a_cluster_that_fails_while_it_closes_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed, closed = pytest.importorskip("distributed"), []
 
-    class Cluster:
+    class Cluster(contextlib.ExitStack):
         def __init__(self, **options: Any) -> None:
-            pass
+            super().__init__()
+            self.callback(self.close)
 
         def close(self) -> None:
             closed.append(True)

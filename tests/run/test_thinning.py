@@ -87,7 +87,7 @@ def test_rows_of_blocks_are_thinned_as_an_array_is(
 
 
 def test_a_run_keeps_the_draws_of_the_interval_that_it_names(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+    logistic: CompiledModel, logistic_data: dict[str, Any]
 ) -> None:
     whole = stansub.sample(logistic, logistic_data, **RUN)
     thinned = stansub.sample(logistic, logistic_data, **RUN, thin="auto")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kinked import ASYM_LAPLACE
 from numpy.typing import NDArray
 
 from stansub.stan.observation import follow
@@ -26,17 +27,6 @@ data {{ int<lower=0> N; vector[N] x; vector[N] z; vector[N] w; }}
 parameters {{ real a; real b; real<lower=0> s; real<lower=0, upper=1> p; }}
 model {{ a ~ normal(0, 1); {model} }}
 """
-BRMS = """
-real rho_quantile(real y, real quantile) {
-  if (y < 0) {
-    return y * (quantile - 1);
-  } else {
-    return y * quantile;
-  }
-}
-real asym_laplace_lpdf(real y, real mu, real sigma, real quantile) {
-  return log(quantile * (1 - quantile)) - log(sigma) - rho_quantile((y - mu) / sigma, quantile);
-}"""
 EARLY = """
 real rho(real y, real q) {
   if (y > 0) return y * q;
@@ -61,12 +51,12 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
     "brms": (
         "vector[N] mu = rep_vector(0.0, N); mu += a + b * x;"
         " for (n in 1:N) target += asym_laplace_lpdf(z[n] | mu[n], s, 0.3);",
-        BRMS,
+        ASYM_LAPLACE,
         lambda t, d: -np.log(t.s) - loss(t.error, 0.3) / t.s,
     ),
     "brms, any quantile": (
         "for (n in 1:N) target += asym_laplace_lpdf(z[n] | a + b * x[n], s, p);",
-        BRMS,
+        ASYM_LAPLACE,
         lambda t, d: np.log(t.p * (1 - t.p)) - np.log(t.s) - loss(t.error, t.p) / t.s,
     ),
     "early return": (

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
+import kinked
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from stansub.progress import as_progress
-from stansub.stan.observation import follow
-from stansub.stan.predictors import _dense
-from stansub.stan.row_program import in_program
-from stansub.stan.syntax import parse
 from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Team
 from stansub.target.remainders import LinearPredictors
@@ -22,25 +17,15 @@ from stansub.tuning.smoothing import SmoothObjectives
 
 Array = NDArray[np.float64]
 
-N, SCALE = 60_000, 0.7
-TEXT = """
-data { int N; vector[N] x; vector[N] y; }
-parameters { real a; real b; }
-model { y ~ double_exponential(a + b * x, 0.7); }
-"""
+N = 60_000
 
 
-@cache
 def data() -> tuple[Array, Array]:
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal(N)
-    return x, 20 + x + rng.laplace(0, SCALE, N)
+    return kinked.line(N, 20)
 
 
-@cache
 def predictors() -> LinearPredictors:
-    x, y = data()
-    return _dense(*in_program(follow(parse(TEXT), {"N": N, "x": x, "y": y}, N).term, N))
+    return kinked.predictors(N, 20)
 
 
 def posterior() -> FunctionFactors:
@@ -48,10 +33,10 @@ def posterior() -> FunctionFactors:
     rows = np.column_stack([np.ones(N), x])
 
     def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
-        return np.asarray(-np.abs(y[which] - rows[which] @ theta) / SCALE)
+        return np.asarray(-np.abs(y[which] - rows[which] @ theta) / kinked.SCALE)
 
     def gradient(theta: Array, which: NDArray[np.int32]) -> Array:
-        return np.asarray(np.sign(y[which] - rows[which] @ theta)[:, np.newaxis] * rows[which] / SCALE)
+        return np.asarray(np.sign(y[which] - rows[which] @ theta)[:, np.newaxis] * rows[which] / kinked.SCALE)
 
     known = predictors()
     return FunctionFactors(["a", "b"], N, log_lik, log_lik_gradient=gradient, predictors=known, block_size=10)
@@ -64,7 +49,7 @@ def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
     assert len(found.found) == 1
     x, _ = data()
     rows = np.column_stack([np.ones(N), x])
-    information = rows.T @ rows / SCALE**2
+    information = rows.T @ rows / kinked.SCALE**2
     mode = found.best
     sds = np.linalg.cholesky(information).T @ (mode.position - [20, 1])
     assert np.linalg.norm(sds) < 4
