@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 
-_COMMENT = re.compile(r"#[^\n]*")
+_TEXT = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_COMMENT = re.compile(rf"({_TEXT})|#[^\n]*")
+# Text, such as names of levels, which no Stan program reads.
+_TEXTS = re.compile(rf"{_TEXT}|c\s*\(\s*(?:{_TEXT}|NA)(?:\s*,\s*(?:{_TEXT}|NA))*\s*\)")
 _ASSIGNED = re.compile(
     r"""\s*(?:(?P<bare>[A-Za-z.][\w.]*)|(?P<quote>["'`])(?P<quoted>[^"'`]+)(?P=quote))\s*(?:<-|=)\s*"""
 )
@@ -29,14 +32,14 @@ def parse(text: str, source: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        Numbers, and arrays of int64 or float64.
+        Numbers, arrays of int64 or float64, and text as it is in the file.
 
     Raises
     ------
     InputError
         If the text contains anything that data of Stan programs do not.
     """
-    text = _COMMENT.sub("", text)
+    text = _COMMENT.sub(lambda found: found[1] or "", text)
     values: dict[str, Any] = {}
     place = 0
     while text[place:].strip(" \t\r\n;"):
@@ -60,6 +63,8 @@ def _value(text: str, place: int, where: str) -> tuple[Any, int]:
         return np.arange(first, last + step, step), found.end()
     if found := _SCALAR.match(text, place):
         return _numbers(found[0], where).item(), found.end()
+    if found := _TEXTS.match(text, place):
+        return found[0], found.end()
     call = _CALL.match(text, place)
     if call is None:
         raise InputError(f"{where}: {_shown(text, place)!r} is not a number, c(...), a:b or structure(...)")

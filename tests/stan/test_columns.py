@@ -321,6 +321,16 @@ def test_the_dump_format_of_r(tmp_path: Path) -> None:
     assert values["inf"].tolist() == [-np.inf, np.inf]
 
 
+def test_names_of_levels_in_a_dump_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "some.data.R"
+    path.write_text("""levels <- c("LAC # (a, b)", NA, 'it\\'s "x"') # c("
+who <- "me"
+"y" <- c(1, 2)""")
+    values = data.load(path).values
+    assert values["y"].tolist() == [1, 2]
+    assert list(values) == ["levels", "who", "y"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
