@@ -30,11 +30,11 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
-from stansub.stan.sizes import observations_in, outcome_sizes
+from stansub.stan.sizes import observations_in, outcome_sizes, sizes_of_parameters
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
-from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
+from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, walk
 from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
@@ -46,6 +46,8 @@ _FORMS = {
     "sum": "the likelihood consists of statements over observations",
 }
 _LABEL = 14
+# The observations, if they are not rows.
+_CELLS = "cells of a table"
 
 # A global part is reported if it takes this many seconds, and as long as this many blocks or, if each block evaluates
 # it again, this share of a block.
@@ -167,12 +169,13 @@ def _lines(
     if bounds:
         yield "Range", f"from {', '.join(bounds)}, for the concentration bounds"
     if posterior is None or costs is None:
-        yield "Observations", f"{form.n or size or 'not found'}"
+        of_cells = read.analysis.over_rows is not None and size in sizes_of_parameters(program)
+        yield "Observations", form.n or (_CELLS if of_cells else size) or "not found"
         for parameter in program.parameters.declarations:
             yield "Parameter", f"{parameter.type} {parameter.name}"
         return
     blocks = posterior.blocks
-    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts)})"
+    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts) or _CELLS})"
     unconstrained = Layout.from_names(posterior.full.param_unc_names()).shapes
     constrained = Layout.from_names(posterior.full.param_names()).shapes
     for parameter in program.parameters.declarations:
@@ -213,10 +216,10 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
     if not effects and not products:
         return _Surrogate(())
     try:
-        own, counting = analysis.likelihood_split(size), size or analysis.size
-        if posterior is None or counting not in posterior.values.values:
+        own, counting = analysis.likelihood_split(size), analysis.counting(size)
+        if posterior is None or counting not in posterior.followed[0].values.values:
             return _Surrogate(effects, multiplies=products)
-        values, few = posterior.values, posterior.dim <= MANY
+        values, few = posterior.followed[0].values, posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
         return _Surrogate(effects, found, multiplies=multiplies(found))
@@ -287,7 +290,7 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    sizes = posterior.counts if posterior is not None else _by_text(analysis, observations)
+    sizes = (posterior and posterior.counts) or _by_text(analysis, observations)
     found = [statement for size in sizes if size for statement in observations_in(program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
@@ -297,8 +300,7 @@ def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
     if observations:
         return (observations,)
     program = analysis.program
-    of_parameters = names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
-    return tuple(dict.fromkeys([analysis.size, *sorted(set(outcome_sizes(program)) - of_parameters)]))
+    return tuple(dict.fromkeys([analysis.size, *sorted(set(outcome_sizes(program)) - sizes_of_parameters(program))]))
 
 
 def _terms(program: Program) -> list[Statement]:

@@ -258,13 +258,8 @@ def constrain(
 
 def _tall(posterior: Posterior) -> Iterator[str]:
     """Yield names of transformed parameters and generated quantities with a value per observation."""
-    sizes, program = _tall_sizes(posterior), posterior.program
+    program, n = posterior.program, str(posterior.blocks.n_observations)
     for block in (program.transformed_parameters, program.generated_quantities):
         for declaration in block.declarations:
-            if set(declaration.sizes) & sizes:
+            if posterior.is_per_observation(declaration) or n in declaration.sizes:
                 yield declaration.name
-
-
-def _tall_sizes(posterior: Posterior) -> set[str]:
-    """Return expressions that give the number of observations as a dimension."""
-    return {*posterior.counts, str(posterior.blocks.n_observations)}

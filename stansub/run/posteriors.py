@@ -116,8 +116,8 @@ def make_uncut(
     if isinstance(model, Source):
         size = observations or given.analysis.size
         programs = plan_transitions(given.analysis, size)
-        # The text is checked before compiling, which takes a minute.
-        if size in values.values and (n := values.integer(size)):
+        # The text is checked before compiling, which takes a minute; rows of data are known only afterwards.
+        if given.analysis.over_rows is None and size in values.values and (n := values.integer(size)):
             sparse = sparse_predictors(
                 given.analysis.likelihood_split(size), values.values, n, of_family=of_family, cut=cutting(values, size)
             )

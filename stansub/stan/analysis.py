@@ -14,6 +14,7 @@ from stansub.errors import InputError
 from stansub.stan.effects import effects
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
+from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.products import multiplies
 from stansub.stan.reach import Reach, Term, entries, terms
@@ -75,6 +76,12 @@ class Analysis:
         """Return whether the text shows a likelihood of a known family."""
         return recognised(self.program)
 
+    @cached_property
+    def over_rows(self) -> Parts | None:
+        """Return the program in parts if passes write all of its likelihood over rows of data."""
+        parts = divide(self.rewriting.program) if self.counted == N_ROWS else None
+        return parts if parts is not None and parts.sizes == (N_ROWS,) else None
+
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
         return effects(self.program, size or self.size)
@@ -85,6 +92,8 @@ class Analysis:
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
+
+        A program that passes write over rows of data has them as data (`over_rows`).
 
         Raises
         ------
@@ -106,12 +115,20 @@ class Analysis:
 
     def structure(self, size: str = "") -> NamedStructure | None:
         """Return the likelihood's name if it is known not to be a sum over observations."""
-        return named(self.program, size) if self.form.kind == "sum" else None
+        return named(*self._cut(size)) if self.form.kind == "sum" else None
+
+    def counting(self, size: str = "") -> str:
+        """Return what counts the observations of `likelihood_split`: rows of data, or else ``size``."""
+        return N_ROWS if self.over_rows is not None else size or self.size
+
+    def _cut(self, size: str) -> tuple[Program, str]:
+        """Return the program that passes write, and what counts its observations: rows of data, or ``size``."""
+        return self.rewriting.program, self.counted if self.counted == N_ROWS else size
 
     def doubts(self, size: str = "") -> Iterator[Remark]:
         """Yield statements that may tie observations to each other, in the program that passes write."""
         if self.form.kind == "sum" and self.structure(size) is None:
-            program, size = self.rewriting.program, self.counted if self.counted == N_ROWS else size or self.size
+            program, size = self._cut(size or self.size)
             if not size:
                 message = "no integer in the data block is a size of data, so there is nothing that counts observations"
                 yield Remark("", message)
@@ -123,6 +140,8 @@ class Analysis:
 @lru_cache(maxsize=64)
 def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPredictorsError:
     try:
+        if (parts := analysis.over_rows) is not None:
+            return split_likelihood(parts.with_all_data, N_ROWS)
         reserve_names(analysis.program)
         return split_likelihood(analysis.program, size)
     except NotSeparableError as error:

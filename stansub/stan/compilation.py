@@ -23,6 +23,7 @@ from stansub.stan.loop_evaluator import LoopEvaluator, count_units
 from stansub.stan.parts import Parts
 from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
+from stansub.stan.predictors import Text
 from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.proved import Proved
 from stansub.stan.recognise import Form, plain
@@ -44,19 +45,21 @@ class CompiledParts(NamedTuple):
 
     Attributes
     ----------
+    library : Library or None
+        None if nothing is decided from single observations of it.
     exporting : Library or None
         The program that returns its transformed data; None if not needed.
     """
 
     parts: Parts
-    library: Library
+    library: Library | None
     exporting: Library | None
 
     @classmethod
-    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> CompiledParts | None:
+    def of(cls, parts: Parts, *compiling: Future[Path] | None) -> CompiledParts | None:
         """Return the parts of a program; None if compiling them fails, because the whole program suffices."""
         try:
-            return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
+            return cls(parts, *(None if one is None else Library(one.result()) for one in compiling))
         except RunError as error:
             if type(error) is not RunError:  # an interrupt, or the time limit
                 raise
@@ -199,16 +202,24 @@ class CompiledModel:
         NoPredictorsError
             If there are no observations, or the log density is nowhere finite.
         """
-        size = observations or self.analysis.size
-        n = values.integer(size) if size in values.values else 0
+        size, text = observations or self.analysis.size, Text(self.program, values)
+        if self.divided is not None and self.analysis.over_rows is not None:
+            size, text = N_ROWS, self._over_rows(self.divided, values, seed)
+        n = text.values.integer(size) if size in text.values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
-        given = self._given(values, seed, _default_size, as_progress(progress), size=size)
+        given = self._given(values, seed, _default_size, as_progress(progress), size=observations or "")
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
         assert isinstance(given.full, Model | Shares)
         found = Uncut(n, given.full), None, Proof(len(given.points), 0.0)
-        return replace(self._posterior(given, *found, (size,)), observations=observations)
+        return replace(self._posterior(given, *found, (size,)), observations=observations, texts=(text,))
+
+    @staticmethod
+    def _over_rows(divided: CompiledParts, values: Data, seed: int) -> Text:
+        """Return the program over rows of data, which are transformed data, with their values."""
+        read = InParts.values(divided.parts, divided.exporting, values, seed=seed)
+        return Text(divided.parts.with_all_data, read)
 
     def _given(
         self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, size: str = ""
@@ -277,6 +288,8 @@ class CompiledModel:
         if self.divided is None:
             return None
         parts, library, exporting = self.divided
+        if library is None:
+            return None
         if N_ROWS in parts.sizes and observations == self.analysis.size:
             observations = None  # rows of data are computed from these
         try:
@@ -370,6 +383,8 @@ class CompiledModel:
     def _latent(self, sums: Sequence[Sequence[str]]) -> str:
         """Return the size of latent observations with a parameter each, if no sum runs over them; else empty."""
         outcomes, counted = outcome_sizes(self.program), {name for names in sums for name in names}
+        if N_ROWS in counted:
+            return ""
         of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
@@ -456,5 +471,5 @@ def compile_model(
             original=whole,
             silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
             rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
-            divided=CompiledParts.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
+            divided=CompiledParts.of(planned.parts, jobs.get(PARTS), jobs.get(DATA)) if planned.parts else None,
         )

@@ -108,11 +108,22 @@ class InParts:
         InputError
             If these values are not available.
         """
+        return cls(parts, library, cls.values(parts, exporting, data, seed=seed))
+
+    @staticmethod
+    def values(parts: Parts, exporting: Library | None, data: Data, *, seed: int) -> Data:
+        """Return the data with the values of transformed data.
+
+        Raises
+        ------
+        InputError
+            If these values are not available.
+        """
         values: dict[str, Any] = dict(data.values)
         if exporting is not None:
             values |= transformed_data.values(exporting, parts.computed, data, seed=seed)
         own = {one.name: values[one.name] for one in parts.declarations}
-        return cls(parts, library, Data(own, parts.declarations, data.source))
+        return Data(own, parts.declarations, data.source)
 
     @property
     def sizes(self) -> Collection[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
 from stansub.stan.rewrite import silenced
+from stansub.stan.series.rows import N_ROWS
 from stansub.stan.syntax import (
     Assign,
     Declaration,
@@ -27,6 +28,7 @@ from stansub.stan.syntax import (
     calls,
     find,
     names,
+    parse,
     walk,
 )
 from stansub.stan.transformed_data import exporting, is_copied
@@ -59,6 +61,12 @@ class Parts:
     exporting: str
     sizes: tuple[str, ...]
     groups: tuple[frozenset[str], ...]
+
+    @property
+    def with_all_data(self) -> Program:
+        """Return the user's program with transformed data as data, and without generated quantities."""
+        data = "\n".join(f"  {one.type.plain} {one.name};" for one in self.declarations)
+        return parse(self.program.with_blocks(data=data, transformed_data=None, generated_quantities=None))
 
 
 def divide(program: Program) -> Parts | None:
@@ -130,9 +138,14 @@ def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declarat
 def _holding_places(program: Program) -> list[Step]:
     """Return statements of transformed data that list rows (``which[n] = i;`` in a loop over i), to redo for some rows.
 
-    The inverse of a list (``place[which[i]] = i;``) is excluded, because it has a value for each row.
+    The inverse of a list (``place[which[i]] = i;``) and the place of each row of data are excluded, because they have a
+    value for each row.
     """
-    arrays = {one.name for one in program.transformed_data.declarations if one.base == "int" and one.array_dims}
+    arrays = {
+        one.name
+        for one in program.transformed_data.declarations
+        if one.base == "int" and one.array_dims and not one.sizes[0].startswith(N_ROWS)
+    }
     listing = {
         one.span
         for loop in walk(program.transformed_data.statements)

@@ -16,12 +16,22 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserved
 from stansub.stan.rewriting import is_candidate
 from stansub.stan.scatter import observation_by_observation
+from stansub.stan.series.cells import by_cells, cell_by_cell
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
-PASSES = (with_lags, observation_by_observation, by_rows, with_residuals, with_summaries, term_by_term)
+PASSES = (
+    with_lags,
+    observation_by_observation,
+    by_rows,
+    with_residuals,
+    cell_by_cell,
+    by_cells,
+    with_summaries,
+    term_by_term,
+)
 # No program needs as many; passes that undo each other would never end.
 _MOST = 12
 

@@ -85,11 +85,10 @@ def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
         If the program has no model block, or names reserved for stansub.
     """
     form, program = analysis.form, analysis.program
-    over_rows = analysis.rewriting.program if analysis.rewriting.passes else None
     several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
-    of_rows = divide(over_rows) if over_rows else None
-    parts = of_rows or (divide(program) if several else None)
-    found = _programs(analysis, parts, rewritten=rewritten, passes=analysis.rewriting.passes if of_rows else ())
+    passed = divide(analysis.rewriting.program) if analysis.rewriting.passes else None
+    parts = passed or (divide(program) if several else None)
+    found = _programs(analysis, parts, rewritten=rewritten, passes=analysis.rewriting.passes if passed else ())
     return Plan(tuple(found), parts)
 
 
@@ -101,7 +100,7 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     NoPredictorsError
         If the text shows no surrogate.
     """
-    code = analysis.likelihood_split(size).surrogate
+    code, parts = analysis.likelihood_split(size).surrogate, analysis.over_rows
     programs = (
         _whole(analysis.program),
         PlannedProgram(
@@ -112,9 +111,10 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
             "_surrogate",
             COMPILED_WITH,
         ),
+        *_exported(parts),
         *_silenced(analysis.program),
     )
-    return Plan(programs, None)
+    return Plan(programs, parts)
 
 
 def _whole(program: Program) -> PlannedProgram:
@@ -145,8 +145,12 @@ def _programs(
         written = f", with {' and '.join(passes)}" if passes else ""
         why = f"the likelihood, separated from the terms that need no observations{written}"
         yield PlannedProgram(PARTS, parts.code, why, _FEW, "_parts")
+    yield from _exported(parts)
+    yield from _silenced(program)
+
+
+def _exported(parts: Parts | None) -> Iterator[PlannedProgram]:
     if parts and parts.exporting:
         values = ", ".join(one.name for one in parts.computed)
         why = f"the values of {values}, which the separated likelihood reads as data"
         yield PlannedProgram(DATA, parts.exporting, why, _DATA, "_transformed_data")
-    yield from _silenced(program)

@@ -20,9 +20,9 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.recognise import Form
-from stansub.stan.sizes import data_declarations
+from stansub.stan.sizes import data_declarations, outcome_sizes, sizes_of_parameters
 from stansub.stan.surrogate import Split, split
-from stansub.stan.syntax import Program
+from stansub.stan.syntax import Declaration, Program
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
@@ -179,10 +179,23 @@ class Posterior:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Return the integers that count the observations or, if these are rows of data, the rows' sizes."""
+        """Return the integers that count the observations or, if these are rows of data, the rows' sizes.
+
+        Empty if the observations are the cells of tables whose rows have parameters.
+        """
         own = {one.name for one in data_declarations(self.program)}
         known = tuple(name for name in self.sizes if name in own)
-        return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
+        if known == self.sizes:
+            return known
+        written = {self.analysis.size} - sizes_of_parameters(self.program)
+        return tuple(dict.fromkeys((*known, *written)))
+
+    def is_per_observation(self, declaration: Declaration) -> bool:
+        """Return whether a variable has a dimension of the observations, or those of a table of observations."""
+        sizes = set(declaration.sizes)
+        if self.counts:
+            return bool(sizes & set(self.counts))
+        return len(declaration.sizes) > 1 and sizes <= set(outcome_sizes(self.program))
 
     @property
     def followed(self) -> tuple[Text, ...]:
@@ -237,7 +250,7 @@ class Posterior:
         return split(
             self.program,
             self.sizes[0],
-            self.values,
+            self.followed[0].values,
             self.blocks.n_observations,
             self.full,
             self.points,

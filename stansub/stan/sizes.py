@@ -42,7 +42,7 @@ def main_size(program: Program) -> str:
 
     Among equals, the first that sizes no parameters.
     """
-    of_parameters, counts = _sizes_of_parameters(program), size_candidates(program)
+    of_parameters, counts = sizes_of_parameters(program), size_candidates(program)
     candidates = sorted(counts, key=lambda name: (-counts[name], name in of_parameters))
     return next(iter([*outcome_sizes(program), *candidates]), "")
 
@@ -61,18 +61,19 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     outcomes = names(*lefts)
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
-    of_parameters, counts = _sizes_of_parameters(program), size_candidates(program)
+    of_parameters, counts = sizes_of_parameters(program), size_candidates(program)
     candidates = [name for name in counts if name in names(*dims)]
     return tuple(sorted(candidates, key=lambda name: (name in of_parameters, -counts[name])))
 
 
-def _sizes_of_parameters(program: Program) -> set[str]:
+def sizes_of_parameters(program: Program) -> set[str]:
+    """Return names in the dimensions of parameters."""
     return names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
 
 
 def counting(program: Program) -> Callable[[Expression], bool]:
     """Return a test whether a size may be that of observations: not of parameters, unless most data have it."""
-    main, of_parameters = main_size(program), _sizes_of_parameters(program)
+    main, of_parameters = main_size(program), sizes_of_parameters(program)
 
     def counts(size: Expression) -> bool:
         found = names(size)

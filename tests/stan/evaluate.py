@@ -50,10 +50,11 @@ FUNCTIONS: dict[str, Any] = {
     "tanh": np.tanh,
     "sum": np.sum,
     "mean": lambda x: np.mean(x) if np.size(x) else 0.0,
-    "max": lambda x: np.max(x) if np.size(x) else 0.0,
+    "max": lambda *x: np.max(x) if np.size(x) else 0.0,
     "size": len,
     "rep_array": lambda x, n: np.full(n, x),
     "rep_vector": lambda x, n: np.full(n, float(x)),
+    "rep_matrix": lambda x, *n: np.full(n, float(x)),
     "segment": lambda x, first, n: x[first - 1 : first - 1 + n],
     "log_sum_exp": lambda *x: np.logaddexp.reduce(np.hstack(x)),
     "normal_lpdf": lambda y, m, s: np.sum(-0.5 * ((y - m) / s) ** 2 - np.log(s) - 0.5 * math.log(2 * math.pi)),
@@ -160,3 +161,10 @@ def log_density(program: Program, data: Mapping[str, Any], parameters: Mapping[s
     for block in (program.transformed_data, program.transformed_parameters, program.model):
         run.run(block.statements)
     return run.target
+
+
+def transformed_data(program: Program, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with the program's transformed data."""
+    run = _Run(program, dict(data))
+    run.run(program.transformed_data.statements)
+    return run.values

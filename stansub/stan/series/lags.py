@@ -78,7 +78,7 @@ def _past(writer: _Writer) -> Iterator[Refusal]:
 
 
 def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refusal]:
-    nest = _nest(rows, loop, RowVariables(rows, ()))
+    nest = Nest.of(rows, loop, RowVariables(rows, ()))
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
             yield Refusal(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
@@ -114,7 +114,7 @@ class _Writer:
     def added(self) -> Edits:
         """Return the additions to the program."""
         found = [*self.found, *self._dead()]
-        found += _constants(self.rows, [span for span, _ in found])
+        found += self.rows.constants([span for span, _ in found])
         return Edits(self.rows.lines, found)
 
     def write(self) -> None:
@@ -140,7 +140,7 @@ class _Writer:
         for loop, around in placed([statement]):
             if not isinstance(loop, For) or any(isinstance(one, For) for one in around):
                 continue
-            nest = _nest(self.rows, loop, computed)
+            nest = Nest.of(self.rows, loop, computed)
             if nest.is_lagged(self.counts) or _beside(nest) is not None:
                 return True
         if any(find(For, [statement])):
@@ -159,7 +159,7 @@ class _Writer:
 
     def _whole(self, statement: Statement, computed: RowVariables) -> Sequence[Statement]:
         if isinstance(statement, For):
-            nest = _nest(self.rows, statement, computed)
+            nest = Nest.of(self.rows, statement, computed)
             if (inner := _beside(nest)) is not None:
                 return self._taken_out(nest, inner)
             if len(nest.loops) > 1:
@@ -261,14 +261,6 @@ def _accumulates(statement: Statement) -> bool:
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
 
 
-def _nest(rows: Rows, loop: For, computed: RowVariables) -> Nest:
-    """Return the nested loops down to the statements for each observation."""
-    loops = [loop]
-    while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
-        loops.append(inner)
-    return Nest(rows, tuple(loops), loops[-1].body, computed)
-
-
 def _beside(nest: Nest) -> For | None:
     """Return a loop over observations inside a loop over units that has other statements too."""
     for one in nest.body:
@@ -281,15 +273,3 @@ def _beside(nest: Nest) -> For | None:
             ):
                 return one
     return None
-
-
-def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
-    """Yield data at fixed indices that other statements of the model read, as separate variables."""
-    seen = list(done)
-    for read in rows.reads(rows.program.model.statements):
-        span = read.node.span
-        if any(one.contains(span) for one in seen) or read.variable not in rows.observed:
-            continue
-        if name := rows.constant(read):
-            seen.append(span)
-            yield span, str(name)

@@ -102,6 +102,14 @@ class Nest:
     size: Expression = field(default=ONE, init=False)
     _fills: dict[tuple[For, ...], list[Statement]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, rows: Rows, loop: For, computed: Parts) -> Nest:
+        """Return the nested loops down to the statements for each observation."""
+        loops = [loop]
+        while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
+            loops.append(inner)
+        return cls(rows, tuple(loops), loops[-1].body, computed)
+
     @property
     def places(self) -> set[str]:
         """Variables of the loops, which identify the row."""

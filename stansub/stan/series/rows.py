@@ -271,6 +271,17 @@ class Rows:
             self.lines.append(str(Declaration(part_of(self.shapes[read.variable], lengths), name, value)))
         return Name(name)
 
+    def constants(self, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
+        """Yield data at fixed indices that statements of the model read outside spans, as separate variables."""
+        seen = list(done)
+        for read in self.reads(self.program.model.statements):
+            span = read.node.span
+            if any(one.contains(span) for one in seen) or read.variable not in self.observed:
+                continue
+            if name := self.constant(read):
+                seen.append(span)
+                yield span, str(name)
+
     def _are_places(self, read: Read) -> bool:
         """Return whether all indices are single ones or slices rather than arrays."""
         fits = len(read.indices) <= len(self.shapes[read.variable].all_dims)

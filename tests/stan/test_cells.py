@@ -1,0 +1,135 @@
+"""Tables of outcomes whose rows have parameters: written with a row of data for each cell, or left alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluate import log_density, transformed_data
+
+from stansub.stan import stanc
+from stansub.stan.analysis import Analysis
+from stansub.stan.passes import Rewriting, rewriting
+from stansub.stan.series.cells import by_cells, cell_by_cell
+from stansub.stan.sparse import sparse_predictors
+from stansub.stan.syntax import Program, parse, tokenize
+from stansub.types import FloatArray
+
+HEAD = """
+data {
+  int I; int J; int L; matrix[J, I] y; array[J] vector[I] v; array[I] int g; matrix[I, 2] x; vector[J] w; vector[I] t;
+}
+parameters { vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; real m; real<lower=0> s; }
+"""
+LOOPS, CELLS = cell_by_cell.name, by_cells.name
+PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
+
+
+def read(code: str) -> Program:
+    return parse(stanc.canonical_code(f"{HEAD} model {{ {code} }}", "program"))
+
+
+def written(code: str) -> Rewriting:
+    return rewriting(read(code))
+
+
+def words(text: str) -> str:
+    return " ".join(token.text for token in tokenize(text))
+
+
+def values() -> tuple[dict[str, Any], dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    n, k = 4, 3
+    data = {
+        "I": k,
+        "J": n,
+        "L": 2,
+        "y": rng.normal(size=(n, k)),
+        "v": rng.normal(size=(n, k)),
+        "g": np.array([1, 2, 1]),
+    }
+    data |= {"x": rng.normal(size=(k, 2)), "w": rng.normal(size=n), "t": rng.normal(size=k)}
+    parameters = {"a": rng.normal(size=n), "b": rng.normal(size=k), "u": rng.normal(size=2), "c": rng.normal(size=2)}
+    return data, {**parameters, "e": rng.normal(size=(n, k)), "m": 0.3, "s": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        (PLAIN, [CELLS]),
+        ("for (i in 1 : I) { for (j in 1 : J) { y[j, i] ~ normal(a[j] + b[i] * w[j], s); } }", [CELLS]),
+        ("for (j in 1 : J) for (i in 1 : I) if (y[j, i] > 0) target += normal_lpdf(y[j, i] | a[j], s);", [CELLS]),
+        ("for (j in 1 : J) for (i in 1 : I) { real n = a[j] - b[i]; y[j, i] ~ normal(n, s); }", [CELLS]),
+        ("for (j in 1 : J) y[j] ~ normal(a[j] + b', s);", [LOOPS, CELLS]),
+        ("for (j in 1 : J) v[j] ~ normal(a[j] + (b + u[g] .* (x * c)) * w[j], s);", [LOOPS, CELLS]),
+        ("for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);", [LOOPS, CELLS]),
+        ("for (j in 1 : J) target += normal_lpdf(v[j] | exp(a[j]) * t, exp(b));", [LOOPS, CELLS]),
+        ("for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
+        ("for (j in 1 : J) v[j] ~ normal(a[j] + mean(b), s);", [LOOPS, CELLS]),
+        ("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j] + rep_vector(m, I), s); }", [LOOPS, CELLS]),
+    ],
+)
+def test_cells_are_rows_of_data(code: str, passes: list[str]) -> None:
+    found = written(code)
+    assert list(found.passes) == passes
+    data, parameters = values()
+    assert log_density(found.program, data, parameters) == pytest.approx(log_density(read(code), data, parameters))
+    parts = Analysis.of(read(code)).over_rows
+    assert parts is not None
+    assert parts.sizes == ("stansub_t",)
+
+
+def test_each_cell_has_its_place() -> None:
+    found = written("for (j in 1 : J) v[j] ~ normal(a[j] + b, s);").program
+    assert words(found.text(found.model.inside)) == words("""
+        for (stansub_i in 1 : stansub_t) {
+          stansub_v_1[stansub_i] ~ normal(a[stansub_j_2[stansub_i]] + b[stansub_cell_1_3[stansub_i]], s);
+        }""")
+
+
+def test_what_else_a_loop_does_stays() -> None:
+    found = written("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j], s); }").program
+    assert words("for (j in 1 : J) { a[j] ~ normal(m, 1); }") in words(found.text(found.model.inside))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(m + w[j], s);",  # no row has parameters
+        "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + e[j, i], s);",  # each cell has one
+        "for (j in 1 : J) y[j] ~ normal(a[j] + e[j], s);",
+        "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
+        "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
+        "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
+        "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
+    ],
+)
+def test_other_loops_are_left_alone(code: str) -> None:
+    assert not {LOOPS, CELLS} & set(written(code).passes)
+
+
+def test_ordered_outcomes_keep_their_cutpoints() -> None:
+    code = """
+    data { int I; int J; array[J, I] int y; }
+    parameters { vector[J] a; vector[I] b; ordered[3] k; }
+    model { for (j in 1 : J) y[j] ~ ordered_logistic(a[j] - b, k); }"""
+    found = rewriting(parse(stanc.canonical_code(code, "program"))).program
+    assert ", k);" in found.text(found.model.inside)
+    assert "a[stansub_j_2[stansub_i]] - b[stansub_cell_1_3[stansub_i]]" in found.text(found.model.inside)
+
+
+@pytest.mark.parametrize(
+    "code", [PLAIN, "for (j in 1 : J) v[j] ~ normal(a[j] + (b + u[g] .* (x * c)) * w[j], s);"], ids=["plain", "rows"]
+)
+def test_surrogates_are_of_the_cells(code: str) -> None:
+    """The likelihood in its own arguments has a row for each cell, which reads few of them."""
+    analysis = Analysis.of(read(f"a ~ normal(0, 1); {code}"))
+    data, parameters = values()
+    own = analysis.likelihood_split()
+    found = sparse_predictors(own, transformed_data(analysis.rewriting.program, data), 12)
+    other = {**parameters, "a": parameters["a"] + 0.3, "b": 0.5 * parameters["b"]}
+
+    def phi(given: dict[str, Any]) -> FloatArray:
+        return np.hstack([np.log(given["s"]) if one.name == "s" else given[one.name] for one in own.arguments])
+
+    expected = log_density(read(code), data, parameters) - log_density(read(code), data, other)
+    assert found.log_lik(phi(parameters)) - found.log_lik(phi(other)) == pytest.approx(expected, rel=1e-9)
