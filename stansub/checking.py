@@ -169,8 +169,7 @@ def _lines(
     if bounds:
         yield "Range", f"from {', '.join(bounds)}, for the concentration bounds"
     if posterior is None or costs is None:
-        of_cells = read.analysis.over_rows is not None and size in sizes_of_parameters(program)
-        yield "Observations", form.n or (_CELLS if of_cells else size) or "not found"
+        yield "Observations", form.n or (_CELLS if read.analysis.table else size) or "not found"
         for parameter in program.parameters.declarations:
             yield "Parameter", f"{parameter.type} {parameter.name}"
         return
@@ -216,7 +215,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
     if not effects and not products:
         return _Surrogate(())
     try:
-        own, counting = analysis.likelihood_split(size), analysis.counting(size)
+        own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
         if posterior is None or counting not in posterior.followed[0].values.values:
             return _Surrogate(effects, multiplies=products)
         values, few = posterior.followed[0].values, posterior.dim <= MANY

@@ -56,17 +56,19 @@ class Program:
         return hashlib.sha256(self.code.encode()).hexdigest()[:16]
 
     def n_observations(self, data: Data) -> int | None:
-        """Return the value of the integer that sizes most data variables; None if there is none."""
-        size = Analysis.of(self.syntax).size
-        return data.integer(size) if size else None
+        """Return the number of observations, as far as the text shows; None if nothing counts them."""
+        analysis = Analysis.of(self.syntax)
+        if analysis.table:
+            return math.prod(map(data.integer, analysis.table))
+        return data.integer(analysis.size) if analysis.size else None
 
     def observation_level(self, data: Data) -> dict[str, int]:
         """Return transformed parameters and generated quantities with a value per observation, with their lengths."""
-        n = self.n_observations(data)
+        analysis, n = Analysis.of(self.syntax), self.n_observations(data)
         integers = {one.name for one in data.declarations if one.base == "int" and not one.all_dims}
         sizes = {name for name in integers if data.integer(name) == n} | {str(n)}
         blocks = (self.syntax.transformed_parameters, self.syntax.generated_quantities)
-        tall = [one for block in blocks for one in block.declarations if set(one.sizes) & sizes]
+        tall = [one for block in blocks for one in block.declarations if analysis.is_per_observation(one, sizes)]
 
         def length(dim: str) -> int:
             return int(dim) if dim.isdigit() else data.integer(dim) if dim in integers else 1

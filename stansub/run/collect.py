@@ -376,12 +376,12 @@ def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
     """Return data with one value per observation, without matrices of covariates."""
-    values, n_dims = posterior.values, 1 if posterior.counts else 2
+    values, n_dims = posterior.values, 2 if posterior.analysis.table else 1
     return {
         declaration.name: values.values[declaration.name]
         for declaration in values.declarations
         if len(declaration.sizes) == n_dims
-        and posterior.is_per_observation(declaration)
+        and posterior.analysis.is_per_observation(declaration, posterior.counts)
         and declaration.base != "tuple"
         and declaration.name in values.values  # rows in partitions are elsewhere
     }

@@ -258,8 +258,8 @@ def constrain(
 
 def _tall(posterior: Posterior) -> Iterator[str]:
     """Yield names of transformed parameters and generated quantities with a value per observation."""
-    program, n = posterior.program, str(posterior.blocks.n_observations)
+    program, sizes = posterior.program, {*posterior.counts, str(posterior.blocks.n_observations)}
     for block in (program.transformed_parameters, program.generated_quantities):
         for declaration in block.declarations:
-            if posterior.is_per_observation(declaration) or n in declaration.sizes:
+            if posterior.analysis.is_per_observation(declaration, sizes):
                 yield declaration.name

@@ -6,7 +6,7 @@ Nothing here is proved. With data, a numerical proof decides whether a likelihoo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -22,9 +22,9 @@ from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import main_size
+from stansub.stan.sizes import main_size, outcome_sizes, sizes_of_parameters
 from stansub.stan.structures import NamedStructure, named
-from stansub.stan.syntax import Program, names
+from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
 
 
@@ -82,13 +82,31 @@ class Analysis:
         parts = divide(self.rewriting.program) if self.counted == N_ROWS else None
         return parts if parts is not None and parts.sizes == (N_ROWS,) else None
 
+    @cached_property
+    def table(self) -> frozenset[str]:
+        """Return the sizes of tables of outcomes whose cells are the observations; empty if their rows are."""
+        of_cells = self.over_rows is not None and self.size in sizes_of_parameters(self.program)
+        return frozenset(outcome_sizes(self.program)) if of_cells else frozenset()
+
+    def is_per_observation(self, declaration: Declaration, sizes: Collection[str]) -> bool:
+        """Return whether a variable has a value for each observation, of which one of ``sizes`` is the number."""
+        if self.table and len(declaration.sizes) > 1 and self.table.issuperset(declaration.sizes):
+            return True
+        return any(one in sizes for one in declaration.sizes)
+
+    def over_data(self, size: str = "") -> tuple[Program, str]:
+        """Return the program that is split in two, and what counts its observations: rows of data, or ``size``."""
+        if self.over_rows is not None:
+            return self.over_rows.with_all_data, N_ROWS
+        return self.program, size or self.size
+
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
-        return effects(self.program, size or self.size)
+        return effects(*self.over_data(size))
 
     def multiplies(self, size: str = "") -> bool:
         """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
-        return multiplies(self.program, size or self.size)
+        return multiplies(*self.over_data(size))
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
@@ -117,10 +135,6 @@ class Analysis:
         """Return the likelihood's name if it is known not to be a sum over observations."""
         return named(*self._cut(size)) if self.form.kind == "sum" else None
 
-    def counting(self, size: str = "") -> str:
-        """Return what counts the observations of `likelihood_split`: rows of data, or else ``size``."""
-        return N_ROWS if self.over_rows is not None else size or self.size
-
     def _cut(self, size: str) -> tuple[Program, str]:
         """Return the program that passes write, and what counts its observations: rows of data, or ``size``."""
         return self.rewriting.program, self.counted if self.counted == N_ROWS else size
@@ -140,10 +154,9 @@ class Analysis:
 @lru_cache(maxsize=64)
 def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPredictorsError:
     try:
-        if (parts := analysis.over_rows) is not None:
-            return split_likelihood(parts.with_all_data, N_ROWS)
-        reserve_names(analysis.program)
-        return split_likelihood(analysis.program, size)
+        if analysis.over_rows is None:
+            reserve_names(analysis.program)
+        return split_likelihood(*analysis.over_data(size))
     except NotSeparableError as error:
         return NoPredictorsError(str(error))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
 from stansub.stan.rewrite import silenced
@@ -62,7 +63,7 @@ class Parts:
     sizes: tuple[str, ...]
     groups: tuple[frozenset[str], ...]
 
-    @property
+    @cached_property
     def with_all_data(self) -> Program:
         """Return the user's program with transformed data as data, and without generated quantities."""
         data = "\n".join(f"  {one.type.plain} {one.name};" for one in self.declarations)

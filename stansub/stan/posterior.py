@@ -20,9 +20,9 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.recognise import Form
-from stansub.stan.sizes import data_declarations, outcome_sizes, sizes_of_parameters
+from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
-from stansub.stan.syntax import Declaration, Program
+from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
@@ -181,21 +181,13 @@ class Posterior:
     def counts(self) -> tuple[str, ...]:
         """Return the integers that count the observations or, if these are rows of data, the rows' sizes.
 
-        Empty if the observations are the cells of tables whose rows have parameters.
+        Empty if the observations are the cells of a table whose rows have parameters.
         """
         own = {one.name for one in data_declarations(self.program)}
         known = tuple(name for name in self.sizes if name in own)
         if known == self.sizes:
             return known
-        written = {self.analysis.size} - sizes_of_parameters(self.program)
-        return tuple(dict.fromkeys((*known, *written)))
-
-    def is_per_observation(self, declaration: Declaration) -> bool:
-        """Return whether a variable has a dimension of the observations, or those of a table of observations."""
-        sizes = set(declaration.sizes)
-        if self.counts:
-            return bool(sizes & set(self.counts))
-        return len(declaration.sizes) > 1 and sizes <= set(outcome_sizes(self.program))
+        return known if self.analysis.table else tuple(dict.fromkeys((*known, self.analysis.size)))
 
     @property
     def followed(self) -> tuple[Text, ...]:
