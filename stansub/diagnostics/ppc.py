@@ -120,6 +120,11 @@ def ppc(
 
 def _replicated(posterior: Posterior) -> dict[str, str]:
     """Return names of replicated data, and of the data variables that they replicate."""
+    if posterior.analysis.table:
+        raise InputError(
+            f"{posterior.name}: the observations are the cells of a table, and the program cannot predict some of them "
+            "alone; keep the table that it predicts with `save` when you sample"
+        )
     counts, outcomes = set(posterior.counts), {one.name: one for one in posterior.values.declarations}
     found = {}
     for one in posterior.program.generated_quantities.declarations:

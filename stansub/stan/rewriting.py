@@ -107,7 +107,7 @@ class Symbols:
 
 def is_candidate(program: Program) -> bool:
     """Return whether passes apply to a program: its likelihood is not given as a function."""
-    return recognise(program).kind == "sum"
+    return bool(program.model.statements) and recognise(program).kind == "sum"
 
 
 def checked(code: str, name: str) -> Program | None:
