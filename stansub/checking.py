@@ -202,26 +202,31 @@ class _Surrogate(NamedTuple):
     ----------
     multiplies : bool
         Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used.
+    selected : bool
+        Whether there may be many parameters of which an observation reads few.
     """
 
     effects: tuple[str, ...]
     predictors: SparsePredictors | None = None
     refusal: NoPredictorsError | None = None
     multiplies: bool = False
+    selected: bool = False
 
 
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:
     effects, products = analysis.effects(size), analysis.multiplies(size)
-    if not effects and not products:
+    is_small = posterior is not None and posterior.dim <= MANY
+    selected = not is_small and bool(analysis.selected(size))
+    if not effects and not products and not selected:
         return _Surrogate(())
     try:
         own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
         if posterior is None or counting not in posterior.followed[0].values.values:
-            return _Surrogate(effects, multiplies=products)
+            return _Surrogate(effects, multiplies=products, selected=selected)
         values, few = posterior.followed[0].values, posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
-        return _Surrogate(effects, found, multiplies=multiplies(found))
+        return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
 
@@ -249,8 +254,12 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
             "these must be normal given the other parameters",
         )
         return
-    if not effects:
+    if not effects and not surrogate.selected:
         yield "Proposals", others
+        return
+    if not effects:
+        few_read = "surrogate transitions, because an observation reads few of the parameters"
+        yield "Proposals", few_read if posterior else f"{others}; with more than {MANY} parameters, {few_read}"
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
     if surrogate.refusal is not None:

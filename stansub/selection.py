@@ -121,7 +121,7 @@ class TransitionsTaken(Chosen):
     asked : bool
         Whether the user requested them.
     effects : tuple of str
-        Parameters that are effects with an unknown scale.
+        Parameters that are effects with an unknown scale; there may be none.
     normal : float or None
         Share of normal moves that would be accepted on the surrogate; None if not tried.
     accepted : float
@@ -330,6 +330,8 @@ class MiniBatchGradients(Chosen):
 
 
 def _with_effects(effects: Sequence[str], n_parameters: int) -> str:
-    """Return in words which parameters are effects with an unknown scale."""
+    """Return in words which parameters are effects with an unknown scale, or that there are just many parameters."""
+    if not effects:
+        return f"an observation reads few of the {n_parameters:,} parameters"
     named = listed(effects) if len(effects) < _MOST_NAMED else f"{', '.join(effects[: _MOST_NAMED - 1])} and others"
     return f"effects with an unknown scale ({named}) among {n_parameters:,} parameters"

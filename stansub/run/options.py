@@ -103,8 +103,9 @@ class ChainOptions:
         "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the "
         "likelihood for multilevel models (surrogate), or moves of all effects of a grouping at once, each accepted on "
         "its own, such as items and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood "
-        "multiplies coefficients of two groupings. It uses surrogate if effects have an unknown scale and the "
-        "posterior is far from normal, and otherwise picks the fastest in a short trial.",
+        "multiplies coefficients of two groupings, and surrogate if an observation reads few of them. It uses "
+        "surrogate, too, if effects have an unknown scale and the posterior is far from normal. Otherwise, it picks "
+        "the fastest in a short trial.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs")),
         type_="or Proposal",

@@ -4,6 +4,8 @@ The text shows effects with an unknown scale, and whether the likelihood can be 
 parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
 posterior is so nearly normal that moves about the mode do better.
 
+With many parameters of which an observation reads few, surrogate transitions are used even if the scales are known.
+
 If observations multiply coefficients of two groupings, as in item response models, a surrogate omits much. With many
 parameters, Metropolis within Gibbs is then used, whether or not the scales are known.
 """
@@ -96,30 +98,38 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
             return make(*_split(given, config, progress), config, progress)
         except NoPredictorsError as error:
             raise InputError(f"{refusal}: {error}; choose another proposal") from error
-    effects = given.analysis.effects(config.observations or "")
-    if not effects and not (given.n_parameters > MANY and given.analysis.multiplies(config.observations or "")):
+    size = config.observations or ""
+    effects, many = given.analysis.effects(size), given.n_parameters > MANY
+    if not effects and not (many and (given.analysis.multiplies(size) or given.analysis.selected(size))):
         return None
     try:
         return _by_default(given, config, progress)
     except (NoPredictorsError, RunError) as error:
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
-        n = given.n_parameters
-        return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error)) if effects else None
+        return TransitionsLeft(effects, given.n_parameters, hardly_moves=many, reason=str(error)) if effects else None
 
 
 def _by_default(
     given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
-    """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
+    """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects.
+
+    Without effects of unknown scale, surrogate transitions are not used where they hardly move.
+    """
     posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
     if multiplies(posterior.split(progress).predictors):
         with suppress(NoPredictorsError):
             found = _within_gibbs(posterior, compiled_at, config, progress)
             if not found.hardly_moves:
                 return found
-    has_effects = given.analysis.effects(config.observations or "")
-    return _with_surrogate(posterior, compiled_at, config, progress) if has_effects else None
+    size = config.observations or ""
+    if given.analysis.effects(size):
+        return _with_surrogate(posterior, compiled_at, config, progress)
+    if not given.analysis.selected(size):
+        return None
+    setup = _with_surrogate(posterior, compiled_at, config, progress)
+    return None if isinstance(setup, TransitionSetup) and setup.hardly_moves else setup
 
 
 def _split(

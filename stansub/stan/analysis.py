@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from stansub.errors import InputError
-from stansub.stan.effects import effects
+from stansub.stan.effects import effects, selected
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.parts import Parts, divide
@@ -103,6 +103,10 @@ class Analysis:
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
         return effects(*self.over_data(size))
+
+    def selected(self, size: str = "") -> tuple[str, ...]:
+        """Return the names of parameters of which data of an observation select elements, as far as the text shows."""
+        return selected(*self.over_data(size))
 
     def multiplies(self, size: str = "") -> bool:
         """Return whether the text shows a likelihood that multiplies parameters with several elements each."""

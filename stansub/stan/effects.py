@@ -25,6 +25,7 @@ from stansub.stan.syntax import (
     Subscript,
     Tilde,
     find,
+    flat,
     names,
 )
 
@@ -60,6 +61,19 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
         scales = [bound.value for bound in one.type.bounds if bound.kind in _SCALES]
         found |= _depending(Name(one.name), scales, reads)
     return tuple(name for name, one in declared.items() if name in found and _is_effect(one))
+
+
+def selected(program: Program, size: str) -> tuple[str, ...]:
+    """Return the names of parameters of which an observation reads elements that its data select: ``u[g[n]]``."""
+    several = [one.name for one in program.parameters.declarations if _is_effect(one)]
+    sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
+    steps = Steps.of(program)
+    depends = steps.depending({size: [size, *sized]})
+    reads = steps.reads({name: [name] for name in several})
+    own = (step.statement for step in (*steps.transformed, *steps.model) if together(depends, step.reads | step.writes))
+    picked = (base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1])))
+    found = {parameter for base in picked for name in names(base) for parameter in reads.get(name, ())}
+    return tuple(name for name in several if name in found)
 
 
 def _is_effect(one: Declaration) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import z_scores
 from scipy.special import expit
 
 import stansub
@@ -112,3 +113,26 @@ def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
     facts = inference_data.attrs(stansub.read_draws(output))
     assert facts["method"] == "NUTS"
     assert facts["fallback"].startswith("NUTS instead of")
+
+
+LEVELS = """
+data { int N; int J; array[N] int<lower=1, upper=J> g; vector[N] x; array[N] int<lower=0, upper=1> y; }
+parameters { real b; vector[J] u; }
+model { b ~ normal(0, 1); u ~ normal(0, 1.5); y ~ bernoulli_logit(b * x + u[g]); }
+"""
+
+
+@pytest.mark.slow
+def test_they_are_taken_for_many_levels_of_known_scale(tmp_path: Path) -> None:
+    rng, n, j = np.random.default_rng(7), 4000, 100
+    x, g = rng.standard_normal(n), rng.integers(j, size=n)
+    y = (rng.random(n) < expit(0.5 * x + rng.standard_normal(j)[g])).astype(int)
+    data, program = {"N": n, "J": j, "g": g + 1, "x": x, "y": y}, tmp_path / "levels.stan"
+    program.write_text(LEVELS)
+    idata = stansub.sample(program, data, seed=3, iter_sampling=4_000, show_progress=False)
+    facts = inference_data.attrs(idata)
+    assert facts["settings"]["proposal"] == "surrogate"
+    assert "an observation reads few of the 101 parameters" in facts["choices"]["proposal"]
+    nuts = stansub.reference(program, data, engine="nutpie", seed=4, iter_sampling=4_000, show_progress=False)
+    assert max(z_scores(idata, nuts, ["b", "u"])) < 4.5
+    assert max(z_scores(idata, nuts, ["b", "u"], wider=1.1)) > 6

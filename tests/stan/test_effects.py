@@ -6,7 +6,7 @@ import pytest
 
 from stansub.stan import data as data_module
 from stansub.stan.analysis import Analysis
-from stansub.stan.effects import effects, n_parameters
+from stansub.stan.effects import effects, n_parameters, selected
 from stansub.stan.source import read
 from stansub.stan.syntax import Program
 
@@ -40,6 +40,24 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
 )
 def test_of_a_regression(parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path) -> None:
     assert effects(program(tmp_path, parameters, f"{model} {LIKELIHOOD}", transformed), "N") == found
+
+
+@pytest.mark.parametrize(
+    ("parameters", "transformed", "model", "found"),
+    [
+        ("vector[J] u;", "", LIKELIHOOD, ("u",)),
+        ("vector[J] z;", "vector[J] u = 2 * z;", LIKELIHOOD, ("z",)),
+        ("matrix[J, 2] u;", "", "for (n in 1:N) y[n] ~ normal(u[g[n], 1] * x[n, 1] + u[g[n], 2], 1);", ("u",)),
+        ("vector[J] u;", "vector[N] eta = x * beta + u[g];", "y ~ normal(eta, 1);", ("u",)),
+        ("vector[J] u;", "", "for (j in 1:J) u[j] ~ normal(0, 1); y ~ normal(x * beta, 1);", ()),
+        ("vector[N] u;", "", "for (n in 1:N) y[n] ~ normal(u[1] + x[n] * beta, 1);", ()),
+    ],
+    ids=["vector", "computed", "matrix", "predictor", "prior", "place"],
+)
+def test_elements_that_data_select(
+    parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert selected(program(tmp_path, parameters, model, transformed), "N") == found
 
 
 @pytest.mark.parametrize(
