@@ -243,6 +243,12 @@ def test_every_test_and_proposal_has_its_cell(study: Any) -> None:
     assert {*RULE_HOMES, *PROPOSALS} - {"auto"} <= set(study.CELLS)
 
 
+def test_options_of_every_cell_go_together(study: Any) -> None:
+    """Surrogate transitions and Metropolis within Gibbs choose their own test."""
+    for cell in study.CELLS.values():
+        assert stansub.SampleConfig(**cell.options).chains == 2
+
+
 def made_up(job: Any, seed: int) -> dict[str, Any]:
     """Uniform ranks, those of one control at the ends."""
     rng = np.random.default_rng([job.number, len(job.cell)])

@@ -84,10 +84,11 @@ def _cells() -> Iterator[Cell]:
     for name in TEST_NAMES:
         needs = _BOUND if name in ("hoeffding", "bernstein", "bernstein-serfling") else {}
         yield Cell(name, "test", {**_ALWAYS, **_MOVES, **needs, "test": name})
-    for name in PROPOSALS:
+    for name, proposal in PROPOSALS.items():
         if name != "auto":  # that of the tests
             length = _WALKS if name in ("adaptive-metropolis", "random-walk") else _MOVES
-            yield Cell(name, "proposal", {**_ALWAYS, **length, "test": "pocock", "proposal": name})
+            test = {} if proposal.splits else {"test": "pocock"}
+            yield Cell(name, "proposal", {**_ALWAYS, **length, **test, "proposal": name})
     walk = {**_ALWAYS, **_WALKS, "proposal": "adaptive-metropolis"}
     yield Cell("loose austerity", "control", {**walk, **_LOOSE})
     yield Cell("wrong ratio", "control", {**_ALWAYS, **_MOVES, "test": "pocock", "proposal": SkewedWalk()})

@@ -1,0 +1,375 @@
+"""Kernels for multilevel programs, each with each of its decisions, and such kernels with a deliberate error.
+
+Parameters from the prior, with data given them, are a draw of the posterior of these data. From there a chain is
+extended in both directions: forth by the kernel, and back by its reverse. If the kernel leaves the posterior invariant,
+the chain is stationary. The draw has a random place in it, so that the rank of any function of the parameters is
+uniform, for any number of steps and any autocorrelation (Besag and Clifford 1989; Gandy and Scott 2020). Chains
+therefore need neither warmup nor thinning. Kernels are tuned on the data alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from multilevel import MODELS, Multilevel, Values
+from numpy.typing import NDArray
+
+import stansub
+from stansub._loop import GroupedObservations, SurrogateNuts
+from stansub.diagnostics.ranks import Rank
+from stansub.errors import RunError, one_line
+from stansub.kernels.base import Info, State
+from stansub.kernels.direct import DirectKernel
+from stansub.kernels.surrogate import SurrogateTransition, SurrogateTransitions
+from stansub.kernels.within_gibbs import GradientMove, MetropolisWithinGibbs, WithinGibbs
+from stansub.progress import Progress
+from stansub.run.posteriors import make_uncut, read
+from stansub.stan.library import Model
+from stansub.target import group_candidates
+from stansub.target.affine import AffinePosterior
+from stansub.target.approximation import Approximation
+from stansub.target.group_candidates import Joint
+from stansub.target.split import Split
+from stansub.target.symmetries import Symmetry
+from stansub.tuning import surrogate, within_gibbs
+
+Array = NDArray[np.float64]
+Pair = tuple[DirectKernel, DirectKernel]
+
+N_STEPS = 100
+# Distance of the rough surrogate's expansion point from the tuned one, in sds of the arguments.
+_OFF = 0.7
+# Joint decisions with the smallest kappa, and candidates for each observation up to which they decide: otherwise all
+# observations would, because there are few.
+_JOINT, _SHARE = Joint(kappa=1.0, most=1e9, candidates=0.0), 20.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Kernels tuned on one simulated data set.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (dim,)
+        The parameters from which the data were simulated, unconstrained.
+    tuned, rough : SurrogateTransition
+        Set-up of surrogate transitions, and the same with an expansion elsewhere and without corrections, so that much
+        depends on decisions.
+    """
+
+    split: Split
+    full: Model
+    theta: Array
+    tuned: SurrogateTransition
+    rough: SurrogateTransition
+    levels: MetropolisWithinGibbs
+
+    def transitions(self, *, rough: bool = False, **changes: Any) -> SurrogateTransition:
+        """Return surrogate transitions with decisions from all observations, unless changed."""
+        return replace(self.rough if rough else self.tuned, **{"joint": None, **changes})
+
+
+@cache
+def compiled(name: str) -> stansub.CompiledModel:
+    """Return a compiled program, once for each process."""
+    return stansub.compile_model(MODELS[name].path)
+
+
+def set_up(model: Multilevel, number: int, seed: int) -> Setup:
+    """Simulate parameters and data, and tune the kernels."""
+    simulating, tuning = np.random.SeedSequence([seed, number]).spawn(2)
+    values, data = model.simulate(np.random.default_rng(simulating))
+    rng, progress = np.random.default_rng(tuning), Progress()
+    given = read(compiled(model.name), data, progress)
+    posterior, _ = make_uncut(given, seed=1, observations=None, log=progress)
+    split = posterior.split()
+    tuned = surrogate.tune(split, posterior.dim, rng, progress).transition
+    off = tuned.approximation.point + _OFF * tuned.sds * rng.standard_normal(len(tuned.sds))
+    rough = replace(tuned, approximation=Approximation.plain(split.predictors.expansion(off)))
+    levels = within_gibbs.tune(split, posterior.dim, rng, progress).transition
+    plain = {name: np.asarray(value).tolist() for name, value in values.items()}
+    theta = posterior.full.param_unconstrain_json(json.dumps(plain).encode())
+    return Setup(split, posterior.full, theta, tuned, rough, levels)
+
+
+class Backward(WithinGibbs):
+    """The reverse of Metropolis within Gibbs: the same moves in reverse order."""
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Move the levels of all groupings, and along slices after each half."""
+        x = self._coordinates.inward(state.position)
+        if not np.array_equal(state.position, self._position):
+            self.place(x)
+        for half in reversed(self._halves):
+            for which in reversed(half):
+                x, _ = self.move(rng, which, x)
+            x, _ = self.without_data(rng, x)
+        self._position = self._density.outward(x)
+        return State(self._position), {}
+
+
+def _by_levels(setup: Setup) -> Pair:
+    own = setup.levels
+    posterior = AffinePosterior.of(setup.split, own.coordinates)
+    back = replace(own, slices=own.slices[::-1], widths=own.widths[::-1])
+    return WithinGibbs(posterior, own), Backward(posterior, back)
+
+
+class WithoutVolume(SurrogateTransitions):
+    """The no-U-turn sampler omits the volume of its inner coordinates."""
+
+    def __init__(self, split: Split, transition: SurrogateTransition) -> None:
+        super().__init__(split, transition)
+        model, own = self._surrogate.model, transition.coordinates.compiled()
+        dim, numbers = len(transition.centre), ctypes.POINTER(ctypes.c_double)
+
+        def gradient(_: Any, _propto: bool, _jacobian: bool, at: Any, value: Any, slope: Any, _error: Any) -> int:
+            theta, inner, of_volume = np.ctypeslib.as_array(at, (dim,)).copy(), np.empty(dim), np.zeros(dim)
+            try:
+                log_density, found = model.log_density_gradient(theta)
+            except RunError:
+                return 1
+            own.inward(theta, inner)
+            value[0] = log_density - own.pull(inner, 0.0, of_volume)
+            np.ctypeslib.as_array(slope, (dim,))[:] = found - of_volume
+            return 0
+
+        arguments = ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, numbers, numbers, numbers, ctypes.c_void_p
+        function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
+        self._nuts = SurrogateNuts(
+            model.pointer,
+            ctypes.cast(function, ctypes.c_void_p).value,
+            model.library.address("bs_free_error_msg"),
+            transition.centre,
+            *transition.factor,
+            transition.coordinates.compiled(),
+            owner=(model, function),
+        )
+
+
+class WithoutSurrogate(SurrogateTransitions):
+    """The acceptance ratio is that of the likelihood, as if the prior had proposed."""
+
+    def __init__(self, split: Split, transition: SurrogateTransition) -> None:
+        super().__init__(split, transition)
+        self._decisions._approximation = lambda phi: 0.0
+
+
+class Undecided(SurrogateTransitions):
+    """Every proposal is accepted."""
+
+    def __init__(self, split: Split, transition: SurrogateTransition) -> None:
+        super().__init__(split, transition)
+        self._decisions.decide = lambda rng, here, there: {"accepted": True}
+
+
+class StepSizeOfState(SurrogateTransitions):
+    """The step size is a thousandth where the first parameter is below its centre."""
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Set the step size, run the transitions and decide."""
+        tuned = self._transition
+        factor = 1.0 if state.position[0] > tuned.centre[0] else 1e-3
+        self._transition = replace(tuned, step_size=factor * tuned.step_size)
+        made = super().step(rng, state, params)
+        self._transition = tuned
+        return made
+
+
+def _at_a_tenth_of_the_rate(*parts: Any) -> GroupedObservations:
+    """Return remainders whose candidates are drawn as if bounds were a tenth as large."""
+    constants = parts[9][:, 0]
+    constants /= 10
+    made = GroupedObservations(*parts)
+    constants *= 10
+    return made
+
+
+def _a_tenth_of_the_rate() -> AbstractContextManager[Any]:
+    return patch.object(group_candidates._loop, "GroupedObservations", _at_a_tenth_of_the_rate)
+
+
+def _half_the_bounds() -> AbstractContextManager[Any]:
+    whole = group_candidates._constants
+
+    def halves(*given: Any) -> tuple[Array, Array]:
+        constants, worst = whole(*given)
+        return constants / 2, worst
+
+    return patch.object(group_candidates, "_constants", halves)
+
+
+def _symmetric() -> AbstractContextManager[Any]:
+    return patch.object(GradientMove, "log_ratio", lambda self, change, *others: change)
+
+
+def _without_jacobian() -> AbstractContextManager[Any]:
+    return patch.object(Symmetry, "log_jacobian", 0.0)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with a decision.
+
+    Attributes
+    ----------
+    make : callable
+        From a set-up to the kernel and its reverse.
+    error : str
+        What is wrong; empty for a correct kernel.
+    models : tuple of str
+        Names of the programs.
+    broken : callable
+        Returns a context in which the error is made.
+    """
+
+    name: str
+    decision: str
+    make: Callable[[Setup], Pair]
+    error: str = ""
+    models: tuple[str, ...] = tuple(MODELS)
+    broken: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+
+def _transitions(
+    name: str,
+    decision: str,
+    *,
+    error: str = "",
+    models: tuple[str, ...] = tuple(MODELS),
+    broken: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    of: type[SurrogateTransitions] = SurrogateTransitions,
+    **options: Any,
+) -> Kernel:
+    """Return a kernel of surrogate transitions, which is its own reverse; see `Setup.transitions` for the options."""
+
+    def make(setup: Setup) -> Pair:
+        own = setup.transitions(**options)
+        return of(setup.split, own), of(setup.split, own)
+
+    return Kernel(name, decision, make, error, models, broken)
+
+
+NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a rough surrogate", "Metropolis within Gibbs"
+ALL, POISSON, BY_LEVEL = "all observations", "joint Poisson", "all observations, by level"
+# Bounds of products of coefficients are so wide that all observations would decide.
+_BOUNDED = ("crossed", "correlated")
+_POOR: Values = {"models": ("crossed",), "rough": True, "n": 3}
+_JOINTLY: Values = {"joint": _JOINT, "models": _BOUNDED}
+
+KERNELS = (
+    _transitions(NUTS, ALL),
+    _transitions(NUTS, POISSON, **_JOINTLY),
+    _transitions(ROUGH, ALL, rough=True, n=3),
+    _transitions(ROUGH, POISSON, rough=True, n=3, **_JOINTLY),
+    Kernel(LEVELS, BY_LEVEL, _by_levels),
+    _transitions(
+        NUTS, ALL, error="the volume of inner coordinates is omitted", of=WithoutVolume, models=("correlated",), n=1
+    ),
+    _transitions(ROUGH, ALL, error="every proposal is accepted", of=Undecided, **_POOR),
+    _transitions(ROUGH, ALL, error="the acceptance ratio omits the surrogate", of=WithoutSurrogate, **_POOR),
+    _transitions(NUTS, ALL, error="the step size changes", of=StepSizeOfState, models=("crossed",), n=1),
+    _transitions(
+        ROUGH, POISSON, error="candidates at a tenth of the rate", broken=_a_tenth_of_the_rate, joint=_JOINT, **_POOR
+    ),
+    _transitions(ROUGH, POISSON, error="half the bounds", broken=_half_the_bounds, joint=_JOINT, **_POOR),
+    Kernel(LEVELS, BY_LEVEL, _by_levels, "moves accepted as if symmetric", ("crossed",), _symmetric),
+    Kernel(LEVELS, BY_LEVEL, _by_levels, "no Jacobian of scale moves", ("item_response",), _without_jacobian),
+)
+
+
+class Row(NamedTuple):
+    """Result of a kernel on one data set.
+
+    Attributes
+    ----------
+    kernel : int
+        Index in `KERNELS`.
+    uniforms : tuple of float
+        Ranks between 0 and 1, of the quantities of `named`.
+    moved : float
+        Share of the steps that changed the parameters.
+    from_all : float
+        Share of the decisions from all observations.
+    failure : str
+        Why there are no ranks; empty if there are.
+    """
+
+    model: str
+    number: int
+    kernel: int
+    uniforms: tuple[float, ...] = ()
+    moved: float = float("nan")
+    from_all: float = float("nan")
+    failure: str = ""
+
+
+def named(model: Multilevel) -> tuple[str, ...]:
+    """Return the names of the ranked quantities of a program."""
+    return (*model.quantities, "log likelihood", "remainder")
+
+
+def _values(model: Multilevel, setup: Setup) -> Callable[[Array], Array]:
+    """Return the function from unconstrained parameters to the quantities of `named`."""
+    names, approximation = setup.full.param_names(include_tp=True), setup.rough.approximation
+    which, about = [names.index(name) for name in model.quantities], setup.split.surrogate(approximation)
+
+    def values(theta: Array) -> Array:
+        phi = about.phi(theta)
+        log_lik = setup.split.predictors.log_lik(phi)
+        own = setup.full.param_constrain(theta, include_tp=True)[which]
+        return np.array([*own, log_lik, log_lik - approximation(phi)])
+
+    return values
+
+
+class _Chain(NamedTuple):
+    positions: list[Array]
+    moved: float
+    from_all: float
+
+
+def _chain(setup: Setup, kernel: Kernel, rng: np.random.Generator) -> _Chain:
+    """Return the other positions of a chain with the simulated parameters in a random place."""
+    setup.split.predictors.latest.clear()  # remainders of another kernel
+    forth, back = kernel.make(setup)
+    before = int(rng.integers(N_STEPS + 1))
+    positions, moved, from_all = [], 0, 0
+    for one, n in ((back, before), (forth, N_STEPS - before)):
+        state = one.init(setup.theta)
+        for _ in range(n):
+            last = state.position
+            state, info = one.step(rng, state, None)
+            positions.append(state.position)
+            moved += not np.array_equal(last, state.position)
+            from_all += kernel.decision != POISSON or bool(info["undecided"])
+    return _Chain(positions, moved / N_STEPS, from_all / N_STEPS)
+
+
+def rows(model: Multilevel, number: int, seed: int) -> Iterator[Row]:
+    """Yield the results of all kernels on one data set."""
+    setup = set_up(model, number, seed)
+    values = _values(model, setup)
+    truth = values(setup.theta)
+    for k, kernel in enumerate(KERNELS):
+        if model.name not in kernel.models:
+            continue
+        rng = np.random.default_rng([seed, number, k])
+        try:
+            with patch.object(group_candidates, "SHARE", _SHARE), kernel.broken():
+                chain = _chain(setup, kernel, rng)
+        except RuntimeError as error:
+            yield Row(model.name, number, k, failure=one_line(error))
+            continue
+        draws = np.array([values(position) for position in chain.positions])
+        below, ties = (draws < truth).sum(axis=0), (draws == truth).sum(axis=0)
+        ranks = [Rank(int(a + rng.integers(b + 1)), N_STEPS) for a, b in zip(below, ties, strict=True)]
+        yield Row(model.name, number, k, tuple(one.uniform(rng) for one in ranks), chain.moved, chain.from_all)
