@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -13,17 +15,18 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit
 
+from stansub import _loop
 from stansub.errors import RunError
 from stansub.kernels import within_gibbs
-from stansub.kernels.slices import slice_sample
 from stansub.kernels.within_gibbs import GradientMove, WithinGibbs
 from stansub.progress import Progress
 from stansub.target.affine import AffinePosterior
+from stansub.target.coordinates import Coordinates
 from stansub.target.families import Binomial
 from stansub.target.levels import LevelPasses
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.target.symmetries import Equivalence
+from stansub.target.symmetries import Equivalence, Symmetry
 from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
 
 Array = NDArray[np.float64]
@@ -99,6 +102,29 @@ class ToySplit:
 class Prior:
     model: Hierarchy
     phi: Any
+
+    def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> _loop.Slices:
+        return sampler(self.model.log_density, coordinates, moves)
+
+
+def sampler(log_density: Callable[[Array], float], coordinates: Coordinates, moves: Sequence[Symmetry]) -> _loop.Slices:
+    """Slices of a density in Python, with the C API of a compiled program."""
+    pointer = ctypes.POINTER(ctypes.c_double)
+
+    def value(model: int, propto: bool, jacobian: bool, theta: Any, out: Any, error: int) -> int:
+        try:
+            out[0] = log_density(np.ctypeslib.as_array(theta, (coordinates.dim,)))
+        except RunError:
+            return 1
+        return 0
+
+    call = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_size_t, ctypes.c_bool, ctypes.c_bool, pointer, pointer, ctypes.c_size_t
+    )
+    functions = call(value), ctypes.CFUNCTYPE(None, ctypes.c_size_t)(lambda error: None)
+    addresses = (ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions)
+    directions, scaled = [one.direction for one in moves], [one.scaled.astype(np.int32) for one in moves]
+    return _loop.Slices(1, *addresses, coordinates.compiled(), directions, scaled, owner=functions)
 
 
 def split(density: Hierarchy, rng: Rng, theta: Array | None = None) -> ToySplit:
@@ -188,7 +214,7 @@ def test_steps_keep_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = WithinGibbs(posterior, setup)
     assert evaluated_again(kernel, 50) < 1e-10
     assert kernel.n_evaluated == N * (1 + 50 * 5)  # forth and back over three groupings
-    monkeypatch.setattr(Equivalence, "then", lambda self, one, c: self)
+    monkeypatch.setattr(Equivalence, "copy", lambda self: Equivalence.none(DIM))
     assert evaluated_again(WithinGibbs(posterior, setup), 50) > 1e-3
 
 
@@ -240,9 +266,9 @@ class Levels:
         given = np.zeros((3, 2)) if x is None else x
         return np.linalg.inv(self.hessian * np.exp(0.3 * given.sum(axis=1))[:, np.newaxis, np.newaxis])
 
-    def flows(self, x: Array, there: Array, how: str = "") -> Array:
+    def flows(self, x: Array, there: Array, how: str, once: bool) -> Array:
         """Logarithms of density, proposal and acceptance from one place to another, for each level."""
-        made = GradientMove(self.metric(x if how == "metric of the state" else None))
+        made = GradientMove.of(self.metric(x if how == "metric of the state" else None), once=once)
         slopes, new_slopes = self.gradient(x), self.gradient(there)
         drift = made.steps(slopes, np.zeros_like(x))
         proposed = [
@@ -256,23 +282,29 @@ class Levels:
         return np.asarray(self.value(x) + proposed + np.minimum(0, ratio))
 
 
-def imbalance(how: str) -> float:
+def imbalance(how: str, once: bool) -> float:
     levels, rng = Levels(), np.random.default_rng(8)
     pairs = rng.standard_normal((200, 2, 3, 2))
-    return float(max(np.abs(levels.flows(x, there, how) - levels.flows(there, x, how)).max() for x, there in pairs))
+    differences = (levels.flows(x, there, how, once) - levels.flows(there, x, how, once) for x, there in pairs)
+    return float(max(np.abs(one).max() for one in differences))
 
 
-def test_detailed_balance_of_each_level() -> None:
-    assert imbalance("") < 1e-9
+ONCE = pytest.mark.parametrize("once", [False, True])
 
 
+@ONCE
+def test_detailed_balance_of_each_level(once: bool) -> None:
+    assert imbalance("", once) < 1e-9
+
+
+@ONCE
 @pytest.mark.parametrize("how", ["gradient at one end", "sum over levels", "metric of the state"])
-def test_shortcuts_break_it(how: str) -> None:
-    assert imbalance(how) > 0.1
+def test_shortcuts_break_it(how: str, once: bool) -> None:
+    assert imbalance(how, once) > 0.1
 
 
 def test_steps_have_the_covariance_of_the_proposal() -> None:
-    made = GradientMove(Levels().metric())
+    made = GradientMove.of(Levels().metric(), once=False)
     columns = np.stack([made.steps(np.zeros((3, 2)), np.tile(unit, (3, 1))) for unit in np.eye(2)], axis=-1)
     np.testing.assert_allclose(columns @ columns.transpose(0, 2, 1), made.spread * made.metric, rtol=1e-12)
 
@@ -284,13 +316,62 @@ def test_a_change_that_is_not_the_sum_over_levels_is_an_error() -> None:
         within_gibbs._changes(slopes, slopes, slopes, 3.001)
 
 
+def test_levels_visited_once_overshoot_the_mean() -> None:
+    """Normal levels with the precision of the metric: the mean of x' is as far on the other side as 0.3 of the way."""
+    metric = Levels().metric()
+    x = np.random.default_rng(4).standard_normal((3, 2))
+    slopes = -np.linalg.solve(metric, x[:, :, np.newaxis])[:, :, 0]
+    made = GradientMove.of(metric, once=True)
+    np.testing.assert_allclose(x + made.steps(slopes, np.zeros((3, 2))), -0.3 * x)
+    # With the variance that the normal distribution then keeps, all moves would be accepted.
+    steps = made.steps(slopes, np.ones((3, 2)))
+    there = x + steps
+    new_slopes = -np.linalg.solve(metric, there[:, :, np.newaxis])[:, :, 0]
+    change = 0.5 * ((x * -slopes) - (there * -new_slopes)).sum(axis=1)
+    np.testing.assert_allclose(replace(made, spread=0.91).log_ratio(change, steps, slopes, new_slopes), 0, atol=1e-12)
+
+
+def slices(x: Array, log_density: Callable[[Array], float], moves: Sequence[Symmetry], seed: int) -> tuple[Array, ...]:
+    """Ends of slices, the equivalence that they record, and their lengths."""
+    n, lengths = len(x), np.empty(len(moves))
+    made, same = sampler(log_density, Coordinates.plain(n), moves), Equivalence.none(n)
+    found = x.copy()
+    bits = np.random.default_rng(seed).bit_generator
+    made(bits.capsule, found, same.scale, same.shift, np.full(len(moves), 0.7), lengths)
+    return found, same.scale, same.shift, lengths
+
+
 def test_a_slice_leaves_the_density() -> None:
-    rng = np.random.default_rng(1)
-    before = rng.gamma(3, size=4000)
+    """A factor of gamma variables, whose Jacobian counts, and a shift of another one."""
+    moves = [Symmetry(np.zeros(2), np.array([0])), Symmetry(np.array([0.0, 2.0]), np.empty(0, np.int64))]
 
-    def moved(x: float) -> float:
-        return x + slice_sample(lambda c: 2 * np.log(x + c) - (x + c) if x + c > 0 else -np.inf, 0.7, rng)
+    def log_density(x: Array) -> float:
+        return float(2 * np.log(x).sum() - x.sum()) if x.min() > 0 else -np.inf
 
-    after = np.array([moved(x) for x in before])
-    assert np.abs(after - before).mean() > 0.5
-    assert stats.kstest(after, stats.gamma(3).cdf).pvalue > 1e-4
+    before = np.random.default_rng(1).gamma(3, size=(4000, 2))
+    after = np.array([slices(x, log_density, moves, seed)[0] for seed, x in enumerate(before)])
+    assert np.abs(after - before).mean(axis=0).min() > 0.5
+    for k in range(2):
+        assert stats.kstest(after[:, k], stats.gamma(3).cdf).pvalue > 1e-4
+
+
+def test_slices_record_their_moves() -> None:
+    """As the moves in Python, one after the other."""
+    rng = np.random.default_rng(3)
+    moves = [Symmetry(np.array([1.0, 0, 0, -0.5]), np.array([1, 2])), Symmetry(np.array([0, 0.3, 0, 0]), np.array([3]))]
+    x = rng.standard_normal(4)
+    found, scale, shift, lengths = slices(x, lambda at: float(-0.5 * at @ at), moves, 5)
+    moved = x
+    for one, c in zip(moves, lengths, strict=True):
+        moved = one(moved, c)
+    np.testing.assert_allclose(found, moved, rtol=1e-14)
+    np.testing.assert_allclose(scale * x + shift, found, rtol=1e-13)
+    np.testing.assert_allclose(Equivalence(scale, shift).back(found, np.arange(4)), x, rtol=1e-13)
+
+
+def test_slices_need_coordinates_that_exist() -> None:
+    cases: tuple[tuple[int, list[int], str], ...] = ((2, [], "another length"), (3, [3], "no such coordinate"))
+    for n, scaled, message in cases:
+        direction = np.zeros(n)
+        with pytest.raises(ValueError, match=message):
+            sampler(lambda at: 0.0, Coordinates.plain(3), [Symmetry(direction, np.array(scaled, np.int64))])
