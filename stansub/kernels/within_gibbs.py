@@ -37,6 +37,7 @@ from stansub.kernels.recipes import Context, Leaves
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.invariants import Invariants
 from stansub.target.levels import Grouping, LevelPasses, groupings
 from stansub.target.split import Split
 from stansub.target.symmetries import Equivalence, Symmetry
@@ -45,10 +46,10 @@ from stansub.types import FloatArray
 LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.", "n_accepted")
 
 # c is larger than h (2 - h), with which normal levels would always move, by a factor of 1 and this over the root of a
-# level's size. For levels that a step visits twice, h = 1: with 60,000 answers to 200 items, the smallest ESS per step
-# was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and 0.50 with 1.6. Levels
-# visited once move past their mean, so draws are negatively correlated.
-_TWICE, _ONCE = (1.0, 0.85), (1.3, 0.4)
+# level's size. For levels that a step visits twice, h = 1. In plain coordinates, the smallest ESS per step for 60,000
+# answers to 200 items was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and
+# 0.50 with 1.6. Levels visited once move past their mean, so draws are negatively correlated.
+_PAST, _WIDER, _PLAIN = 1.3, 0.4, 0.85
 # Relative difference up to which G must change by the sum over levels.
 _SAME = 1e-7
 
@@ -92,9 +93,9 @@ class GradientMove:
     spread: float
 
     @classmethod
-    def of(cls, metric: FloatArray, *, once: bool) -> GradientMove:
+    def of(cls, metric: FloatArray, *, once: bool, wider: float = _WIDER) -> GradientMove:
         """Return the moves of levels that a step visits once or twice."""
-        length, wider = _ONCE if once else _TWICE
+        length = _PAST if once else 1.0
         return cls(metric, length, float(length * (2 - length) * (1 + wider / np.sqrt(metric.shape[1]))))
 
     def steps(self, slopes: FloatArray, noise: FloatArray) -> FloatArray:
@@ -122,6 +123,7 @@ class WithinGibbs(DirectKernel):
         self._density, self._setup = posterior.prior, setup
         self._groupings = groupings(posterior.predictors)
         self._passes = LevelPasses(posterior.predictors, self._groupings)
+        self._invariants = [Invariants.of(one, setup.slices) for one in self._groupings]
         self._coordinates, self._slices = setup.coordinates, posterior.slices(setup.slices)
         # Observations are evaluated at coordinates with the same log likelihood as those of `_position`.
         self._position, self._evaluated = np.empty(0), np.zeros(self.dim)
@@ -182,25 +184,26 @@ class WithinGibbs(DirectKernel):
 
     def move(self, rng: np.random.Generator, which: int, x: FloatArray) -> tuple[FloatArray, int]:
         """Return the coordinates after moves of the levels of a grouping, and how many were accepted."""
-        grouping, same = self._groupings[which], self._equivalence
-        places, scale = grouping.places, same.scale[grouping.places]
+        places, same, inner = self._groupings[which].places, self._equivalence, self._invariants[which]
+        at, scale = x[places], same.scale[places]
         value, gradient = self._prior(x)
         own = gradient[places]
-        made = GradientMove.of(self._metric(which, x, gradient), once=which == self._setup.order[-1])
-        slopes = own + self._passes.slopes(which) / scale
+        made = self._moves(which, x, gradient)
+        slopes = inner.slopes(at, own + self._passes.slopes(which) / scale)
         steps = made.steps(slopes, rng.standard_normal(slopes.shape))
+        to = inner.outward(inner.inward(at) + steps)
         proposed, evaluated = x.copy(), self._evaluated.copy()
-        proposed[places] += steps
+        proposed[places] = to
         evaluated[places] = same.back(proposed, places)
         self.n_evaluated += self._passes.n_observations
         change, new_slopes = self._passes.propose(evaluated, which)
         new_value, new_gradient = self._prior(proposed)
         new_own = new_gradient[places]
         with np.errstate(invalid="ignore"):
-            new_slopes = new_own + new_slopes / scale
-            change += _changes(own, new_own, steps, new_value - value)
-            ratio = made.log_ratio(change, steps, slopes, new_slopes)
-            accepted = np.log1p(-rng.random(len(ratio))) < ratio
+            new_slopes = inner.slopes(to, new_own + new_slopes / scale)
+            change += _changes(own, new_own, to - at, new_value - value)
+            change += inner.log_jacobian(to) - inner.log_jacobian(at)
+            accepted = np.log1p(-rng.random(len(change))) < made.log_ratio(change, steps, slopes, new_slopes)
         self._passes.settle(which, accepted)
         moved, taken = x.copy(), places[accepted]
         moved[taken], self._evaluated[taken] = proposed[taken], evaluated[taken]
@@ -213,12 +216,15 @@ class WithinGibbs(DirectKernel):
         except RunError:
             return -np.inf, np.zeros(self.dim)
 
-    def _metric(self, which: int, x: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
-        grouping, curvature = self._groupings[which], self._setup.curvatures[which]
+    def _moves(self, which: int, x: FloatArray, gradient: FloatArray) -> GradientMove:
+        """Return moves with M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
+        grouping, inner, curvature = self._groupings[which], self._invariants[which], self._setup.curvatures[which]
         if not grouping.is_common:
-            curvature = curvature + conditional_precision(self._density, grouping, x, gradient)
-        return np.asarray(np.linalg.inv(curvature))
+            precision = conditional_precision(self._density, grouping, x, gradient)
+            curvature = curvature + inner.precision(self._setup.centres[which], precision)
+        once = which == self._setup.order[-1]
+        plain = not once and not len(inner.scaled)
+        return GradientMove.of(np.asarray(np.linalg.inv(curvature)), once=once, wider=_PLAIN if plain else _WIDER)
 
 
 def _changes(own: FloatArray, new_own: FloatArray, steps: FloatArray, total: float) -> FloatArray:
@@ -254,7 +260,9 @@ class MetropolisWithinGibbs:
     coordinates : Coordinates
         Coordinates in which the likelihood reads an affine function.
     curvatures : tuple of ndarray, shape (n_levels, size, size)
-        H of each grouping; of common coefficients with the prior's precision.
+        H of each grouping; of common coefficients with the prior's precision. In `Invariants`.
+    centres : tuple of ndarray, shape (n_levels, size)
+        Coefficients at which P is transformed to these coordinates.
     order : tuple of int
         Order in which a step visits the groupings, forth and back.
     slices : tuple of Symmetry
@@ -268,6 +276,7 @@ class MetropolisWithinGibbs:
 
     coordinates: Coordinates
     curvatures: tuple[FloatArray, ...]
+    centres: tuple[FloatArray, ...]
     order: tuple[int, ...]
     slices: tuple[Symmetry, ...]
     widths: FloatArray

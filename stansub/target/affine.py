@@ -70,12 +70,16 @@ class AffineMap:
     def of(cls, function: Callable[[FloatArray], FloatArray], dim: int) -> AffineMap:
         """Return the map that equals a function at 0 and at the unit vectors."""
         constant = function(np.zeros(dim))
-        unit, columns = np.zeros(dim), []
+        unit, places, values = np.zeros(dim), [], []
         for k in range(dim):
             unit[k] = 1
-            columns.append(sp.csc_array((function(unit) - constant)[:, np.newaxis]))
+            change = function(unit) - constant
+            places.append(np.flatnonzero(change))
+            values.append(change[places[-1]])
             unit[k] = 0
-        return cls(function, sp.csc_array(sp.hstack(columns)), constant)
+        starts = np.concatenate([[0], np.cumsum([len(one) for one in places])])
+        columns = np.concatenate(values), np.concatenate(places), starts
+        return cls(function, sp.csc_array(columns, shape=(len(constant), dim)), constant)
 
     def error(self, x: FloatArray) -> float:
         """Return the largest relative difference from the function at a point."""

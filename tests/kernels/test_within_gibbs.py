@@ -23,7 +23,9 @@ from stansub.progress import Progress
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.families import Binomial
-from stansub.target.levels import LevelPasses
+from stansub.target.invariants import Invariants
+from stansub.target.levels import Grouping, LevelPasses
+from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.target.symmetries import Equivalence, Symmetry
@@ -88,10 +90,57 @@ class Hierarchy:
             theta[1 : 1 + J] *= np.exp(theta[-2])
         return theta
 
+    def answers(self, rng: Rng, theta: Array) -> SparsePredictors:
+        row = rows()
+        y = rng.random(N) < expit(row(self.phi(theta)))
+        return SparsePredictors((row,), Binomial(y.astype(float), np.ones(N)))
+
+
+@dataclass(frozen=True)
+class ItemResponse:
+    """Logits e^a (t - b) with a ~ N(0, 0.5), b ~ N(0, 1), t ~ N(0, tau), log tau ~ N(0, 0.5)."""
+
+    dim = 2 * J + K + 1
+
+    def log_density(self, theta: Array) -> float:
+        return self.log_density_gradient(theta)[0]
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        scales = np.repeat([0.5, 1, np.exp(theta[-1]), 0.5], [J, J, K, 1])
+        x = theta / scales
+        slope = -x / scales
+        slope[-1] += x[2 * J : -1] @ x[2 * J : -1] - K
+        return float(-0.5 * x @ x - K * theta[-1]), slope
+
+    def phi(self, theta: Array) -> Array:
+        return theta[:-1].copy()
+
+    def draw(self, rng: Rng) -> Array:
+        theta = rng.standard_normal(self.dim) * np.repeat([0.5, 1, 1, 0.5], [J, J, K, 1])
+        theta[2 * J : -1] *= np.exp(theta[-1])
+        return theta
+
+    def answers(self, rng: Rng, theta: Array) -> SparsePredictors:
+        starts, ones = np.arange(N + 1), np.ones(N)
+        log_a = sp.csr_array((ones, G, starts), shape=(N, self.dim - 1))
+        places, factors = np.stack([2 * J + H, J + G], axis=1).ravel(), np.tile([1.0, -1.0], N)
+        other = sp.csr_array((factors, places, 2 * starts), shape=(N, self.dim - 1))
+        none = np.ones((1, 0)), np.empty(0, np.int64)
+        read = tuple(SparseRows.of(*none, one, np.zeros(1)) for one in (log_a, other))
+        y = rng.random(N) < expit(np.exp(read[0](self.phi(theta))) * read[1](self.phi(theta)))
+        lines = [("data", 1, 0), ("argument", 0, 0), ("exp", 1, 0), ("argument", 1, 0), ("product", 2, 3)]
+        lines += [("product", 0, 4), ("log1p_exp", 4, 0), ("difference", 5, 6)]
+        codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+        code = Code(np.array([0, len(lines)], np.int32), codes, np.zeros(len(lines)))
+        return SparsePredictors(read, ProgramFamily(code, 2, np.stack([np.zeros(N), y])))
+
+
+Density = Hierarchy | ItemResponse
+
 
 @dataclass(frozen=True)
 class ToySplit:
-    density: Hierarchy
+    density: Density
     predictors: SparsePredictors
 
     def prior(self) -> Any:
@@ -100,7 +149,7 @@ class ToySplit:
 
 @dataclass(frozen=True)
 class Prior:
-    model: Hierarchy
+    model: Density
     phi: Any
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> _loop.Slices:
@@ -127,17 +176,15 @@ def sampler(log_density: Callable[[Array], float], coordinates: Coordinates, mov
     return _loop.Slices(1, *addresses, coordinates.compiled(), directions, scaled, owner=functions)
 
 
-def split(density: Hierarchy, rng: Rng, theta: Array | None = None) -> ToySplit:
+def split(density: Density, rng: Rng, theta: Array | None = None) -> ToySplit:
     """A posterior of answers drawn at some parameters."""
-    row = rows()
-    y = rng.random(N) < expit(row(density.phi(density.draw(rng) if theta is None else theta)))
-    return ToySplit(density, SparsePredictors((row,), Binomial(y.astype(float), np.ones(N))))
+    return ToySplit(density, density.answers(rng, density.draw(rng) if theta is None else theta))
 
 
 @lru_cache
-def tuned(density: Hierarchy) -> TunedWithinGibbs:
+def tuned(density: Density) -> TunedWithinGibbs:
     rng = np.random.default_rng(4)
-    return tune(split(density, rng), DIM, rng, Progress())  # type: ignore[arg-type]
+    return tune(split(density, rng), density.dim, rng, Progress())  # type: ignore[arg-type]
 
 
 def test_setup() -> None:
@@ -180,7 +227,7 @@ def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
     assert 0 < max(places) <= 0.5
 
 
-def scores(density: Hierarchy, n: int) -> Array:
+def scores(density: Density, n: int) -> Array:
     """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
     setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
     posterior = AffinePosterior.of(split(density, rng), setup.coordinates)  # type: ignore[arg-type]
@@ -245,6 +292,21 @@ def test_a_wrong_acceptance_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if moves were symmetric."""
     monkeypatch.setattr(GradientMove, "log_ratio", lambda self, change, *others: change)
     assert np.abs(scores(Hierarchy(), 1000)).max() > MAX_Z
+
+
+def test_a_step_of_products_leaves_the_joint_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items move in coordinates that a scale leaves unchanged; without their Jacobian, the distribution changes."""
+    assert [one.scaled.tolist() for one in invariants(ItemResponse())] == [[1], []]
+    assert np.abs(scores(ItemResponse(), 1000)).max() < MAX_Z
+    monkeypatch.setattr(Invariants, "log_jacobian", lambda self, x: np.zeros(len(x)))
+    assert np.abs(scores(ItemResponse(), 1000)).max() > MAX_Z
+
+
+def invariants(density: Density) -> list[Invariants]:
+    """Coordinates of the levels of each grouping."""
+    setup = tuned(density).transition
+    posterior = AffinePosterior.of(split(density, np.random.default_rng(4)), setup.coordinates)  # type: ignore[arg-type]
+    return WithinGibbs(posterior, setup)._invariants
 
 
 class Levels:
@@ -375,3 +437,58 @@ def test_slices_need_coordinates_that_exist() -> None:
         direction = np.zeros(n)
         with pytest.raises(ValueError, match=message):
             sampler(lambda at: 0.0, Coordinates.plain(3), [Symmetry(direction, np.array(scaled, np.int64))])
+
+
+class Products:
+    """Levels of e^x0 (t - x1) + x2, of which a factor of t and x1 against a shift of x0 leaves all unchanged."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(6)
+        self.places = np.arange(9).reshape(3, 3)
+        self.move = Symmetry(np.tile([-1.0, 0, 0], 3), np.array([1, 4, 7]))
+        self.grouping = Grouping(self.places, np.zeros(5, np.int32))
+        self.inner = Invariants.of(self.grouping, [self.move])
+        self.t = rng.standard_normal((3, 20))
+        self.x = rng.standard_normal((3, 3))
+
+    def value(self, x: Array) -> Array:
+        eta = np.exp(x[:, [0]]) * (self.t - x[:, [1]]) + x[:, [2]]
+        return np.asarray((0.4 * eta - np.logaddexp(eta, 0)).sum(axis=1) - 0.5 * (x**2).sum(axis=1))
+
+
+def derivative(function: Callable[[Array], Array], at: Array) -> Array:
+    """Central differences along the elements of all levels at once, as the last axis."""
+    steps = 1e-5 * np.eye(at.shape[1])
+    return np.stack([(function(at + step) - function(at - step)) / 2e-5 for step in steps], axis=-1)
+
+
+def test_coordinates_that_a_scale_leaves_unchanged() -> None:
+    own = Products()
+    inner, x = own.inner, own.x
+    assert (inner.scaled.tolist(), inner.factor) == ([1], 0)
+    z = inner.inward(x)
+    np.testing.assert_allclose(inner.outward(z), x, rtol=1e-14)
+    np.testing.assert_allclose(inner.inward(own.move(x.ravel(), 0.7).reshape(3, 3))[:, 1:], z[:, 1:], rtol=1e-14)
+    np.testing.assert_allclose(inner.jacobian(x), derivative(inner.outward, z), atol=1e-8)
+    np.testing.assert_allclose(inner.log_jacobian(x), np.linalg.slogdet(inner.jacobian(x))[1], atol=1e-14)
+    slopes = inner.slopes(x, derivative(own.value, x))
+
+    def value(at: Array) -> Array:
+        return own.value(inner.outward(at)) + inner.log_jacobian(inner.outward(at))
+
+    np.testing.assert_allclose(slopes, derivative(value, z), rtol=1e-6, atol=1e-6)
+    precision = np.tile(np.diag([1.0, 2, 3]), (3, 1, 1))
+    jacobian = inner.jacobian(x)
+    np.testing.assert_allclose(inner.precision(x, precision), jacobian.transpose(0, 2, 1) @ precision @ jacobian)
+
+
+def test_other_levels_have_their_own_coordinates() -> None:
+    own = Products()
+    abilities = Symmetry(np.zeros(9), own.places.ravel())
+    some = Symmetry(own.move.direction, np.array([1, 4]))
+    for moves in ([], [abilities], [some]):
+        inner = Invariants.of(own.grouping, moves)
+        assert not len(inner.scaled)
+        np.testing.assert_array_equal(inner.inward(own.x), own.x)
+        np.testing.assert_array_equal(inner.slopes(own.x, own.x), own.x)
+    assert not len(Invariants.of(Grouping(own.places[:1], np.zeros(5, np.int32)), [own.move]).scaled)
