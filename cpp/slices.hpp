@@ -16,17 +16,33 @@
 
 namespace stansub {
 
-// A draw that leaves a density of one number invariant, from 0, where its logarithm is `value`: by stepping out and shrinkage
-// (Neal 2003, figures 3 and 5). `value` becomes that of the draw.
+// A draw that leaves a density of one number invariant, from 0, where its logarithm is `value`; `value` becomes that of the draw.
+// By stepping out and shrinkage (Neal 2003, figures 3 and 5), or half of the time by reflection at the middle of the slice, whose
+// ends are bisected (figure 10). Bisections depend on the interval alone, so the interval leads back from the reflected point.
 template <class LogDensity>
 double slice_sample(LogDensity log_density, double& value, double width, bitgen_t* bits) {
   constexpr std::uint32_t most = 32;  // steps by which a slice is extended
+  constexpr int bisections = 3;
   const auto uniform = [&] { return bits->next_double(bits->state); };
+  const bool reflects = uniform() < 0.5;
   const double level = value + std::log1p(-uniform());
   double low = -width * uniform(), high = low + width;
   std::uint32_t below = uniform_below(bits, most), above = most - 1 - below;
   for (; below > 0 && log_density(low) >= level; --below) low -= width;
   for (; above > 0 && log_density(high) >= level; --above) high += width;
+  if (reflects && high - low > 1.5 * width) {
+    const auto end = [&](double outside, double inside) {
+      for (int k = 0; k < bisections; ++k) {
+        const double middle = 0.5 * (outside + inside);
+        (log_density(middle) >= level ? inside : outside) = middle;
+      }
+      return 0.5 * (outside + inside);
+    };
+    const double found = end(low, low + width) + end(high, high - width), there = log_density(found);
+    if (!(found > low && found < high && there >= level)) return 0;
+    value = there;
+    return found;
+  }
   while (true) {
     const double found = low + (high - low) * uniform();
     value = log_density(found);
@@ -77,7 +93,7 @@ class Slices {
           },
           value, widths[m], bits);
       value -= c * jacobian;
-      here = moved;  // the last point at which the density was evaluated
+      one(c, here);
       one(c, shifts);
       for (const std::int32_t k : one.scaled) scale[k] *= std::exp(c);
     }

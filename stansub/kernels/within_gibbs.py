@@ -3,18 +3,19 @@
 Given everything else, the levels of a grouping (`stansub.target.levels`) are independent if the rest of the log
 density, G, has no terms of two of them. If they are also normal under G, its gradients at both ends of a move determine
 how much each level changes G. With P the precision of a level under G and H the curvature of its log likelihood, fixed
-at set-up, its coefficients x move to
+at set-up, its coefficients x (in the coordinates of `stansub.target.invariants`) move to
 
-    x' ~ N(x + M g(x), c M),    M = (H + P)^-1,
+    x' ~ N(x + h M g(x), c M),    M = (H + P)^-1,
 
 where g is the gradient of the whole log density in x. The move is accepted with its own Metropolis-Hastings ratio,
 
-    log p(x') - log p(x) - (e . (g(x) + g(x')) - (g(x) . M g(x) - g(x') . M g(x')) / 2) / c,    e = x' - x.
+    log p(x') - log p(x) - h (e . (g(x) + g(x')) - h (g(x) . M g(x) - g(x') . M g(x')) / 2) / c,    e = x' - x.
 
-M depends on other coordinates but not on x. If the level is normal given the rest with precision H + P, x' is an
-independent draw from a distribution that is wider by sqrt(c), which keeps levels from sticking in tails. The likelihood
-is evaluated once for each grouping, with gradients in its arguments, at the new values of all levels. The values and
-gradients at the next state are those at one of the two ends, by level.
+M depends on other coordinates but not on x. If the level is normal given the rest with precision H + P and mean m, x'
+has the mean m - (h - 1) (x - m): with h = 1 it is independent of x, with h > 1 on the other side of m. c is larger than
+h (2 - h), which would leave the normal distribution invariant without rejections, so that levels do not stick in tails.
+The likelihood is evaluated once for each grouping, with gradients in its arguments, at the new values of all levels.
+The values and gradients at the next state are those at one of the two ends, by level.
 
 Coordinates that the likelihood does not read, and moves that change no log likelihood (`stansub.target.symmetries`),
 take a slice each under G alone (for groups of transformations see Liu and Sabatti 2000). ``docs/decisions/21`` has the

@@ -172,7 +172,7 @@ def _round(
     setup = replace(
         _with_curvatures(setup, posterior, levels, list(spread(np.array(draws[_SWEEPS // 2 :]), _POINTS))),
         order=tuple(np.argsort(accepted, kind="stable").tolist()),
-        widths=2 * lengths,
+        widths=1.5 * lengths,
     )
     n_passes = kernel.n_evaluated // posterior.predictors.n_observations + _POINTS
     return _Round(setup, draws, accepted, n_passes)

@@ -417,6 +417,15 @@ def test_a_slice_leaves_the_density() -> None:
         assert stats.kstest(after[:, k], stats.gamma(3).cdf).pvalue > 1e-4
 
 
+def test_half_of_the_slices_are_reflections() -> None:
+    """Draws of a normal distribution in a row are negatively correlated."""
+    move = Symmetry(np.ones(1), np.empty(0, np.int64))
+    before = np.random.default_rng(2).standard_normal((3000, 1))
+    after = np.array([slices(x, lambda at: float(-0.5 * at @ at), [move], seed)[0] for seed, x in enumerate(before)])
+    assert -0.6 < float(np.corrcoef(before[:, 0], after[:, 0])[0, 1]) < -0.25
+    assert stats.kstest(after[:, 0], stats.norm.cdf).pvalue > 1e-4
+
+
 def test_slices_record_their_moves() -> None:
     """As the moves in Python, one after the other."""
     rng = np.random.default_rng(3)
