@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "slices.hpp"
 #include "transitions.hpp"
 
 namespace nb = nanobind;
@@ -131,6 +132,34 @@ void bind_levels(nb::module_& m) {
             self.slopes(which, out.data());
           },
           "which"_a, "out"_a.noconvert());
+
+  nb::class_<Slices>(m, "Slices")
+      .def(
+          "__init__",
+          [](Slices* self, std::uintptr_t model, std::uintptr_t log_density, std::uintptr_t free_error,
+             const Coordinates& coordinates, const std::vector<Vector<double>>& directions,
+             const std::vector<Vector<std::int32_t>>& scaled, const nb::object&) {
+            if (scaled.size() != directions.size()) throw std::invalid_argument("there must be scaled coordinates for each direction");
+            std::vector<Slices::Move> moves;
+            for (std::size_t k = 0; k < scaled.size(); ++k) moves.push_back({to_vector(directions[k]), to_vector(scaled[k])});
+            const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
+                                 from_address<BridgeStan::FreeError>(free_error, "free_error_address"), nullptr};
+            new (self) Slices(from_address<const void*>(model, "model"), api, coordinates, std::move(moves));
+          },
+          "model"_a, "log_density_address"_a, "free_error_address"_a, "coordinates"_a, "directions"_a, "scaled"_a, "owner"_a,
+          nb::keep_alive<1, 8>())
+      .def(
+          "__call__",
+          [](Slices& self, const nb::object& bits, const Output& x, const Output& scale, const Output& shift,
+             const Vector<double>& widths, const Output& lengths) {
+            for (const Output& one : {x, scale, shift}) require_length(one.shape(0), self.dim(), "coordinates");
+            require_length(widths.shape(0), self.size(), "widths");
+            require_length(lengths.shape(0), self.size(), "lengths");
+            auto* generator = to_bitgen(bits);
+            nb::gil_scoped_release release;
+            self(generator, x.data(), scale.data(), shift.data(), widths.data(), lengths.data());
+          },
+          "bits"_a, "x"_a.noconvert(), "scale"_a.noconvert(), "shift"_a.noconvert(), "widths"_a, "lengths"_a.noconvert());
 }
 
 }  // namespace stansub

@@ -31,6 +31,7 @@ class ProgramGradients {
     slopes_.resize(longest * block);
     adjoints_.resize(longest * block);
     gradients_.resize(program.n_arguments() * block);
+    has_gradient_.resize(program.n_arguments());
   }
 
   static constexpr std::size_t block = 128;
@@ -53,10 +54,14 @@ class ProgramGradients {
   void run(Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
     std::size_t done = 0;
     for (std::size_t v = 0; v < moves_.size(); ++v, done += count_) {
+      const auto variant = static_cast<double>(v);
       count_ = 0;
-      for (std::size_t i = 0; i < n; ++i)
-        if (data[0][i] == static_cast<double>(v)) which_[count_++] = i;
+      for (std::size_t i = 0; i < n; ++i) count_ += data[0][i] == variant;
       is_run_ = count_ == n;
+      for (std::size_t i = 0, j = 0; !is_run_ && j < count_; ++i) {
+        which_[j] = i;
+        j += data[0][i] == variant;
+      }
       if (count_) run(v, data, eta, out);
     }
     if (done != n) throw std::invalid_argument("the first number of data must be that of a variant");
@@ -65,14 +70,19 @@ class ProgramGradients {
  private:
   void run(std::size_t v, Rows<const double> data, Rows<const double> eta, Rows<double> out) {
     const auto& variant = program_.variants()[v];
-    for (std::size_t at = 0; at < variant.size(); ++at) forward(variant[at], at, data, eta);
-    scatter(at_[variant.size() - 1], out[0]);
-    std::fill_n(gradients_.begin(), program_.n_arguments() * block, 0.0);
-    std::fill(adjoints_.begin(), adjoints_.begin() + static_cast<std::ptrdiff_t>(variant.size() * block), 0.0);
-    std::fill_n(row(adjoints_, variant.size() - 1), count_, 1.0);
+    const std::size_t last = variant.size() - 1;
+    for (std::size_t at = 0; at <= last; ++at) forward(variant[at], at, data, eta);
+    scatter(at_[last], out[0]);
+    std::fill_n(has_adjoint_, last, false);
+    std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+    std::fill_n(row(adjoints_, last), count_, 1.0);
+    has_adjoint_[last] = true;
     for (std::size_t at = variant.size(); at-- > 0;)
-      if (moves_[v][at]) backward(variant[at], at);
-    for (std::size_t k = 0; k < program_.n_arguments(); ++k) scatter(row(gradients_, k), out[k + 1]);
+      if (moves_[v][at] && has_adjoint_[at]) backward(variant[at], at, moves_[v]);
+    for (std::size_t k = 0; k < program_.n_arguments(); ++k) {
+      if (!has_gradient_[k]) std::fill_n(row(gradients_, k), count_, 0.0);
+      scatter(row(gradients_, k), out[k + 1]);
+    }
   }
 
   void forward(const Program::Instruction& one, std::size_t at, Rows<const double> data, Rows<const double> eta) {
@@ -101,7 +111,7 @@ class ProgramGradients {
         break;
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
-          const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][which_[j]]);
+          const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
           x[j] = piece(a[j]);
           row(slopes_, at)[j] = piece.slope + 2 * piece.curve * a[j];
         }
@@ -111,31 +121,43 @@ class ProgramGradients {
     }
   }
 
-  void backward(const Program::Instruction& one, std::size_t at) {
+  void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
-    double *a = row(adjoints_, one.a), *b = row(adjoints_, one.b);
+    const auto add = [&](std::int32_t to, auto each) {
+      const auto k = static_cast<std::size_t>(to);
+      if (moves[k]) add_to(row(adjoints_, to), has_adjoint_[k], each);
+    };
     switch (one.kind) {
       case Program::argument:
-        a = row(gradients_, one.a);
-        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j];
+        add_to(row(gradients_, one.a), has_gradient_[static_cast<std::size_t>(one.a)], [&](std::size_t j) { return own[j]; });
         break;
       case Program::sum:
-        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j];
-        for (std::size_t j = 0; j < count_; ++j) b[j] += own[j];
+        add(one.a, [&](std::size_t j) { return own[j]; });
+        add(one.b, [&](std::size_t j) { return own[j]; });
         break;
       case Program::difference:
-        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j];
-        for (std::size_t j = 0; j < count_; ++j) b[j] -= own[j];
+        add(one.a, [&](std::size_t j) { return own[j]; });
+        add(one.b, [&](std::size_t j) { return -own[j]; });
         break;
       case Program::product:
-        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j] * y[j];
-        for (std::size_t j = 0; j < count_; ++j) b[j] += own[j] * x[j];
+        add(one.a, [&](std::size_t j) { return own[j] * y[j]; });
+        add(one.b, [&](std::size_t j) { return own[j] * x[j]; });
         break;
       default: {
         const double* slopes = row(slopes_, at);
-        for (std::size_t j = 0; j < count_; ++j) a[j] += own[j] * slopes[j];
+        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
       }
     }
+  }
+
+  // Adds numbers to a row; the first ones need no zeros there.
+  template <class Each>
+  void add_to(double* to, char& has_any, Each each) const {
+    if (has_any)
+      for (std::size_t j = 0; j < count_; ++j) to[j] += each(j);
+    else
+      for (std::size_t j = 0; j < count_; ++j) to[j] = each(j);
+    has_any = true;
   }
 
   void scatter(const double* from, double* to) const {
@@ -161,8 +183,10 @@ class ProgramGradients {
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
   std::vector<double> values_, slopes_, adjoints_, gradients_;
+  std::vector<char> has_gradient_;
+  char has_adjoint_[Program::most_instructions] = {};
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block
-  bool is_run_ = false;                   // whether they are all of the block
+  bool is_run_ = false;                   // whether they are all of the block; then `which_` is not set
 };
 
 }  // namespace stansub

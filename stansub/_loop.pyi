@@ -1275,6 +1275,54 @@ class GroupedObservations(RemainderSource):
         share: float,
     ) -> None: ...
 
+class Slices:
+    """Slice sampling of a compiled program's density along moves by one number c each: x + c v, and then factors e^c.
+
+    Parameters
+    ----------
+    model, log_density_address, free_error_address : int
+        Addresses of a model and of functions of BridgeStan's C API.
+    coordinates : Coordinates
+        Those of x.
+    directions : sequence of ndarray, shape (dim,)
+        v of each move.
+    scaled : sequence of ndarray of int32
+        Coordinates with a factor.
+    owner : object
+        Kept alive.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        log_density_address: int,
+        free_error_address: int,
+        coordinates: Coordinates,
+        directions: Sequence[NDArray[np.float64]],
+        scaled: Sequence[NDArray[np.int32]],
+        owner: object,
+    ) -> None: ...
+    def __call__(
+        self,
+        bits: CapsuleType,
+        x: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        shift: NDArray[np.float64],
+        widths: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+    ) -> None:
+        """Draw a number for each move in turn, without the interpreter's lock.
+
+        Parameters
+        ----------
+        x, scale, shift : ndarray, shape (dim,)
+            Coordinates, and those of x = scale y + shift with a fixed y; updated in place.
+        widths : ndarray
+            First width of each slice.
+        lengths : ndarray
+            Becomes the numbers c.
+        """
+
 class LevelPasses:
     """Passes over all observations of one chain, for moves of the levels of groupings.
 

@@ -3,18 +3,19 @@
 Given everything else, the levels of a grouping (`stansub.target.levels`) are independent if the rest of the log
 density, G, has no terms of two of them. If they are also normal under G, its gradients at both ends of a move determine
 how much each level changes G. With P the precision of a level under G and H the curvature of its log likelihood, fixed
-at set-up, its coefficients x move to
+at set-up, its coefficients x (in the coordinates of `stansub.target.invariants`) move to
 
-    x' ~ N(x + M g(x), c M),    M = (H + P)^-1,
+    x' ~ N(x + h M g(x), c M),    M = (H + P)^-1,
 
 where g is the gradient of the whole log density in x. The move is accepted with its own Metropolis-Hastings ratio,
 
-    log p(x') - log p(x) - (e . (g(x) + g(x')) - (g(x) . M g(x) - g(x') . M g(x')) / 2) / c,    e = x' - x.
+    log p(x') - log p(x) - h (e . (g(x) + g(x')) - h (g(x) . M g(x) - g(x') . M g(x')) / 2) / c,    e = x' - x.
 
-M depends on other coordinates but not on x. If the level is normal given the rest with precision H + P, x' is an
-independent draw from a distribution that is wider by sqrt(c), which keeps levels from sticking in tails. The likelihood
-is evaluated once for each grouping, with gradients in its arguments, at the new values of all levels. The values and
-gradients at the next state are those at one of the two ends, by level.
+M depends on other coordinates but not on x. If the level is normal given the rest with precision H + P and mean m, x'
+has the mean m - (h - 1) (x - m): with h = 1 it is independent of x, with h > 1 on the other side of m. c is larger than
+h (2 - h), which would leave the normal distribution invariant without rejections, so that levels do not stick in tails.
+The likelihood is evaluated once for each grouping, with gradients in its arguments, at the new values of all levels.
+The values and gradients at the next state are those at one of the two ends, by level.
 
 Coordinates that the likelihood does not read, and moves that change no log likelihood (`stansub.target.symmetries`),
 take a slice each under G alone (for groups of transformations see Liu and Sabatti 2000). ``docs/decisions/21`` has the
@@ -23,7 +24,7 @@ proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,10 +35,10 @@ from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.metropolis import DECISIONS
 from stansub.kernels.recipes import Context, Leaves
-from stansub.kernels.slices import slice_sample
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.invariants import Invariants
 from stansub.target.levels import Grouping, LevelPasses, groupings
 from stansub.target.split import Split
 from stansub.target.symmetries import Equivalence, Symmetry
@@ -45,9 +46,11 @@ from stansub.types import FloatArray
 
 LEVELS_ACCEPTED = Stat("levels_accepted", float, "Share of the levels whose moves were accepted.", "n_accepted")
 
-# Excess of c over 1, times the square root of a level's size. With 60,000 answers to 200 items, the smallest ESS per
-# step was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and 0.50 with 1.6.
-_WIDER = 0.85
+# c is larger than h (2 - h), with which normal levels would always move, by a factor of 1 and this over the root of a
+# level's size. For levels that a step visits twice, h = 1. In plain coordinates, the smallest ESS per step for 60,000
+# answers to 200 items was 0.004 with c = 1, because the moves of one item were hardly ever accepted, 0.34 with 1.3 and
+# 0.50 with 1.6. Levels visited once move past their mean, so draws are negatively correlated.
+_PAST, _WIDER, _PLAIN = 1.3, 0.4, 0.85
 # Relative difference up to which G must change by the sum over levels.
 _SAME = 1e-7
 
@@ -74,25 +77,32 @@ def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArr
 
 @dataclass(frozen=True)
 class GradientMove:
-    """Moves x' ~ N(x + M g(x), c M) of levels.
+    """Moves x' ~ N(x + h M g(x), c M) of levels.
 
     Attributes
     ----------
     metric : ndarray, shape (n_levels, size, size)
         M of each level.
+    length : float
+        h.
+    spread : float
+        c.
     """
 
     metric: FloatArray
+    length: float
+    spread: float
 
-    @property
-    def spread(self) -> float:
-        """Return c."""
-        return float(1 + _WIDER / np.sqrt(self.metric.shape[1]))
+    @classmethod
+    def of(cls, metric: FloatArray, *, once: bool, wider: float = _WIDER) -> GradientMove:
+        """Return the moves of levels that a step visits once or twice."""
+        length = _PAST if once else 1.0
+        return cls(metric, length, float(length * (2 - length) * (1 + wider / np.sqrt(metric.shape[1]))))
 
     def steps(self, slopes: FloatArray, noise: FloatArray) -> FloatArray:
         """Return x' - x from gradients and standard normals, shape (n_levels, size) each."""
         root = np.asarray(np.linalg.cholesky(self.metric), np.float64)
-        return _times(self.metric, slopes) + float(np.sqrt(self.spread)) * _times(root, noise)
+        return self.length * _times(self.metric, slopes) + float(np.sqrt(self.spread)) * _times(root, noise)
 
     def log_ratio(
         self, change: FloatArray, steps: FloatArray, slopes: FloatArray, new_slopes: FloatArray
@@ -100,7 +110,7 @@ class GradientMove:
         """Return log Metropolis-Hastings ratios from the changes of the log density, shape (n_levels,)."""
         squares = np.sum(slopes * _times(self.metric, slopes) - new_slopes * _times(self.metric, new_slopes), axis=1)
         forward = np.sum(steps * (slopes + new_slopes), axis=1)
-        return np.asarray(change - (forward - 0.5 * squares) / self.spread)
+        return np.asarray(change - (forward - 0.5 * self.length * squares) * (self.length / self.spread))
 
 
 class WithinGibbs(DirectKernel):
@@ -114,7 +124,8 @@ class WithinGibbs(DirectKernel):
         self._density, self._setup = posterior.prior, setup
         self._groupings = groupings(posterior.predictors)
         self._passes = LevelPasses(posterior.predictors, self._groupings)
-        self._coordinates = setup.coordinates
+        self._invariants = [Invariants.of(one, setup.slices) for one in self._groupings]
+        self._coordinates, self._slices = setup.coordinates, posterior.slices(setup.slices)
         # Observations are evaluated at coordinates with the same log likelihood as those of `_position`.
         self._position, self._evaluated = np.empty(0), np.zeros(self.dim)
         self._equivalence = Equivalence.none(self.dim)
@@ -165,47 +176,35 @@ class WithinGibbs(DirectKernel):
 
     def without_data(self, rng: np.random.Generator, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return coordinates after a slice along each move that changes no log likelihood, and its lengths."""
-        lengths = []
-        for one, width in zip(self._setup.slices, self._setup.widths, strict=True):
-            length = slice_sample(self._along(one, x), width, rng)
-            x, self._equivalence = one(x, length), self._equivalence.then(one, length)
-            lengths.append(abs(length))
-        if self._equivalence.is_far(x):
+        x, same, lengths = x.copy(), self._equivalence.copy(), np.empty(len(self._setup.slices))
+        self._slices(rng.bit_generator.capsule, x, same.scale, same.shift, self._setup.widths, lengths)
+        self._equivalence = same
+        if same.is_far(x):
             self.place(x)
-        return x, np.array(lengths)
-
-    def _along(self, one: Symmetry, x: FloatArray) -> Callable[[float], float]:
-        def log_density(c: float) -> float:
-            try:
-                with np.errstate(over="ignore"):
-                    value = self._density.log_density(one(x, c)) + c * one.log_jacobian
-            except RunError:
-                return -np.inf
-            return -np.inf if np.isnan(value) else value
-
-        return log_density
+        return x, np.abs(lengths)
 
     def move(self, rng: np.random.Generator, which: int, x: FloatArray) -> tuple[FloatArray, int]:
         """Return the coordinates after moves of the levels of a grouping, and how many were accepted."""
-        grouping, same = self._groupings[which], self._equivalence
-        places, scale = grouping.places, same.scale[grouping.places]
+        places, same, inner = self._groupings[which].places, self._equivalence, self._invariants[which]
+        at, scale = x[places], same.scale[places]
         value, gradient = self._prior(x)
         own = gradient[places]
-        made = GradientMove(self._metric(which, x, gradient))
-        slopes = own + self._passes.slopes(which) / scale
+        made = self._moves(which, x, gradient)
+        slopes = inner.slopes(at, own + self._passes.slopes(which) / scale)
         steps = made.steps(slopes, rng.standard_normal(slopes.shape))
+        to = inner.outward(inner.inward(at) + steps)
         proposed, evaluated = x.copy(), self._evaluated.copy()
-        proposed[places] += steps
+        proposed[places] = to
         evaluated[places] = same.back(proposed, places)
         self.n_evaluated += self._passes.n_observations
         change, new_slopes = self._passes.propose(evaluated, which)
         new_value, new_gradient = self._prior(proposed)
         new_own = new_gradient[places]
         with np.errstate(invalid="ignore"):
-            new_slopes = new_own + new_slopes / scale
-            change += _changes(own, new_own, steps, new_value - value)
-            ratio = made.log_ratio(change, steps, slopes, new_slopes)
-            accepted = np.log1p(-rng.random(len(ratio))) < ratio
+            new_slopes = inner.slopes(to, new_own + new_slopes / scale)
+            change += _changes(own, new_own, to - at, new_value - value)
+            change += inner.log_jacobian(to) - inner.log_jacobian(at)
+            accepted = np.log1p(-rng.random(len(change))) < made.log_ratio(change, steps, slopes, new_slopes)
         self._passes.settle(which, accepted)
         moved, taken = x.copy(), places[accepted]
         moved[taken], self._evaluated[taken] = proposed[taken], evaluated[taken]
@@ -218,12 +217,15 @@ class WithinGibbs(DirectKernel):
         except RunError:
             return -np.inf, np.zeros(self.dim)
 
-    def _metric(self, which: int, x: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
-        grouping, curvature = self._groupings[which], self._setup.curvatures[which]
+    def _moves(self, which: int, x: FloatArray, gradient: FloatArray) -> GradientMove:
+        """Return moves with M of each level; that of common coefficients, whose prior need not be normal, is fixed."""
+        grouping, inner, curvature = self._groupings[which], self._invariants[which], self._setup.curvatures[which]
         if not grouping.is_common:
-            curvature = curvature + conditional_precision(self._density, grouping, x, gradient)
-        return np.asarray(np.linalg.inv(curvature))
+            precision = conditional_precision(self._density, grouping, x, gradient)
+            curvature = curvature + inner.precision(self._setup.centres[which], precision)
+        once = which == self._setup.order[-1]
+        plain = not once and not len(inner.scaled)
+        return GradientMove.of(np.asarray(np.linalg.inv(curvature)), once=once, wider=_PLAIN if plain else _WIDER)
 
 
 def _changes(own: FloatArray, new_own: FloatArray, steps: FloatArray, total: float) -> FloatArray:
@@ -259,7 +261,9 @@ class MetropolisWithinGibbs:
     coordinates : Coordinates
         Coordinates in which the likelihood reads an affine function.
     curvatures : tuple of ndarray, shape (n_levels, size, size)
-        H of each grouping; of common coefficients with the prior's precision.
+        H of each grouping; of common coefficients with the prior's precision. In `Invariants`.
+    centres : tuple of ndarray, shape (n_levels, size)
+        Coefficients at which P is transformed to these coordinates.
     order : tuple of int
         Order in which a step visits the groupings, forth and back.
     slices : tuple of Symmetry
@@ -273,6 +277,7 @@ class MetropolisWithinGibbs:
 
     coordinates: Coordinates
     curvatures: tuple[FloatArray, ...]
+    centres: tuple[FloatArray, ...]
     order: tuple[int, ...]
     slices: tuple[Symmetry, ...]
     widths: FloatArray

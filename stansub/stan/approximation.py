@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from stansub.target.approximation import LIMIT, Approximation
 
 SIZE, PHI = "stansub_n_phi", "stansub_phi"
+# Whether the program computes phi and adds the approximation.
+ADDED = "stansub_adds_approximation"
 
 # Options of `stansub.stan.toolchain.compile_library` for a program that calls the function.
 COMPILED_WITH: dict[str, Any] = {
@@ -42,7 +44,7 @@ _ARGUMENTS = {
     "stansub_second": "array[stansub_n_pairs] int",
     "stansub_mixed": "matrix[stansub_n_pairs, 5]",
 }
-_SIZES = (SIZE, *(f"stansub_n_{name}" for name in ("values", "places", "weights", "means", "pairs")))
+_SIZES = (ADDED, SIZE, *(f"stansub_n_{name}" for name in ("values", "places", "weights", "means", "pairs")))
 _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
 
@@ -52,8 +54,8 @@ DATA = "\n".join([*(f"  int {name};" for name in _SIZES), *(f"  {kind} {name};" 
 CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, {LIMIT})"
 
 
-def as_data(approximation: Approximation) -> dict[str, Any]:
-    """Return an approximation as data of the program."""
+def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, Any]:
+    """Return an approximation as data of the program, which adds it to the log density or not."""
     quadratic, profiles = approximation.quadratic, approximation.profiles
     precision = quadratic.precision
     left = sp.csr_array(sp.tril(precision, -1))
@@ -80,7 +82,7 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
     )
     arrays = (one if one.dtype.kind == "f" else one.astype(np.int64) for one in data)
     m, n_means = len(quadratic.point), len(profiles.starts) - 1
-    sizes = m, left.nnz, len(profiles.places), len(profiles.weights), n_means, len(first)
+    sizes = int(added), m, left.nnz, len(profiles.places), len(profiles.weights), n_means, len(first)
     return dict(zip(_SIZES, sizes, strict=True)) | dict(zip(_ARGUMENTS, arrays, strict=True))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stansub.errors import InputError
-from stansub.stan.approximation import CALL, DATA, FUNCTION, PHI, SIZE
+from stansub.stan.approximation import ADDED, CALL, DATA, FUNCTION, PHI, SIZE
 from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
@@ -278,7 +278,7 @@ def _surrogate(
     data = [*(f"  {one.type} {one.name};" for one in declarations), DATA, *switch]
     model = [
         text_of(program, program.model.statements, kept),
-        f"{{\n{phi}",
+        f"if ({ADDED}) {{\n{phi}",
         f"target += {CALL};",
         "}",
     ]

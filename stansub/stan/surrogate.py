@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub import memory
-from stansub._loop import SurrogateNuts
+from stansub._loop import Slices, SurrogateNuts
 from stansub.errors import RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
@@ -27,6 +27,7 @@ from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
 
 # Relative rounding by which surrogate and likelihood together may differ from the user's log density; and the same for
@@ -60,6 +61,19 @@ class Surrogate:
             owner=self.model,
         )
 
+    def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
+        """Return a sampler along moves of some coordinates."""
+        library = self.model.library
+        return Slices(
+            self.model.pointer,
+            library.address("bs_log_density"),
+            library.address("bs_free_error_msg"),
+            coordinates.compiled(),
+            [one.direction for one in moves],
+            [one.scaled.astype(np.int32) for one in moves],
+            owner=self.model,
+        )
+
     def phi(self, theta: FloatArray) -> FloatArray:
         """Return the likelihood's arguments, shape (m,)."""
         first = self.model.param_num()
@@ -85,15 +99,15 @@ class Split:
         """Return the surrogate with an approximation of the likelihood."""
         return self._with(approximation, fixed_scales=True)
 
-    def _with(self, approximation: Approximation, *, fixed_scales: bool) -> Surrogate:
-        values = self.values.values | as_data(approximation) | {FIXED: int(fixed_scales)}
+    def _with(self, approximation: Approximation, *, fixed_scales: bool, added: bool = True) -> Surrogate:
+        values = self.values.values | as_data(approximation, added=added) | {FIXED: int(fixed_scales)}
         return Surrogate(replace(self.values, values=values).model(self.library), approximation)
 
     def prior(self, *, fixed_scales: bool = False) -> Surrogate:
         """Return the surrogate without the likelihood."""
         m = self.predictors.dim
         nothing = Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty()))
-        return self._with(nothing, fixed_scales=fixed_scales)
+        return self._with(nothing, fixed_scales=fixed_scales, added=False)
 
 
 def split(

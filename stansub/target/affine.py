@@ -6,8 +6,9 @@ scales. The likelihood's rows are then rows of x, and its evaluation needs no ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.target.split import Split
+from stansub.target.split import Slices, Split
+from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
 
 
@@ -32,11 +34,14 @@ class AffinePosterior:
         The likelihood's arguments.
     predictors : SparsePredictors
         L as a function of the coordinates.
+    slices : callable
+        Makes a sampler of G along moves.
     """
 
     prior: InnerDensity
     phi: AffineMap
     predictors: SparsePredictors
+    slices: Callable[[Sequence[Symmetry]], Slices]
 
     @classmethod
     def of(cls, split: Split, coordinates: Coordinates) -> AffinePosterior:
@@ -44,7 +49,7 @@ class AffinePosterior:
         own = split.prior()
         prior = InnerDensity(own.model, coordinates)
         phi = AffineMap.of(lambda x: own.phi(prior.outward(x)), coordinates.dim)
-        return cls(prior, phi, composed(split.predictors, phi))
+        return cls(prior, phi, composed(split.predictors, phi), partial(own.slices, coordinates))
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,16 @@ class AffineMap:
     def of(cls, function: Callable[[FloatArray], FloatArray], dim: int) -> AffineMap:
         """Return the map that equals a function at 0 and at the unit vectors."""
         constant = function(np.zeros(dim))
-        unit, columns = np.zeros(dim), []
+        unit, places, values = np.zeros(dim), [], []
         for k in range(dim):
             unit[k] = 1
-            columns.append(sp.csc_array((function(unit) - constant)[:, np.newaxis]))
+            change = function(unit) - constant
+            places.append(np.flatnonzero(change))
+            values.append(change[places[-1]])
             unit[k] = 0
-        return cls(function, sp.csc_array(sp.hstack(columns)), constant)
+        starts = np.concatenate([[0], np.cumsum([len(one) for one in places])])
+        columns = np.concatenate(values), np.concatenate(places), starts
+        return cls(function, sp.csc_array(columns, shape=(len(constant), dim)), constant)
 
     def error(self, x: FloatArray) -> float:
         """Return the largest relative difference from the function at a point."""

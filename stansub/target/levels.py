@@ -66,10 +66,10 @@ class LevelPasses:
         self._loop = _loop.LevelPasses(
             dense=[np.ascontiguousarray(row.matrix, np.float64) for row in rows],
             places=[row.places.astype(np.int32) for row in rows],
-            offsets=[np.broadcast_to(row.offset, n) for row in rows],
+            offsets=[_numbers(row.offset, n) for row in rows],
             gathered_of=[k for k, _ in columns],
             gathered_places=[column.places for _, column in columns],
-            gathered_factors=[column.factors for _, column in columns],
+            gathered_factors=[_numbers(column.factors, n) for _, column in columns],
             levels=[one.of for one in levels],
             level_places=[one.places.ravel().astype(np.int32) for one in levels],
             n_levels=[len(one.places) for one in levels],
@@ -123,6 +123,11 @@ class LevelPasses:
         self._loop.arguments(x, eta)
         with np.errstate(over="ignore", invalid="ignore"):
             proposed[0], proposed[1:] = self._family.gradients(eta)
+
+
+def _numbers(each: FloatArray, n: int) -> FloatArray:
+    """Return a number of each observation; a view of one if all are equal, which a pass need not read again."""
+    return np.broadcast_to(each if np.ptp(each) else each[:1], n)
 
 
 def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:

@@ -5,12 +5,14 @@ The interface is independent of Stan. `stansub.stan.surrogate.Split` implements 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import SparsePredictors
+from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
 
 
@@ -38,6 +40,20 @@ class Nuts(Protocol):
     ) -> Transition: ...
 
 
+class Slices(Protocol):
+    """Slices of a density along moves, for one thread at a time; updates x, scale and shift in place."""
+
+    def __call__(
+        self,
+        bits: Any,
+        x: FloatArray,
+        scale: FloatArray,
+        shift: FloatArray,
+        widths: FloatArray,
+        lengths: FloatArray,
+    ) -> None: ...
+
+
 class Differentiable(Protocol):
     """Log density with gradients."""
 
@@ -61,6 +77,10 @@ class Surrogate(Protocol):
 
     def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Nuts:
         """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
+        ...
+
+    def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
+        """Return a sampler along moves of these coordinates."""
         ...
 
 

@@ -44,11 +44,6 @@ class Symmetry:
         found[self.scaled] *= np.exp(c)
         return found
 
-    @property
-    def log_jacobian(self) -> float:
-        """Return the logarithm of the determinant of the move's derivative, for c = 1."""
-        return float(len(self.scaled))
-
 
 @dataclass(frozen=True)
 class Equivalence:
@@ -67,11 +62,9 @@ class Equivalence:
         """Return that of x = y."""
         return cls(np.ones(dim), np.zeros(dim))
 
-    def then(self, one: Symmetry, c: float) -> Equivalence:
-        """Return the equivalence after another move."""
-        scale = self.scale.copy()
-        scale[one.scaled] *= np.exp(c)
-        return Equivalence(scale, one(self.shift, c))
+    def copy(self) -> Equivalence:
+        """Return a copy, for moves in place."""
+        return Equivalence(self.scale.copy(), self.shift.copy())
 
     def back(self, x: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Return some elements of y."""

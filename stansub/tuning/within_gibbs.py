@@ -19,6 +19,7 @@ from stansub.progress import Progress
 from stansub.selection import LevelsSettled
 from stansub.target.affine import AffinePosterior
 from stansub.target.inner_density import InnerDensity
+from stansub.target.invariants import Invariants
 from stansub.target.levels import Grouping, groupings
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.split import Split
@@ -98,12 +99,11 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     for one in levels:
         read[one.places] = True
     slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
-    setup = MetropolisWithinGibbs(coordinates, (), (), slices, np.full(len(slices), _WIDTH))
+    setup = MetropolisWithinGibbs(coordinates, (), (), (), slices, np.full(len(slices), _WIDTH))
     x, kernel = np.where(read, mode.point, start), WithinGibbs(posterior, setup)
     for _ in range(_SLICES):
         x, _ = kernel.without_data(rng, x)
-    curvatures, order = _curvatures(posterior, levels, [x]), tuple(range(len(levels)))
-    setup = replace(setup, curvatures=curvatures, order=order)
+    setup = replace(_with_curvatures(setup, posterior, levels, [x]), order=tuple(range(len(levels))))
     progress("Tuning moves of effects")
     for k in range(_ROUNDS):
         progress.advance(k, _ROUNDS)
@@ -170,29 +170,31 @@ def _round(
             accepted[which] += n / (_SWEEPS * len(levels[which].places))
         draws.append(x)
     setup = replace(
-        setup,
-        curvatures=_curvatures(posterior, levels, list(spread(np.array(draws[_SWEEPS // 2 :]), _POINTS))),
+        _with_curvatures(setup, posterior, levels, list(spread(np.array(draws[_SWEEPS // 2 :]), _POINTS))),
         order=tuple(np.argsort(accepted, kind="stable").tolist()),
-        widths=2 * lengths,
+        widths=1.5 * lengths,
     )
     n_passes = kernel.n_evaluated // posterior.predictors.n_observations + _POINTS
     return _Round(setup, draws, accepted, n_passes)
 
 
-def _curvatures(
-    posterior: AffinePosterior, levels: Sequence[Grouping], points: Sequence[FloatArray]
-) -> tuple[FloatArray, ...]:
-    """Return the mean curvatures of the log likelihood, made definite; with the prior's for common coefficients."""
+def _with_curvatures(
+    setup: MetropolisWithinGibbs, posterior: AffinePosterior, levels: Sequence[Grouping], points: Sequence[FloatArray]
+) -> MetropolisWithinGibbs:
+    """Return the setup with mean curvatures of the log likelihood, made definite; of common ones with the prior's."""
     precisions = [posterior.predictors.expansion(x).precision for x in points]
-    found = []
+    found, centres = [], []
     for one in levels:
-        curvature = np.mean([one.blocks(precision) for precision in precisions], axis=0)
+        inner, blocks = Invariants.of(one, setup.slices), [one.blocks(precision) for precision in precisions]
+        at = [x[one.places] for x in points]
+        curvature = np.mean([inner.precision(*each) for each in zip(at, blocks, strict=True)], axis=0)
         if one.is_common:
             gradients = (posterior.prior.log_density_gradient(x)[1] for x in points)
             own = [conditional_precision(posterior.prior, one, *each) for each in zip(points, gradients, strict=True)]
             curvature += np.mean(own, axis=0)
         found.append(_definite(curvature))
-    return tuple(found)
+        centres.append(np.mean(at, axis=0))
+    return replace(setup, curvatures=tuple(found), centres=tuple(centres))
 
 
 def _definite(matrices: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,18 +13,22 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit
+from slicing import sampler
 
+from stansub import _loop
 from stansub.errors import RunError
 from stansub.kernels import within_gibbs
-from stansub.kernels.slices import slice_sample
 from stansub.kernels.within_gibbs import GradientMove, WithinGibbs
 from stansub.progress import Progress
 from stansub.target.affine import AffinePosterior
+from stansub.target.coordinates import Coordinates
 from stansub.target.families import Binomial
-from stansub.target.levels import LevelPasses
+from stansub.target.invariants import Invariants
+from stansub.target.levels import Grouping, LevelPasses
+from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.target.symmetries import Equivalence
+from stansub.target.symmetries import Equivalence, Symmetry
 from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
 
 Array = NDArray[np.float64]
@@ -85,10 +90,57 @@ class Hierarchy:
             theta[1 : 1 + J] *= np.exp(theta[-2])
         return theta
 
+    def answers(self, rng: Rng, theta: Array) -> SparsePredictors:
+        row = rows()
+        y = rng.random(N) < expit(row(self.phi(theta)))
+        return SparsePredictors((row,), Binomial(y.astype(float), np.ones(N)))
+
+
+@dataclass(frozen=True)
+class ItemResponse:
+    """Logits e^a (t - b) with a ~ N(0, 0.5), b ~ N(0, 1), t ~ N(0, tau), log tau ~ N(0, 0.5)."""
+
+    dim = 2 * J + K + 1
+
+    def log_density(self, theta: Array) -> float:
+        return self.log_density_gradient(theta)[0]
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        scales = np.repeat([0.5, 1, np.exp(theta[-1]), 0.5], [J, J, K, 1])
+        x = theta / scales
+        slope = -x / scales
+        slope[-1] += x[2 * J : -1] @ x[2 * J : -1] - K
+        return float(-0.5 * x @ x - K * theta[-1]), slope
+
+    def phi(self, theta: Array) -> Array:
+        return theta[:-1].copy()
+
+    def draw(self, rng: Rng) -> Array:
+        theta = rng.standard_normal(self.dim) * np.repeat([0.5, 1, 1, 0.5], [J, J, K, 1])
+        theta[2 * J : -1] *= np.exp(theta[-1])
+        return theta
+
+    def answers(self, rng: Rng, theta: Array) -> SparsePredictors:
+        starts, ones = np.arange(N + 1), np.ones(N)
+        log_a = sp.csr_array((ones, G, starts), shape=(N, self.dim - 1))
+        places, factors = np.stack([2 * J + H, J + G], axis=1).ravel(), np.tile([1.0, -1.0], N)
+        other = sp.csr_array((factors, places, 2 * starts), shape=(N, self.dim - 1))
+        none = np.ones((1, 0)), np.empty(0, np.int64)
+        read = tuple(SparseRows.of(*none, one, np.zeros(1)) for one in (log_a, other))
+        y = rng.random(N) < expit(np.exp(read[0](self.phi(theta))) * read[1](self.phi(theta)))
+        lines = [("data", 1, 0), ("argument", 0, 0), ("exp", 1, 0), ("argument", 1, 0), ("product", 2, 3)]
+        lines += [("product", 0, 4), ("log1p_exp", 4, 0), ("difference", 5, 6)]
+        codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+        code = Code(np.array([0, len(lines)], np.int32), codes, np.zeros(len(lines)))
+        return SparsePredictors(read, ProgramFamily(code, 2, np.stack([np.zeros(N), y])))
+
+
+Density = Hierarchy | ItemResponse
+
 
 @dataclass(frozen=True)
 class ToySplit:
-    density: Hierarchy
+    density: Density
     predictors: SparsePredictors
 
     def prior(self) -> Any:
@@ -97,21 +149,22 @@ class ToySplit:
 
 @dataclass(frozen=True)
 class Prior:
-    model: Hierarchy
+    model: Density
     phi: Any
 
+    def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> _loop.Slices:
+        return sampler(self.model.log_density, coordinates, moves)
 
-def split(density: Hierarchy, rng: Rng, theta: Array | None = None) -> ToySplit:
+
+def split(density: Density, rng: Rng, theta: Array | None = None) -> ToySplit:
     """A posterior of answers drawn at some parameters."""
-    row = rows()
-    y = rng.random(N) < expit(row(density.phi(density.draw(rng) if theta is None else theta)))
-    return ToySplit(density, SparsePredictors((row,), Binomial(y.astype(float), np.ones(N))))
+    return ToySplit(density, density.answers(rng, density.draw(rng) if theta is None else theta))
 
 
 @lru_cache
-def tuned(density: Hierarchy) -> TunedWithinGibbs:
+def tuned(density: Density) -> TunedWithinGibbs:
     rng = np.random.default_rng(4)
-    return tune(split(density, rng), DIM, rng, Progress())  # type: ignore[arg-type]
+    return tune(split(density, rng), density.dim, rng, Progress())  # type: ignore[arg-type]
 
 
 def test_setup() -> None:
@@ -154,7 +207,7 @@ def test_a_move_to_where_the_prior_is_undefined_is_rejected() -> None:
     assert 0 < max(places) <= 0.5
 
 
-def scores(density: Hierarchy, n: int) -> Array:
+def scores(density: Density, n: int) -> Array:
     """z-scores of changes of moments by steps from draws of prior and data, which leave the joint distribution so."""
     setup, rng, changes = tuned(density).transition, np.random.default_rng(11), []
     posterior = AffinePosterior.of(split(density, rng), setup.coordinates)  # type: ignore[arg-type]
@@ -188,7 +241,7 @@ def test_steps_keep_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = WithinGibbs(posterior, setup)
     assert evaluated_again(kernel, 50) < 1e-10
     assert kernel.n_evaluated == N * (1 + 50 * 5)  # forth and back over three groupings
-    monkeypatch.setattr(Equivalence, "then", lambda self, one, c: self)
+    monkeypatch.setattr(Equivalence, "copy", lambda self: Equivalence.none(DIM))
     assert evaluated_again(WithinGibbs(posterior, setup), 50) > 1e-3
 
 
@@ -221,6 +274,21 @@ def test_a_wrong_acceptance_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(scores(Hierarchy(), 1000)).max() > MAX_Z
 
 
+def test_a_step_of_products_leaves_the_joint_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items move in coordinates that a scale leaves unchanged; without their Jacobian, the distribution changes."""
+    assert [one.scaled.tolist() for one in invariants(ItemResponse())] == [[1], []]
+    assert np.abs(scores(ItemResponse(), 1000)).max() < MAX_Z
+    monkeypatch.setattr(Invariants, "log_jacobian", lambda self, x: np.zeros(len(x)))
+    assert np.abs(scores(ItemResponse(), 1000)).max() > MAX_Z
+
+
+def invariants(density: Density) -> list[Invariants]:
+    """Coordinates of the levels of each grouping."""
+    setup = tuned(density).transition
+    posterior = AffinePosterior.of(split(density, np.random.default_rng(4)), setup.coordinates)  # type: ignore[arg-type]
+    return WithinGibbs(posterior, setup)._invariants
+
+
 class Levels:
     """Three levels of two coefficients, not normal."""
 
@@ -240,9 +308,9 @@ class Levels:
         given = np.zeros((3, 2)) if x is None else x
         return np.linalg.inv(self.hessian * np.exp(0.3 * given.sum(axis=1))[:, np.newaxis, np.newaxis])
 
-    def flows(self, x: Array, there: Array, how: str = "") -> Array:
+    def flows(self, x: Array, there: Array, how: str, once: bool) -> Array:
         """Logarithms of density, proposal and acceptance from one place to another, for each level."""
-        made = GradientMove(self.metric(x if how == "metric of the state" else None))
+        made = GradientMove.of(self.metric(x if how == "metric of the state" else None), once=once)
         slopes, new_slopes = self.gradient(x), self.gradient(there)
         drift = made.steps(slopes, np.zeros_like(x))
         proposed = [
@@ -256,23 +324,29 @@ class Levels:
         return np.asarray(self.value(x) + proposed + np.minimum(0, ratio))
 
 
-def imbalance(how: str) -> float:
+def imbalance(how: str, once: bool) -> float:
     levels, rng = Levels(), np.random.default_rng(8)
     pairs = rng.standard_normal((200, 2, 3, 2))
-    return float(max(np.abs(levels.flows(x, there, how) - levels.flows(there, x, how)).max() for x, there in pairs))
+    differences = (levels.flows(x, there, how, once) - levels.flows(there, x, how, once) for x, there in pairs)
+    return float(max(np.abs(one).max() for one in differences))
 
 
-def test_detailed_balance_of_each_level() -> None:
-    assert imbalance("") < 1e-9
+ONCE = pytest.mark.parametrize("once", [False, True])
 
 
+@ONCE
+def test_detailed_balance_of_each_level(once: bool) -> None:
+    assert imbalance("", once) < 1e-9
+
+
+@ONCE
 @pytest.mark.parametrize("how", ["gradient at one end", "sum over levels", "metric of the state"])
-def test_shortcuts_break_it(how: str) -> None:
-    assert imbalance(how) > 0.1
+def test_shortcuts_break_it(how: str, once: bool) -> None:
+    assert imbalance(how, once) > 0.1
 
 
 def test_steps_have_the_covariance_of_the_proposal() -> None:
-    made = GradientMove(Levels().metric())
+    made = GradientMove.of(Levels().metric(), once=False)
     columns = np.stack([made.steps(np.zeros((3, 2)), np.tile(unit, (3, 1))) for unit in np.eye(2)], axis=-1)
     np.testing.assert_allclose(columns @ columns.transpose(0, 2, 1), made.spread * made.metric, rtol=1e-12)
 
@@ -284,13 +358,71 @@ def test_a_change_that_is_not_the_sum_over_levels_is_an_error() -> None:
         within_gibbs._changes(slopes, slopes, slopes, 3.001)
 
 
-def test_a_slice_leaves_the_density() -> None:
-    rng = np.random.default_rng(1)
-    before = rng.gamma(3, size=4000)
+def test_levels_visited_once_overshoot_the_mean() -> None:
+    """Normal levels with the precision of the metric: the mean of x' is as far on the other side as 0.3 of the way."""
+    metric = Levels().metric()
+    x = np.random.default_rng(4).standard_normal((3, 2))
+    slopes = -np.linalg.solve(metric, x[:, :, np.newaxis])[:, :, 0]
+    made = GradientMove.of(metric, once=True)
+    np.testing.assert_allclose(x + made.steps(slopes, np.zeros((3, 2))), -0.3 * x)
+    # With the variance that the normal distribution then keeps, all moves would be accepted.
+    steps = made.steps(slopes, np.ones((3, 2)))
+    there = x + steps
+    new_slopes = -np.linalg.solve(metric, there[:, :, np.newaxis])[:, :, 0]
+    change = 0.5 * ((x * -slopes) - (there * -new_slopes)).sum(axis=1)
+    np.testing.assert_allclose(replace(made, spread=0.91).log_ratio(change, steps, slopes, new_slopes), 0, atol=1e-12)
 
-    def moved(x: float) -> float:
-        return x + slice_sample(lambda c: 2 * np.log(x + c) - (x + c) if x + c > 0 else -np.inf, 0.7, rng)
 
-    after = np.array([moved(x) for x in before])
-    assert np.abs(after - before).mean() > 0.5
-    assert stats.kstest(after, stats.gamma(3).cdf).pvalue > 1e-4
+class Products:
+    """Levels of e^x0 (t - x1) + x2, of which a factor of t and x1 against a shift of x0 leaves all unchanged."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(6)
+        self.places = np.arange(9).reshape(3, 3)
+        self.move = Symmetry(np.tile([-1.0, 0, 0], 3), np.array([1, 4, 7]))
+        self.grouping = Grouping(self.places, np.zeros(5, np.int32))
+        self.inner = Invariants.of(self.grouping, [self.move])
+        self.t = rng.standard_normal((3, 20))
+        self.x = rng.standard_normal((3, 3))
+
+    def value(self, x: Array) -> Array:
+        eta = np.exp(x[:, [0]]) * (self.t - x[:, [1]]) + x[:, [2]]
+        return np.asarray((0.4 * eta - np.logaddexp(eta, 0)).sum(axis=1) - 0.5 * (x**2).sum(axis=1))
+
+
+def derivative(function: Callable[[Array], Array], at: Array) -> Array:
+    """Central differences along the elements of all levels at once, as the last axis."""
+    steps = 1e-5 * np.eye(at.shape[1])
+    return np.stack([(function(at + step) - function(at - step)) / 2e-5 for step in steps], axis=-1)
+
+
+def test_coordinates_that_a_scale_leaves_unchanged() -> None:
+    own = Products()
+    inner, x = own.inner, own.x
+    assert (inner.scaled.tolist(), inner.factor) == ([1], 0)
+    z = inner.inward(x)
+    np.testing.assert_allclose(inner.outward(z), x, rtol=1e-14)
+    np.testing.assert_allclose(inner.inward(own.move(x.ravel(), 0.7).reshape(3, 3))[:, 1:], z[:, 1:], rtol=1e-14)
+    np.testing.assert_allclose(inner.jacobian(x), derivative(inner.outward, z), atol=1e-8)
+    np.testing.assert_allclose(inner.log_jacobian(x), np.linalg.slogdet(inner.jacobian(x))[1], atol=1e-14)
+    slopes = inner.slopes(x, derivative(own.value, x))
+
+    def value(at: Array) -> Array:
+        return own.value(inner.outward(at)) + inner.log_jacobian(inner.outward(at))
+
+    np.testing.assert_allclose(slopes, derivative(value, z), rtol=1e-6, atol=1e-6)
+    precision = np.tile(np.diag([1.0, 2, 3]), (3, 1, 1))
+    jacobian = inner.jacobian(x)
+    np.testing.assert_allclose(inner.precision(x, precision), jacobian.transpose(0, 2, 1) @ precision @ jacobian)
+
+
+def test_other_levels_have_their_own_coordinates() -> None:
+    own = Products()
+    abilities = Symmetry(np.zeros(9), own.places.ravel())
+    some = Symmetry(own.move.direction, np.array([1, 4]))
+    for moves in ([], [abilities], [some]):
+        inner = Invariants.of(own.grouping, moves)
+        assert not len(inner.scaled)
+        np.testing.assert_array_equal(inner.inward(own.x), own.x)
+        np.testing.assert_array_equal(inner.slopes(own.x, own.x), own.x)
+    assert not len(Invariants.of(Grouping(own.places[:1], np.zeros(5, np.int32)), [own.move]).scaled)
