@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
@@ -38,6 +39,12 @@ class Nuts(Protocol):
     ) -> Transition: ...
 
 
+class Sampler(Protocol):
+    """A sampler of a surrogate, likewise. A transition of a Gibbs sampler is a sweep."""
+
+    def __call__(self, bits: Any, theta: FloatArray, n: int = 1) -> Transition: ...
+
+
 class Differentiable(Protocol):
     """Log density with gradients."""
 
@@ -61,6 +68,10 @@ class Surrogate(Protocol):
 
     def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Nuts:
         """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
+        ...
+
+    def gibbs(self, effects: NormalEffects) -> Sampler:
+        """Return a sampler of effects and their scales, which need not be exactly those of the surrogate."""
         ...
 
 
