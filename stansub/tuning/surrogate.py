@@ -33,7 +33,7 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
+from stansub.tuning.surrogate_nuts import DIVERGING, POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
@@ -245,18 +245,25 @@ class _Exploration:
         return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
 
     def finish(self, found: _Explored) -> Tuned:
-        """Return the cheaper sampler; the no-U-turn sampler is only tuned if its lower limit is below the other's."""
+        """Return the sampler for steps.
+
+        Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
+        only better if one such transition is not enough for a step, or if funnels make them diverge.
+        """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
-        by_gibbs = self.gibbs and self.gibbs.finish(surrogate, about, draws)
+        by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
+
+        def is_beaten(tuned: Tuned) -> bool:
+            is_slow = tuned.n > 1 or tuned.diverging > DIVERGING
+            return by_gibbs is not None and is_slow and by_gibbs.cost <= tuned.cost
+
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):
             tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
-        if by_gibbs and by_gibbs.cost <= tuned.cost:
-            return by_gibbs
         assert isinstance(tuned.inner, NoUTurn)
-        tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner)
-        return by_gibbs if by_gibbs and by_gibbs.cost <= tuned.cost else tuned
+        tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
+        return by_gibbs if by_gibbs and is_beaten(tuned) else tuned
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""

@@ -15,7 +15,7 @@ from stansub.tuning.surrogate_nuts import MOST_TRANSITIONS, Tuned, slowest_time
 from stansub.types import FloatArray
 
 # Draws of a round, sweeps from one to the next, and sweeps before them; sweeps that show how fast a sampler mixes.
-_ROUND, _APART, _BEFORE, _SHOWING = 30, 3, 30, 300
+_ROUND, _APART, _BEFORE, _SHOWING = 30, 6, 30, 300
 # Share of the sweeps accepted below which effects are not nearly normal given their scales.
 _LEAST = 0.1
 
@@ -42,7 +42,7 @@ class GibbsTuner:
         """Draw briefly, from the last of ``draws``."""
         effects = self.structure.about(about, draws)
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _BEFORE + _ROUND * _APART)
-        return Tuned(effects, made[_BEFORE::_APART], np.inf) if accepted >= _LEAST else None
+        return Tuned(effects, made[_BEFORE::_APART]) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most ten."""

@@ -28,7 +28,7 @@ POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round; at the end, those that tune a step size and those that test it.
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
-_TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+_TARGETS, DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
@@ -44,7 +44,7 @@ class Tuned(NamedTuple):
         The sampler.
     draws : ndarray, shape (n, dim)
     cost : float
-        Microseconds for an effective draw of the slowest parameter, by a rule of thumb.
+        Microseconds for an effective draw of the slowest parameter, by a rule of thumb; infinite if not measured.
     n : int
         Transitions per step.
     diverging : float
@@ -53,7 +53,7 @@ class Tuned(NamedTuple):
 
     inner: NoUTurn | NormalEffects
     draws: FloatArray
-    cost: float
+    cost: float = np.inf
     n: int = 1
     diverging: float = 0.0
 
@@ -68,22 +68,27 @@ class Tuner:
     check: Callable[[], None]
 
     def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
-        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's.
-
-        The cost is a lower limit, as if every draw were effective.
-        """
+        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
         nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
         made = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
         kept = made.draws[_ROUND // 2 :]
         inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
-        return Tuned(inner, kept, made.n_steps * leapfrog_cost(precision, factor))
+        return Tuned(inner, kept)
 
-    def finish(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, inner: NoUTurn) -> Tuned:
+    def finish(
+        self,
+        surrogate: Surrogate,
+        precision: sp.csr_array,
+        draws: FloatArray,
+        inner: NoUTurn,
+        is_beaten: Callable[[Tuned], bool] = lambda tuned: False,
+    ) -> Tuned:
         """Return a metric from more draws, a step size with few divergent transitions, and the transitions per step.
 
         In the neck of a funnel, a step size that suits the rest diverges. Transitions that hardly move some parameter
-        are repeated within a step, because they cost nothing compared with a decision.
+        are repeated within a step, because they cost nothing compared with a decision. Step sizes are not reduced for a
+        sampler that is beaten by another one.
         """
         nuts = surrogate.nuts(inner.centre, inner.factor, inner.coordinates)
         draws = self._fixed(nuts, draws[-1], _ADAPTING, inner.step_size).draws
@@ -97,7 +102,7 @@ class Tuner:
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
             cost = time * made.n_steps * leapfrog_cost(precision, factor)
             found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, cost, n, made.diverging)
-            if made.diverging <= _DIVERGING or made.deep > _DEEP:
+            if made.diverging <= DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
         return found
 
@@ -109,20 +114,20 @@ class Tuner:
 
     def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> _Made:
         """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
-        theta, draws, n_steps = np.array(theta), np.empty((n, len(theta))), np.empty(n)
+        theta, draws = np.array(theta), np.empty((n, len(theta)))
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
         step_size = 0.2
         for t in range(1, n + 1):
             if t % 10 == 0:
                 self.check()
             made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
-            draws[t - 1], n_steps[t - 1] = theta, made.n_steps
+            draws[t - 1] = theta
             h += (target - made.acceptance_rate - h) / (t + 10)
             log_step = mu - np.sqrt(t) / 0.05 * h
             weight = t**-0.75
             log_mean = weight * log_step + (1 - weight) * log_mean
             step_size = float(np.exp(log_step))
-        return _Made(draws, float(np.exp(log_mean)), float(n_steps[n // 2 :].mean()))
+        return _Made(draws, float(np.exp(log_mean)))
 
     def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> _Made:
         """Return draws with a fixed step size, and shares of transitions that diverged and whose trees were full."""
@@ -135,17 +140,17 @@ class Tuner:
             diverged += made.diverging
             deep += made.tree_depth >= MAX_TREE_DEPTH
             n_steps += made.n_steps
-        return _Made(draws, step_size, n_steps / n, diverged / n, deep / n)
+        return _Made(draws, step_size, diverged / n, deep / n, n_steps / n)
 
 
 class _Made(NamedTuple):
-    """Draws, leapfrog steps per transition, and shares of transitions that diverged or whose trees were full."""
+    """Draws, shares of transitions that diverged or whose trees were full, and leapfrog steps per transition."""
 
     draws: FloatArray
     step_size: float
-    n_steps: float
     diverging: float = 0.0
     deep: float = 0.0
+    n_steps: float = 0.0
 
 
 def slowest_time(draws: FloatArray) -> float:
