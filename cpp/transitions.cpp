@@ -6,7 +6,11 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,6 +18,7 @@
 #include "arrays.hpp"
 #include "cholesky.hpp"
 #include "grouped.hpp"
+#include "normal_effects.hpp"
 #include "numbers.hpp"
 #include "surrogate_nuts.hpp"
 #include "transitions.hpp"
@@ -62,6 +67,54 @@ class SurrogateNuts {
 
  private:
   SurrogateSystem system_;
+};
+
+// Sweeps of normal effects, each accepted or rejected by what a program's log density differs from theirs. A sweep is
+// reversible for the density of normal effects, so that the whole is for the program's.
+class SurrogateGibbs {
+ public:
+  SurrogateGibbs(const void* model, BridgeStan api, std::shared_ptr<NormalEffects> effects)
+      : model_(model), api_(api), effects_(std::move(effects)), slope_(effects_->dim()), proposed_(effects_->dim()) {}
+
+  // `n` sweeps from theta, which becomes their end.
+  Transition operator()(bitgen_t* bits, double* theta, std::int32_t n) {
+    Transition found;
+    effects_->place(theta);
+    double omitted = omitted_at(theta);
+    if (!std::isfinite(omitted)) throw std::invalid_argument("the surrogate is not defined at the start");
+    for (std::int32_t k = 0; k < n; ++k) {
+      const NormalEffects::State before = effects_->state();
+      double there = -std::numeric_limits<double>::infinity();
+      if (effects_->sweep(bits)) {
+        effects_->theta(proposed_.data());
+        there = omitted_at(proposed_.data());
+      }
+      if (std::log1p(-bits->next_double(bits->state)) < there - omitted) {
+        omitted = there;
+        std::copy(proposed_.begin(), proposed_.end(), theta);
+        found.acceptance += 1.0 / n;
+      } else {
+        effects_->restore(before);
+      }
+      ++found.n_steps;
+    }
+    return found;
+  }
+
+  std::size_t dim() const { return effects_->dim(); }
+
+ private:
+  // At the point where the effects are placed.
+  double omitted_at(const double* theta) {
+    double value;
+    if (api_.gradient(model_, true, theta, &value, slope_.data()) != 0) return -std::numeric_limits<double>::infinity();
+    return value - effects_->log_density();
+  }
+
+  const void* model_;
+  BridgeStan api_;
+  std::shared_ptr<NormalEffects> effects_;
+  std::vector<double> slope_, proposed_;
 };
 
 // A trajectory of states with given energies, of which the first follows the last; Python says what ends a tree.
@@ -177,6 +230,11 @@ class SurrogateDecider {
   Counters counters_;
 };
 
+BridgeStan to_bridge_stan(std::uintptr_t log_density_gradient, std::uintptr_t free_error) {
+  return {nullptr, from_address<BridgeStan::FreeError>(free_error, "free_error_address"),
+          from_address<BridgeStan::LogDensityGradient>(log_density_gradient, "log_density_gradient_address")};
+}
+
 void require_dim(std::size_t length, std::size_t dim, const char* name = "phi") {
   if (length != dim) throw std::invalid_argument(std::string(name) + " has another length");
 }
@@ -237,11 +295,9 @@ void bind_transitions(nb::module_& m) {
              std::uintptr_t free_error, const Vector<double>& centre, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& rows, const Vector<double>& values, const Vector<std::int32_t>& order,
              const Coordinates& coordinates, const nb::object&) {
-            const BridgeStan api{
-                nullptr, from_address<BridgeStan::FreeError>(free_error, "free_error_address"),
-                from_address<BridgeStan::LogDensityGradient>(log_density_gradient, "log_density_gradient_address")};
             new (self) SurrogateNuts(
-                from_address<const void*>(model, "model"), api, to_vector(centre),
+                from_address<const void*>(model, "model"), to_bridge_stan(log_density_gradient, free_error),
+                to_vector(centre),
                 SparseCholesky{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)}, coordinates);
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
@@ -257,6 +313,77 @@ void bind_transitions(nb::module_& m) {
             return self(generator, theta.data(), step_size, max_depth, n);
           },
           "bits"_a, "theta"_a.noconvert(), nb::kw_only(), "step_size"_a, "max_tree_depth"_a, "n"_a = 1);
+
+  nb::class_<NormalEffects>(m, "NormalEffects")
+      .def(
+          "__init__",
+          [](NormalEffects* self, const Vector<std::int32_t>& coefficients, const Vector<std::int32_t>& scales,
+             double low, double step, const Matrix& values, const Matrix& slopes, const Vector<std::int32_t>& sizes,
+             const Vector<std::int32_t>& places, const Vector<std::int32_t>& starts,
+             const Vector<std::int32_t>& columns, const Vector<double>& factors, const Vector<double>& constants,
+             const Vector<std::uint8_t>& has_effects, const Vector<std::int32_t>& precision_starts,
+             const Vector<std::int32_t>& precision_columns, const Vector<double>& precision,
+             const Vector<double>& linear, const Vector<std::int32_t>& pattern_starts,
+             const Vector<std::int32_t>& pattern_rows, const Vector<std::int32_t>& order,
+             const Vector<std::int32_t>& move_starts, const Vector<std::int32_t>& move_columns,
+             const Vector<double>& directions, const Vector<double>& widths,
+             const Vector<std::uint8_t>& fixes_effects) {
+            const auto numbers = [](const Matrix& one) { return std::vector<double>(one.data(), one.data() + one.size()); };
+            new (self) NormalEffects(
+                to_vector(coefficients), to_vector(scales), Tables{low, step, values.shape(1), numbers(values), numbers(slopes)},
+                {to_vector(sizes), to_vector(places), to_vector(starts), to_vector(columns), to_vector(factors),
+                 to_vector(constants), to_vector(has_effects)},
+                {to_vector(precision_starts), to_vector(precision_columns), to_vector(precision), to_vector(linear)},
+                SparseCholesky{{to_vector(pattern_starts), to_vector(pattern_rows),
+                                std::vector<double>(pattern_rows.shape(0), 1.0)}, to_vector(order)},
+                {to_vector(move_starts), to_vector(move_columns), to_vector(directions), to_vector(widths),
+                 to_vector(fixes_effects)});
+          },
+          "coefficients"_a, "scales"_a, "low"_a, "step"_a, "values"_a, "slopes"_a, "sizes"_a, "places"_a, "starts"_a,
+          "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
+          "precision"_a, "linear"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
+          "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a)
+      .def_prop_ro("dim", &NormalEffects::dim)
+      .def(
+          "log_density",
+          [](NormalEffects& self, const Vector<double>& theta) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            self.place(theta.data());
+            return self.log_density();
+          },
+          "theta"_a)
+      .def(
+          "sweep",
+          [](NormalEffects& self, const nb::object& bits, const Output& theta) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            auto* generator = to_bitgen(bits);
+            self.place(theta.data());
+            const bool found = self.sweep(generator);
+            if (found) self.theta(theta.data());
+            return found;
+          },
+          "bits"_a, "theta"_a.noconvert());
+
+  nb::class_<SurrogateGibbs>(m, "SurrogateGibbs")
+      .def(
+          "__init__",
+          [](SurrogateGibbs* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
+             std::uintptr_t free_error, std::shared_ptr<NormalEffects> effects, const nb::object&) {
+            new (self) SurrogateGibbs(from_address<const void*>(model, "model"),
+                                      to_bridge_stan(log_density_gradient, free_error), std::move(effects));
+          },
+          "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "effects"_a, "owner"_a,
+          nb::keep_alive<1, 6>())
+      .def_prop_ro("dim", &SurrogateGibbs::dim)
+      .def(
+          "__call__",
+          [](SurrogateGibbs& self, const nb::object& bits, const Output& theta, std::int32_t n) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            auto* generator = to_bitgen(bits);
+            nb::gil_scoped_release release;
+            return self(generator, theta.data(), n);
+          },
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1);
 
   nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
       .def(

@@ -1079,11 +1079,11 @@ class Transition:
 
     @property
     def acceptance_rate(self) -> float:
-        """Mean over the trees' states."""
+        """Mean over the trees' states, or share of the sweeps accepted."""
 
     @property
     def n_steps(self) -> int:
-        """Leapfrog steps."""
+        """Leapfrog steps, or sweeps."""
 
     @property
     def tree_depth(self) -> int:
@@ -1130,6 +1130,86 @@ class Coordinates:
 
     def pull(self, inner: NDArray[np.float64], log_density: float, gradient: NDArray[np.float64]) -> float:
         """Return a log density of parameters as one of inner coordinates; its gradient becomes that of the other."""
+
+class NormalEffects:
+    """Effects that are normal given their scales (see `stansub.target.normal_effects.NormalEffects`).
+
+    Raises
+    ------
+    ValueError
+        When the parts do not fit together.
+    """
+
+    def __init__(
+        self,
+        coefficients: NDArray[np.int32],
+        scales: NDArray[np.int32],
+        low: float,
+        step: float,
+        values: NDArray[np.float64],
+        slopes: NDArray[np.float64],
+        sizes: NDArray[np.int32],
+        places: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        columns: NDArray[np.int32],
+        factors: NDArray[np.float64],
+        constants: NDArray[np.float64],
+        has_effects: NDArray[np.uint8],
+        precision_starts: NDArray[np.int32],
+        precision_columns: NDArray[np.int32],
+        precision: NDArray[np.float64],
+        linear: NDArray[np.float64],
+        pattern_starts: NDArray[np.int32],
+        pattern_rows: NDArray[np.int32],
+        order: NDArray[np.int32],
+        move_starts: NDArray[np.int32],
+        move_columns: NDArray[np.int32],
+        directions: NDArray[np.float64],
+        widths: NDArray[np.float64],
+        fixes_effects: NDArray[np.uint8],
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def log_density(self, theta: NDArray[np.float64]) -> float:
+        """Return the log density of parameters, up to a constant."""
+
+    def sweep(self, bits: CapsuleType, theta: NDArray[np.float64]) -> bool:
+        """Sweep from theta, which becomes the end; False if the coefficients have no normal distribution."""
+
+class SurrogateGibbs:
+    """Sweeps of normal effects, accepted or rejected by the difference of a compiled program from them.
+
+    Parameters
+    ----------
+    model, log_density_gradient_address, free_error_address : int
+        Addresses of a model and of functions of BridgeStan's C API.
+    effects : NormalEffects
+    owner : object
+        Kept alive.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        log_density_gradient_address: int,
+        free_error_address: int,
+        effects: NormalEffects,
+        owner: object,
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def __call__(self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1) -> Transition:
+        """Sweep n times from theta, which becomes the end; without the interpreter's lock.
+
+        Raises
+        ------
+        ValueError
+            When the log density is not defined there.
+        """
 
 class SurrogateNuts:
     """The no-U-turn sampler on a compiled program, in the metric of a precision.

@@ -19,7 +19,7 @@ from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-MODULES = "run", "rows", "gibbs", "tall_file"
+MODULES = "run", "rows", "gibbs", "nuts_rate", "tall_file"
 ROWS = (
     *("crossed", "poisson", "negative_binomial", "groups", "cumulative", "horseshoe", "smooths_linear"),
     *("smooths_logistic", "item_response"),
@@ -35,11 +35,12 @@ def study() -> Iterator[Any]:
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
         import gibbs
+        import nuts_rate
         import rows
         import run
         import tall_file
 
-        yield SimpleNamespace(gibbs=gibbs, rows=rows, run=run, tall_file=tall_file)
+        yield SimpleNamespace(gibbs=gibbs, nuts_rate=nuts_rate, rows=rows, run=run, tall_file=tall_file)
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
 
@@ -134,3 +135,11 @@ def test_scales_have_their_conditional_distribution(study: Any, wider: float) ->
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=density))
     z = abs(np.mean(draws) - mean) / (sd / np.sqrt(len(draws) / 4))
     assert (z < 4) == (wider == 1.0)
+
+
+def test_statistics_of_the_horseshoe_have_its_likelihood(study: Any) -> None:
+    data = study.rows.ROWS["horseshoe"].data("small")
+    found, x = study.nuts_rate.reduced(data), np.column_stack([np.ones(data["N"]), data["x"]])
+    for beta in np.random.default_rng(1).standard_normal((3, data["K"] + 1)):
+        squares = np.sum((data["y"] - x @ beta) ** 2)
+        assert np.sum((found["qy"] - found["r"] @ beta) ** 2) + found["rest"] == pytest.approx(squares, rel=1e-10)

@@ -1,8 +1,9 @@
 """Surrogate transitions: proposals from a surrogate posterior, accepted or rejected by what the surrogate omits.
 
 The surrogate is exp(G(theta) + A(phi(theta))), where A approximates the log likelihood L in its own arguments. A kernel
-that is reversible for the surrogate, such as a fixed number of transitions of the no-U-turn sampler with fixed step
-size and metric, proposes theta'. With R = L - A, the Metropolis-Hastings ratio is that of the remainders alone,
+that is reversible for the surrogate proposes theta': a fixed number of transitions of the no-U-turn sampler with fixed
+step size and metric, or of sweeps of a Gibbs sampler (`stansub.target.normal_effects`). With R = L - A, the
+Metropolis-Hastings ratio is that of the remainders alone,
 
     min(1, exp(R(phi(theta')) - R(phi(theta))))
 
@@ -27,15 +28,16 @@ from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Split
+from stansub.target.split import Sampler, Split, Surrogate, Transition
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
 
 TRANSITION_STATS: tuple[Stat, ...] = (
     Stat("tree_depth", np.int32, "Depth of the tree on the surrogate."),
-    Stat("n_steps", np.int64, "Leapfrog steps on the surrogate.", "n_leapfrog"),
+    Stat("n_steps", np.int64, "Leapfrog steps, or sweeps of the Gibbs sampler, on the surrogate.", "n_leapfrog"),
     Stat("diverging", bool, "Whether a tree on the surrogate diverged.", "n_diverging"),
 )
 
@@ -138,10 +140,10 @@ class SurrogateTransitions(DirectKernel):
     stats = (*STATS, *TRANSITION_STATS, *COUNTS)
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
-        super().__init__(len(transition.centre))
+        super().__init__(transition.inner.dim)
         self._transition = transition
         self._surrogate = split.surrogate(transition.approximation)
-        self._nuts = self._surrogate.nuts(transition.centre, transition.factor, transition.coordinates)
+        self._inner = transition.bound(self._surrogate)
         self._decisions = transition.decisions(split.predictors)
         self._at: tuple[FloatArray, Any] | None = None
 
@@ -153,13 +155,7 @@ class SurrogateTransitions(DirectKernel):
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Run the transitions on the surrogate and decide."""
         proposed = np.array(state.position)
-        made = self._nuts(
-            rng.bit_generator.capsule,
-            proposed,
-            step_size=self._transition.step_size,
-            max_tree_depth=MAX_TREE_DEPTH,
-            n=self._transition.n,
-        )
+        made = self._inner(rng.bit_generator.capsule, proposed, self._transition.n)
         if self._at is None or not np.array_equal(self._at[0], state.position):
             self._at = state.position, self._decisions.at(self._surrogate.phi(state.position))
         there = self._decisions.at(self._surrogate.phi(proposed))
@@ -188,6 +184,40 @@ class SurrogateTransitions(DirectKernel):
 
 
 @dataclass(frozen=True)
+class NoUTurn:
+    """The no-U-turn sampler as set up for a surrogate.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+        Coordinates in which it moves.
+    centre : ndarray, shape (dim,)
+        Centre in these coordinates.
+    factor : Factor
+        Factor of the surrogate's mean precision in these coordinates: the metric.
+    """
+
+    coordinates: Coordinates
+    centre: FloatArray
+    factor: Factor
+    step_size: float
+
+    @property
+    def dim(self) -> int:
+        """Return the number of parameters."""
+        return len(self.centre)
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate with this step size."""
+        nuts = surrogate.nuts(self.centre, self.factor, self.coordinates)
+
+        def transitions(bits: Any, theta: FloatArray, n: int = 1) -> Transition:
+            return nuts(bits, theta, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH, n=n)
+
+        return transitions
+
+
+@dataclass(frozen=True)
 class SurrogateTransition:
     """Surrogate transitions as set up for a run.
 
@@ -195,31 +225,28 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Approximation of the log likelihood.
-    coordinates : Coordinates
-        Coordinates in which the no-U-turn sampler moves.
-    centre : ndarray, shape (dim,)
-        Centre in these coordinates.
-    factor : Factor
-        Factor of the surrogate's mean precision in these coordinates: the metric.
+    inner : NoUTurn or NormalEffects
+        Sampler of the surrogate: without U-turns, or by Gibbs.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
     joint : Joint or None
         Settings of joint decisions; None for decisions from all observations.
     n : int
-        Transitions of the no-U-turn sampler per decision.
+        Transitions of this sampler per decision.
     """
 
     name: ClassVar[str] = "surrogate"
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
-    coordinates: Coordinates
-    centre: FloatArray
-    factor: Factor
-    step_size: float
+    inner: NoUTurn | NormalEffects
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of the surrogate."""
+        return self.inner.bound(surrogate) if isinstance(self.inner, NoUTurn) else surrogate.gibbs(self.inner)
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Return the decisions of one chain."""

@@ -34,6 +34,7 @@ from stansub.target import (
     coordinates,
     group_candidates,
     laplace,
+    normal_effects,
     observations,
     remainders,
     sparse,
@@ -83,6 +84,7 @@ _RECIPES = (
     recipes.Mixture,
     polya_gamma.PolyaGamma,
     surrogate.SurrogateTransition,
+    surrogate.NoUTurn,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,
 )
@@ -114,6 +116,7 @@ _ABOUT_THE_MODE = (
     approximation.Profiles,
     approximation.Approximation,
     coordinates.Coordinates,
+    normal_effects.NormalEffects,
     cholesky.Factor,
     group_candidates.Joint,
     Moments,

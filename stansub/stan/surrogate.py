@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub import memory
-from stansub._loop import Slices, SurrogateNuts
+from stansub._loop import Slices, SurrogateGibbs, SurrogateNuts
 from stansub.errors import RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
@@ -25,6 +25,7 @@ from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.symmetries import Symmetry
@@ -50,16 +51,18 @@ class Surrogate:
 
     def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateNuts:
         """Return the no-U-turn sampler in some coordinates, with the metric of a precision there."""
+        model, gradient, free_error = self._addresses
+        return SurrogateNuts(model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=self.model)
+
+    def gibbs(self, effects: NormalEffects) -> SurrogateGibbs:
+        """Return the Gibbs sampler of effects, with decisions about their difference from the surrogate."""
+        return SurrogateGibbs(*self._addresses, effects.compiled(), owner=self.model)
+
+    @property
+    def _addresses(self) -> tuple[int, int, int]:
         library = self.model.library
-        return SurrogateNuts(
-            self.model.pointer,
-            library.address("bs_log_density_gradient"),
-            library.address("bs_free_error_msg"),
-            centre,
-            *factor,
-            coordinates.compiled(),
-            owner=self.model,
-        )
+        functions = library.address("bs_log_density_gradient"), library.address("bs_free_error_msg")
+        return self.model.pointer, *functions
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of some coordinates."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
 from stansub.target.symmetries import Symmetry
 from stansub.types import FloatArray
@@ -54,6 +55,12 @@ class Slices(Protocol):
     ) -> None: ...
 
 
+class Sampler(Protocol):
+    """A sampler of a surrogate, likewise. A transition of a Gibbs sampler is a sweep."""
+
+    def __call__(self, bits: Any, theta: FloatArray, n: int = 1) -> Transition: ...
+
+
 class Differentiable(Protocol):
     """Log density with gradients."""
 
@@ -81,6 +88,10 @@ class Surrogate(Protocol):
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of these coordinates."""
+        ...
+
+    def gibbs(self, effects: NormalEffects) -> Sampler:
+        """Return a sampler of effects and their scales, which need not be exactly those of the surrogate."""
         ...
 
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import SurrogateTransition
+from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
@@ -25,13 +25,16 @@ from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
-from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
+from stansub.tuning.normal_effects import find_normal_effects
+from stansub.tuning.surrogate_gibbs import GibbsTuner
+from stansub.tuning.surrogate_nuts import DIVERGING, POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
@@ -69,7 +72,8 @@ class TunedSurrogate:
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
-        return SurrogateSettled(self.noise, self.n_passes, self.transition.n)
+        by_gibbs = isinstance(self.transition.inner, NormalEffects)
+        return SurrogateSettled(self.noise, self.n_passes, self.transition.n, by_gibbs)
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""
@@ -98,12 +102,15 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     surrogate = split.surrogate(plain)
     start = find_start(surrogate.model, dim, rng)
     effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
+    own = rng.spawn(1)[0]
+    structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)
     # Halfway between both coordinates, all parameters that interact in either interact.
     half = effects.weighted(np.full(effects.n_blocks, 0.5))
     differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
     tuner = Tuner(effects, differences, rng, progress.check)
-    exploration = _Exploration(split, tuner, progress)
-    found = exploration(plain, start[np.newaxis], start[np.newaxis])
+    gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)
+    exploration = _Exploration(split, tuner, gibbs, progress)
+    found = exploration.begin(plain, start)
     n_passes += found.n_passes
     for approximated, passes in ((_expanded, 1), (approximation, 1 + len(found.draws))):
         for _ in range(_EXPANSIONS):
@@ -112,24 +119,19 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
             progress("Expanding again")
             surrogate = split.surrogate(found.approximation)
             about = approximated(split.predictors, [surrogate.phi(theta) for theta in found.draws])
-            points = spread(found.draws, POINTS)
-            again = exploration(about, found.draws[-1:], points)
+            again = exploration(about, found.draws)
             n_passes += passes + again.n_passes
             if not again.noise < found.noise:
                 break
             found = again
     progress("Tuning the surrogate's sampler")
-    surrogate = split.surrogate(found.approximation)
-    tuned = tuner.finish(surrogate, found.approximation.quadratic.precision, found.tuned)
+    surrogate, tuned = split.surrogate(found.approximation), exploration.finish(found)
     recentred = Recentred(split.predictors, found.approximation.point)
     phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
     sds = np.std(phis, axis=0)
     transition = SurrogateTransition(
         found.approximation,
-        tuned.coordinates,
-        tuned.centre,
-        tuned.factor,
-        tuned.step_size,
+        tuned.inner,
         sds,
         _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), POINTS))),
         tuned.n,
@@ -226,21 +228,57 @@ class _Explored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Exploration:
-    """Draws of a surrogate, with what it omits over them."""
+    """Draws of a surrogate, with what it omits over them: by the Gibbs sampler if it suits, or else without U-turns."""
 
     split: Split
     tuner: Tuner
+    gibbs: GibbsTuner | None
     progress: Progress
 
-    def __call__(self, about: Approximation, draws: FloatArray, points: FloatArray) -> _Explored:
-        """Explore from the last of some draws; the first metric is that at the points."""
+    def begin(self, about: Approximation, start: FloatArray) -> _Explored:
+        """Explore from the first parameters."""
+        if self.gibbs is None:
+            return self._explored(about, self._rounds(about, start[np.newaxis], start[np.newaxis]))
+        return self(about, self.gibbs.begin(about, start))
+
+    def __call__(self, about: Approximation, draws: FloatArray) -> _Explored:
+        """Explore from the last of some draws."""
+        tuned = self.gibbs and self.gibbs.round(self.split.surrogate(about), about, draws)
+        return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
+
+    def finish(self, found: _Explored) -> Tuned:
+        """Return the sampler for steps.
+
+        Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
+        only better if one such transition is not enough for a step, or if funnels make them diverge.
+        """
+        about, draws = found.approximation, found.draws
+        surrogate, precision = self.split.surrogate(about), about.quadratic.precision
+        by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
+
+        def is_beaten(tuned: Tuned) -> bool:
+            is_slow = tuned.n > 1 or tuned.diverging > DIVERGING
+            return by_gibbs is not None and is_slow and by_gibbs.cost <= tuned.cost
+
+        tuned = found.tuned
+        if not isinstance(tuned.inner, NoUTurn):
+            tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
+        assert isinstance(tuned.inner, NoUTurn)
+        tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
+        return by_gibbs if by_gibbs and is_beaten(tuned) else tuned
+
+    def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
+        """Return draws without U-turns from the last of some draws; the first metric is that at the points."""
         surrogate = self.split.surrogate(about)
         for _ in range(_ROUNDS):
             tuned = self.tuner.round(surrogate, about.quadratic.precision, draws, points)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
-        remainders = []
-        for one in draws:
+        return tuned
+
+    def _explored(self, about: Approximation, tuned: Tuned) -> _Explored:
+        surrogate, remainders = self.split.surrogate(about), []
+        for one in tuned.draws:
             self.progress.check()
             phi = surrogate.phi(one)
             remainders.append(self.split.predictors.log_lik(phi) - about(phi))
-        return _Explored(about, tuned, float(np.std(remainders)), len(draws))
+        return _Explored(about, tuned, float(np.std(remainders)), len(tuned.draws))

@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from stansub.autocorrelation import autocorrelation_times
-from stansub.kernels.surrogate import MAX_TREE_DEPTH
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, NoUTurn
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Differentiable, Nuts, Surrogate
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
@@ -27,11 +28,11 @@ POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round; at the end, those that tune a step size and those that test it.
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
-_TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+_TARGETS, DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
-_TIME, _MOST = 2.0, 10
+_TIME, MOST_TRANSITIONS = 2.0, 10
 
 
 class Tuned(NamedTuple):
@@ -39,22 +40,20 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    coordinates : Coordinates
-        Coordinates in which it moves.
-    centre : ndarray, shape (dim,)
-        Centre in these coordinates.
-    factor : Factor
-        Factor of the mean precision there: the metric.
+    inner : NoUTurn or NormalEffects
+        The sampler.
     draws : ndarray, shape (n, dim)
+    cost : float
+        Microseconds for an effective draw of the slowest parameter, by a rule of thumb; infinite if not measured.
     n : int
         Transitions per step.
+    diverging : float
+        Share of the transitions that diverged.
     """
 
-    coordinates: Coordinates
-    centre: FloatArray
-    factor: Factor
-    step_size: float
+    inner: NoUTurn | NormalEffects
     draws: FloatArray
+    cost: float = np.inf
     n: int = 1
     diverging: float = 0.0
 
@@ -72,29 +71,38 @@ class Tuner:
         """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
         nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
-        made, step_size = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
-        made = made[_ROUND // 2 :]
-        return Tuned(coordinates, coordinates.inward(made).mean(axis=0), factor, step_size, made)
+        made = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
+        kept = made.draws[_ROUND // 2 :]
+        inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
+        return Tuned(inner, kept)
 
-    def finish(self, surrogate: Surrogate, precision: sp.csr_array, tuned: Tuned) -> Tuned:
+    def finish(
+        self,
+        surrogate: Surrogate,
+        precision: sp.csr_array,
+        draws: FloatArray,
+        inner: NoUTurn,
+        is_beaten: Callable[[Tuned], bool] = lambda tuned: False,
+    ) -> Tuned:
         """Return a metric from more draws, a step size with few divergent transitions, and the transitions per step.
 
         In the neck of a funnel, a step size that suits the rest diverges. Transitions that hardly move some parameter
-        are repeated within a step, because they cost nothing compared with a decision.
+        are repeated within a step, because they cost nothing compared with a decision. Step sizes are not reduced for a
+        sampler that is beaten by another one.
         """
-        nuts = surrogate.nuts(tuned.centre, tuned.factor, tuned.coordinates)
-        draws, *_ = self._fixed(nuts, tuned.draws[-1], _ADAPTING, tuned.step_size)
+        nuts = surrogate.nuts(inner.centre, inner.factor, inner.coordinates)
+        draws = self._fixed(nuts, draws[-1], _ADAPTING, inner.step_size).draws
         coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
         centre = coordinates.inward(draws).mean(axis=0)
         nuts = surrogate.nuts(centre, factor, coordinates)
-        found = tuned
         for target in _TARGETS:
-            draws, step_size = self._adapted(nuts, draws[-1], _ADAPTING, target)
-            draws, diverging, deep = self._fixed(nuts, draws[-1], _SHOWING, step_size)
-            time = autocorrelation_times(draws[np.newaxis])[0].max()
-            n = int(np.clip(np.rint(time / _TIME), 1, _MOST))
-            found = Tuned(coordinates, centre, factor, step_size, draws, n, diverging)
-            if diverging <= _DIVERGING or deep > _DEEP:
+            adapted = self._adapted(nuts, draws[-1], _ADAPTING, target)
+            made = self._fixed(nuts, adapted.draws[-1], _SHOWING, adapted.step_size)
+            draws, time = made.draws, slowest_time(made.draws)
+            n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
+            cost = time * made.n_steps * leapfrog_cost(precision, factor)
+            found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, cost, n, made.diverging)
+            if made.diverging <= DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
         return found
 
@@ -104,7 +112,7 @@ class Tuner:
         density = InnerDensity(surrogate.model, coordinates)
         return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
 
-    def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> tuple[FloatArray, float]:
+    def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> _Made:
         """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
         theta, draws = np.array(theta), np.empty((n, len(theta)))
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
@@ -119,11 +127,11 @@ class Tuner:
             weight = t**-0.75
             log_mean = weight * log_step + (1 - weight) * log_mean
             step_size = float(np.exp(log_step))
-        return draws, float(np.exp(log_mean))
+        return _Made(draws, float(np.exp(log_mean)))
 
-    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> tuple[FloatArray, float, float]:
+    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> _Made:
         """Return draws with a fixed step size, and shares of transitions that diverged and whose trees were full."""
-        theta, draws, diverged, deep = np.array(theta), np.empty((n, len(theta))), 0, 0
+        theta, draws, diverged, deep, n_steps = np.array(theta), np.empty((n, len(theta))), 0, 0, 0
         for t in range(n):
             if t % 10 == 0:
                 self.check()
@@ -131,7 +139,28 @@ class Tuner:
             draws[t] = theta
             diverged += made.diverging
             deep += made.tree_depth >= MAX_TREE_DEPTH
-        return draws, diverged / n, deep / n
+            n_steps += made.n_steps
+        return _Made(draws, step_size, diverged / n, deep / n, n_steps / n)
+
+
+class _Made(NamedTuple):
+    """Draws, shares of transitions that diverged or whose trees were full, and leapfrog steps per transition."""
+
+    draws: FloatArray
+    step_size: float
+    diverging: float = 0.0
+    deep: float = 0.0
+    n_steps: float = 0.0
+
+
+def slowest_time(draws: FloatArray) -> float:
+    """Return the longest autocorrelation time of the parameters, in draws."""
+    return float(autocorrelation_times(draws[np.newaxis])[0].max())
+
+
+def leapfrog_cost(precision: sp.csr_array, factor: Factor) -> float:
+    """Return the microseconds of a leapfrog step: autodiff, the expansion's gradient, and products with the metric."""
+    return 2 + 0.1 * len(factor.order) + 0.0005 * (precision.nnz / 2 + 2 * len(factor.values))
 
 
 def spread(draws: FloatArray, n: int) -> FloatArray:

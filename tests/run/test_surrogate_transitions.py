@@ -1,5 +1,6 @@
 """Surrogate transitions from end to end on a small multilevel regression."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,18 @@ from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
-from stansub.kernels.surrogate import SurrogateTransitions
+from stansub.kernels.surrogate import NoUTurn, SurrogateTransitions
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
 from stansub.stan import shares, sparse
 from stansub.stan.shares import Shares
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
+from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
+from stansub.tuning import surrogate
+from stansub.tuning.coordinates import find_effects
+from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate import TunedSurrogate, tune
 
 MAX_Z = 4.5
@@ -42,15 +47,29 @@ def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
 
 @pytest.fixture(scope="module")
 def tuned(posterior: Posterior) -> TunedSurrogate:
-    return tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+    """With the no-U-turn sampler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surrogate, "find_normal_effects", lambda *given: None)
+        found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+    assert isinstance(found.transition.inner, NoUTurn)
+    return found
+
+
+@pytest.fixture(scope="module")
+def effects(posterior: Posterior, tuned: TunedSurrogate) -> NormalEffects:
+    split, about, rng = posterior.split(), tuned.transition.approximation, np.random.default_rng(0)
+    full = find_effects(split.surrogate(about).phi, tuned.draws[0], rng).full
+    found = find_normal_effects(split, about, full, tuned.draws, rng)
+    assert found is not None
+    return found.about(about, tuned.draws)
 
 
 @pytest.fixture(scope="module")
 def corrected(posterior: Posterior, tuned: TunedSurrogate) -> Approximation:
     """An expansion with corrections, whether or not they pay at these few observations."""
     split = posterior.split()
-    surrogate = split.surrogate(tuned.transition.approximation)
-    return approximation(split.predictors, [surrogate.phi(theta) for theta in tuned.draws])
+    own = split.surrogate(tuned.transition.approximation)
+    return approximation(split.predictors, [own.phi(theta) for theta in tuned.draws])
 
 
 class Weighted:
@@ -58,15 +77,21 @@ class Weighted:
 
     def __init__(self, posterior: Posterior, tuned: TunedSurrogate, n: int) -> None:
         split, transition, rng = posterior.split(), tuned.transition, np.random.default_rng(1)
-        surrogate = split.surrogate(transition.approximation)
-        nuts = surrogate.nuts(transition.centre, transition.factor, transition.coordinates)
+        own = split.surrogate(transition.approximation)
+        inner = transition.bound(own)
         theta, draws, remainders = tuned.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
         for k in range(n):
-            nuts(rng.bit_generator.capsule, theta, step_size=transition.step_size, max_tree_depth=8)
-            phi = surrogate.phi(theta)
+            inner(rng.bit_generator.capsule, theta)
+            phi = own.phi(theta)
             draws[k], remainders[k] = theta, split.predictors.log_lik(phi) - transition.approximation(phi)
         weights = np.exp(remainders - remainders.max())
         self.draws, self.weights = draws, weights / weights.sum()
+
+    def unweighted(self) -> "Weighted":
+        """The surrogate itself."""
+        found = copy.copy(self)
+        found.weights = np.full(len(self.weights), 1 / len(self.weights))
+        return found
 
     def mean(self, of: Any) -> float:
         return float(self.weights @ of(self.draws))
@@ -92,7 +117,7 @@ class NotDecided(SurrogateTransitions):
     def step(self, rng: Any, state: Any, params: Any, *, audit: bool = False) -> Any:
         """Moves that are rejected are taken all the same."""
         position = np.array(state.position)
-        self._nuts(rng.bit_generator.capsule, position, step_size=self._transition.step_size, max_tree_depth=8, n=1)
+        self._inner(rng.bit_generator.capsule, position, 1)
         return state._replace(position=position), {}
 
 
@@ -183,18 +208,37 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
 
+def swept(sampler: Any, start: Any, n: int) -> Any:
+    rng, theta, draws = np.random.default_rng(4), start.copy(), []
+    for _ in range(n):
+        sampler(rng.bit_generator.capsule, theta)
+        draws.append(theta.copy())
+    return np.array(draws)
+
+
+def test_sweeps_are_of_the_surrogate(posterior: Posterior, tuned: TunedSurrogate, effects: NormalEffects) -> None:
+    """Also if the effects' likelihood and the priors of scales are not the surrogate's."""
+    split, start = posterior.split(), tuned.draws[0]
+    own = split.surrogate(tuned.transition.approximation)
+    truth = Weighted(posterior, tuned, 8000).unweighted()
+    off = replace(effects, linear=effects.linear + 0.3, slopes=0.5 * effects.slopes, values=0.5 * effects.values)
+    for given in (effects, off):
+        assert max(z_scores(swept(own.gibbs(given), start, 8000), truth)) < MAX_Z
+    assert max(z_scores(swept(off.compiled().sweep, start, 8000), truth)) > 2 * MAX_Z
+
+
 def test_the_program_has_the_approximation(
     posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation
 ) -> None:
     split, about = posterior.split(), corrected
     assert np.abs(about.slope).max() > 0
     assert len(about.profiles.places) == K
-    surrogate, prior = split.surrogate(about), split.prior(fixed_scales=True)
+    own, prior = split.surrogate(about), split.prior(fixed_scales=True)
     differences = []
     for theta in tuned.draws[:5]:
-        phi = surrogate.phi(theta)
+        phi = own.phi(theta)
         constant = about.quadratic.value  # is of no concern to it
-        differences.append(surrogate.model.log_density(theta) - prior.model.log_density(theta) - about(phi) + constant)
+        differences.append(own.model.log_density(theta) - prior.model.log_density(theta) - about(phi) + constant)
     np.testing.assert_allclose(differences, 0, atol=1e-9)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from stansub.kernels.surrogate import NoUTurn
+from stansub.selection import SurrogateSettled
 from stansub.target.coordinates import Coordinates
 from stansub.target.split import Surrogate
 from stansub.tuning.surrogate_nuts import Tuned, Tuner
@@ -50,13 +52,19 @@ class Flat:
         return Coordinates.plain(DIM)
 
 
-def finished(**options: float) -> Tuned:
+def finished(*, is_beaten: bool = False, **options: float) -> Tuned:
     rng = np.random.default_rng(1)
     flat = cast(Any, Flat(Sampler(rng, **options)))
     tuner = Tuner(flat, lambda density, theta: sp.identity(DIM, format="csc"), rng, lambda: None)  # type: ignore[arg-type]
     precision = sp.csr_array(sp.identity(DIM))
     tuned = tuner.round(cast(Surrogate, flat), precision, np.zeros((1, DIM)), np.zeros((1, DIM)))
-    return tuner.finish(cast(Surrogate, flat), precision, tuned)
+    assert isinstance(tuned.inner, NoUTurn)
+    return tuner.finish(cast(Surrogate, flat), precision, tuned.draws, tuned.inner, lambda tuned: is_beaten)
+
+
+def step_size(of: Tuned) -> float:
+    assert isinstance(of.inner, NoUTurn)
+    return of.inner.step_size
 
 
 @pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.99, 10, 10)])
@@ -66,15 +74,26 @@ def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: flo
 
 def test_a_step_size_is_made_smaller_where_transitions_diverge() -> None:
     free, held = finished(), finished(limit=0.15)
-    assert free.step_size == pytest.approx(-np.log(0.8), rel=0.15)
-    assert held.step_size < 0.15
+    assert step_size(free) == pytest.approx(-np.log(0.8), rel=0.15)
+    assert step_size(held) < 0.15
     assert held.diverging == 0
 
 
 def test_a_step_size_with_full_trees_is_not_made_smaller() -> None:
     held = finished(limit=0.0, full_below=0.15)
-    assert held.step_size == pytest.approx(-np.log(0.9), rel=0.15)
+    assert step_size(held) == pytest.approx(-np.log(0.9), rel=0.15)
     assert held.diverging == 1
+
+
+def test_a_beaten_sampler_keeps_its_first_step_size() -> None:
+    held = finished(limit=0.0, is_beaten=True)
+    assert step_size(held) == pytest.approx(-np.log(0.8), rel=0.15)
+    assert step_size(finished(limit=0.0)) < 0.05
+
+
+def test_the_record_names_the_sampler() -> None:
+    assert "NUTS on it takes 3 transitions a step" in SurrogateSettled(0.1, 9, 3).describe()
+    assert "Gibbs sampling on it takes 2 sweeps a step" in SurrogateSettled(0.1, 9, 2, by_gibbs=True).describe()
 
 
 def test_divergent_transitions_that_no_step_size_prevents_are_counted() -> None:

@@ -1,0 +1,485 @@
+// Gibbs sampling of effects that are normal given their scales, and of these scales.
+#pragma once
+
+#include <numpy/random/bitgen.h>
+#include <numpy/random/distributions.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "repeated_cholesky.hpp"
+#include "vectors.hpp"
+
+namespace stansub {
+
+// A draw that leaves a density of one number invariant, from 0, by stepping out and shrinkage (Neal 2003, section 4,
+// figures 3 and 5). It is reversible.
+template <class LogDensity>
+double slice_sample(LogDensity log_density, double width, bitgen_t* bits) {
+  constexpr int kMost = 32;
+  const auto uniform = [&] { return bits->next_double(bits->state); };
+  const double level = log_density(0.0) + std::log1p(-uniform());
+  double low = -width * uniform(), high = low + width;
+  int below = static_cast<int>(kMost * uniform()), above = kMost - 1 - below;
+  for (; below > 0 && log_density(low) >= level; --below) low -= width;
+  for (; above > 0 && log_density(high) >= level; --above) high += width;
+  for (;;) {
+    const double found = low + (high - low) * uniform();
+    if (log_density(found) >= level || found == 0) return found;
+    (found < 0 ? low : high) = found;
+  }
+}
+
+// Functions of one number each, on one grid: cubic polynomials between its nodes, and lines outside.
+struct Tables {
+  double low, step;
+  std::size_t n;
+  std::vector<double> values, slopes;
+
+  double operator()(std::size_t which, double s) const {
+    const double *const v = values.data() + which * n, *const d = slopes.data() + which * n;
+    const double t = (s - low) / step, last = static_cast<double>(n - 1);
+    if (!(t > 0)) return v[0] + d[0] * (s - low);
+    if (t >= last) return v[n - 1] + d[n - 1] * step * (t - last);
+    const auto i = static_cast<std::size_t>(t);
+    const double w = t - static_cast<double>(i), rest = 1 - w;
+    return rest * rest * ((1 + 2 * w) * v[i] + w * step * d[i]) + w * w * ((3 - 2 * w) * v[i + 1] - rest * step * d[i + 1]);
+  }
+};
+
+// A density of parameters theta: scales s with densities h_k(s_k), blocks of effects with u = S z and z ~ N(0, I), where S
+// is a function of the scales as in coordinates.hpp, other coefficients, and a likelihood that is normal in u and these
+// coefficients, exp(b.u - u.M u / 2). theta has u or z of a block.
+class NormalEffects {
+ public:
+  struct Blocks {
+    std::vector<std::int32_t> sizes, places, starts, columns;  // places among u, columns among the scales
+    std::vector<double> coefficients, constants;
+    std::vector<std::uint8_t> has_effects;  // whether theta has u, not z
+  };
+  // Lines through the scales, by rows. Along a line, u or z is fixed.
+  struct Moves {
+    std::vector<std::int32_t> starts, columns;
+    std::vector<double> coefficients, widths;
+    std::vector<std::uint8_t> fixes_effects;
+  };
+  struct Normal {
+    std::vector<std::int32_t> starts, columns;
+    std::vector<double> values, linear;  // M by rows, and b
+  };
+
+  NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
+                Normal normal, SparseCholesky pattern, Moves moves)
+      : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
+        normal_(std::move(normal)), cholesky_(std::move(pattern)) {
+    const std::size_t d = coefficient_places_.size();
+    if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
+        tables_.values.size() != scale_places_.size() * tables_.n || tables_.slopes.size() != tables_.values.size())
+      throw std::invalid_argument("the parts of normal effects do not fit together");
+    set_blocks(std::move(blocks));
+    set_elements();
+    for (std::size_t m = 0; m + 1 < moves.starts.size(); ++m) add_move(moves, m);
+    now_ = {std::vector<double>(scale_places_.size()), std::vector<double>(own_.constants.size()), std::vector<double>(d),
+            std::vector<double>(d), std::vector<double>(d)};
+    change_.assign(d, 0.0);
+  }
+
+  NormalEffects(const NormalEffects&) = delete;  // blocks point into the object
+  NormalEffects& operator=(const NormalEffects&) = delete;
+
+  std::size_t dim() const { return coefficient_places_.size() + scale_places_.size(); }
+
+  // What changes from draw to draw: scales, the functions of blocks, u, z, and b - M u.
+  struct State {
+    std::vector<double> scales, functions, effects, standard, slope;
+  };
+  const State& state() const { return now_; }
+  void restore(const State& state) { now_ = state; }
+
+  void place(const double* theta) {
+    for (std::size_t k = 0; k < scale_places_.size(); ++k) now_.scales[k] = theta[scale_places_[k]];
+    for (std::size_t f = 0; f < now_.functions.size(); ++f) {
+      now_.functions[f] = own_.constants[f];
+      for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
+        now_.functions[f] += own_.coefficients[k] * now_.scales[own_.columns[k]];
+    }
+    for (std::size_t i = 0; i < coefficient_places_.size(); ++i) now_.effects[i] = theta[coefficient_places_[i]];
+    for (const Block& block : blocks_) {
+      if (!block.has_effects)
+        for (std::int32_t i = 0; i < block.size; ++i) now_.standard[block.places[i]] = now_.effects[block.places[i]];
+      fill(block, now_.functions.data() + block.first);
+      if (block.has_effects) {
+        standardise(block);
+      } else {
+        scale(block, now_.effects.data());
+      }
+    }
+    set_slope();
+  }
+
+  void theta(double* out) const {
+    for (std::size_t k = 0; k < scale_places_.size(); ++k) out[scale_places_[k]] = now_.scales[k];
+    for (std::size_t i = 0; i < coefficient_places_.size(); ++i) out[coefficient_places_[i]] = now_.effects[i];
+    for (const Block& block : blocks_)
+      if (!block.has_effects)
+        for (std::int32_t i = 0; i < block.size; ++i)
+          out[coefficient_places_[block.places[i]]] = now_.standard[block.places[i]];
+  }
+
+  // Log density of theta, up to a constant.
+  double log_density() {
+    double sum = 0.5 * (dot(now_.effects.data(), normal_.linear) + dot(now_.effects.data(), now_.slope));
+    for (std::size_t k = 0; k < now_.scales.size(); ++k) sum += tables_(k, now_.scales[k]);
+    for (const Block& block : blocks_)
+      for (std::int32_t i = 0; i < block.size; ++i) {
+        const double z = now_.standard[block.places[i]];
+        sum -= 0.5 * z * z;
+        if (block.has_effects) sum -= log_diagonal(block, now_.functions.data() + block.first, i);
+      }
+    return sum;
+  }
+
+  // Moves of scales, a draw of all coefficients, and the moves again in reverse. False where the coefficients have no
+  // normal distribution.
+  bool sweep(bitgen_t* bits) {
+    for (const Move& one : moves_) move(one, bits);
+    if (!draw(bits)) return false;
+    for (std::size_t m = moves_.size(); m-- > 0;) move(moves_[m], bits);
+    return true;
+  }
+
+ private:
+  static constexpr double kSame = 1e-6;
+
+  struct Block {
+    const std::int32_t* places;
+    std::int32_t size;
+    std::size_t first;  // function
+    bool has_effects;
+  };
+  struct Move {
+    std::vector<std::int32_t> scales;
+    std::vector<double> coefficients;
+    std::vector<std::int32_t> blocks;  // whose S changes
+    std::vector<double> slopes;        // of their functions
+    bool is_uniform;                   // all S change by one factor, e^(rate delta)
+    double rate;
+    bool fixes_effects;
+    double width;
+  };
+
+  static std::size_t n_functions(std::int32_t k) { return static_cast<std::size_t>(k) * (k + 1) / 2; }
+
+  void set_blocks(Blocks blocks) {
+    own_ = std::move(blocks);
+    std::size_t at = 0, first = 0;
+    for (std::size_t b = 0; b < own_.sizes.size(); ++b) {
+      blocks_.push_back({own_.places.data() + at, own_.sizes[b], first, own_.has_effects.at(b) != 0});
+      at += own_.sizes[b];
+      first += n_functions(own_.sizes[b]);
+      lower_.resize(std::max(lower_.size(), static_cast<std::size_t>(own_.sizes[b]) * own_.sizes[b]));
+    }
+    if (own_.places.size() != at || own_.constants.size() != first || own_.starts.size() != first + 1)
+      throw std::invalid_argument("blocks of effects do not fit together");
+    moved_.resize(first);
+    for (const Block& block : blocks_) z_.resize(std::max(z_.size(), static_cast<std::size_t>(block.size)));
+  }
+
+  // Where the elements of M and of the blocks' precisions stand in the factor.
+  void set_elements() {
+    diagonal_.resize(normal_.linear.size());
+    for (std::size_t i = 0; i < normal_.linear.size(); ++i)
+      for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k) {
+        const std::int32_t j = normal_.columns[k];
+        if (j > static_cast<std::int32_t>(i)) continue;
+        if (j == static_cast<std::int32_t>(i)) diagonal_[i] = normal_.values[k];
+        elements_.push_back({cholesky_.index(static_cast<std::int32_t>(i), j), normal_.values[k]});
+      }
+    for (const Block& block : blocks_)
+      for (std::int32_t i = 0; i < block.size; ++i)
+        for (std::int32_t j = 0; j <= i; ++j) block_elements_.push_back(cholesky_.index(block.places[i], block.places[j]));
+  }
+
+  void add_move(const Moves& moves, std::size_t m) {
+    const auto first = moves.starts[m], end = moves.starts[m + 1];
+    Move one{{moves.columns.begin() + first, moves.columns.begin() + end},
+             {moves.coefficients.begin() + first, moves.coefficients.begin() + end},
+             {}, {}, true, 0, moves.fixes_effects.at(m) != 0, moves.widths.at(m)};
+    std::vector<double> direction(scale_places_.size(), 0.0);
+    for (std::size_t k = 0; k < one.scales.size(); ++k) direction.at(one.scales[k]) = one.coefficients[k];
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const std::size_t n = n_functions(blocks_[b].size);
+      std::vector<double> slopes(n, 0.0);
+      double largest = 0;
+      for (std::size_t f = 0; f < n; ++f) {
+        for (std::int32_t k = own_.starts[blocks_[b].first + f]; k < own_.starts[blocks_[b].first + f + 1]; ++k)
+          slopes[f] += own_.coefficients[k] * direction[own_.columns[k]];
+        largest = std::max(largest, std::abs(slopes[f]));
+      }
+      if (largest < kSame) continue;
+      if (one.blocks.empty()) one.rate = slopes[0];
+      for (std::int32_t i = 0; i < blocks_[b].size; ++i)
+        for (std::int32_t j = 0; j <= i; ++j)
+          one.is_uniform &= std::abs(slopes[n_functions(i) + j] - (i == j ? one.rate : 0)) < kSame;
+      one.blocks.push_back(static_cast<std::int32_t>(b));
+      one.slopes.insert(one.slopes.end(), slopes.begin(), slopes.end());
+    }
+    moves_.push_back(std::move(one));
+  }
+
+  static double log_diagonal(const Block& block, const double* f, std::int32_t i) {
+    const double* const row = f + n_functions(i);
+    double found = row[i];
+    for (std::int32_t j = 0; j < i; ++j) found -= std::log(std::cosh(row[j]));
+    return found;
+  }
+
+  // S of a block, from its functions.
+  void fill(const Block& block, const double* f) {
+    for (std::int32_t i = 0; i < block.size; ++i) {
+      double rest = std::exp(f[i]);
+      for (std::int32_t j = 0; j < i; ++j) {
+        lower_[i * block.size + j] = rest * std::tanh(f[j]);
+        rest /= std::cosh(f[j]);
+      }
+      lower_[i * block.size + i] = rest;
+      f += i + 1;
+    }
+  }
+
+  // u = S z, for the S that was filled in last.
+  void scale(const Block& block, double* effects) const {
+    for (std::int32_t i = 0; i < block.size; ++i) {
+      double sum = 0;
+      for (std::int32_t j = 0; j <= i; ++j) sum += lower_[i * block.size + j] * now_.standard[block.places[j]];
+      effects[block.places[i]] = sum;
+    }
+  }
+
+  // z = S^-1 u.
+  void standardise(const Block& block) {
+    for (std::int32_t i = 0; i < block.size; ++i) {
+      double sum = now_.effects[block.places[i]];
+      for (std::int32_t j = 0; j < i; ++j) sum -= lower_[i * block.size + j] * now_.standard[block.places[j]];
+      now_.standard[block.places[i]] = sum / lower_[i * block.size + i];
+    }
+  }
+
+  void set_slope() {
+    for (std::size_t i = 0; i < normal_.linear.size(); ++i) {
+      now_.slope[i] = normal_.linear[i];
+      for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
+        now_.slope[i] -= normal_.values[k] * now_.effects[normal_.columns[k]];
+    }
+  }
+
+  bool draw(bitgen_t* bits) {
+    std::vector<double>& values = cholesky_.values();
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const auto& [at, value] : elements_) values[at] = value;
+    const std::int32_t* at = block_elements_.data();
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      add_precision(block, at);
+      at += n_functions(block.size);
+    }
+    if (!cholesky_.factorise()) return false;
+    const SparseCholesky& factor = cholesky_.factor();
+    x_.resize(factor.dim());
+    noise_.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] = normal_.linear[factor.order[k]];
+    factor.forward(x_);
+    random_standard_normal_fill(bits, static_cast<npy_intp>(noise_.size()), noise_.data());
+    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] += noise_[k];
+    factor.backward(x_);
+    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = x_[k];
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      standardise(block);
+    }
+    set_slope();
+    return true;
+  }
+
+  // Adds (S S')^-1 of a block, whose S is filled in, to the matrix to factorise.
+  void add_precision(const Block& block, const std::int32_t* at) {
+    const std::int32_t k = block.size;
+    inverse_.assign(static_cast<std::size_t>(k) * k, 0.0);
+    for (std::int32_t j = 0; j < k; ++j)
+      for (std::int32_t i = j; i < k; ++i) {
+        double sum = i == j;
+        for (std::int32_t m = j; m < i; ++m) sum -= lower_[i * k + m] * inverse_[m * k + j];
+        inverse_[i * k + j] = sum / lower_[i * k + i];
+      }
+    for (std::int32_t i = 0; i < k; ++i)
+      for (std::int32_t j = 0; j <= i; ++j, ++at)
+        for (std::int32_t m = i; m < k; ++m) cholesky_.values()[*at] += inverse_[m * k + i] * inverse_[m * k + j];
+  }
+
+  void move(const Move& one, bitgen_t* bits) {
+    const double before = of_scales(one, 0);
+    const auto along = [&](auto of_effects) {
+      return slice_sample([&](double delta) { return of_scales(one, delta) - before + of_effects(delta); }, one.width, bits);
+    };
+    double delta;
+    if (one.blocks.empty()) {
+      delta = along([](double) { return 0.0; });
+    } else if (one.is_uniform) {
+      const auto [first, second] = one.fixes_effects ? prior_sums(one) : likelihood_sums(one);
+      if (one.fixes_effects) {  // u is S z with S e^(rate delta)
+        delta = along([&, a = first, b = second](double x) { return -a * one.rate * x - 0.5 * b * std::expm1(-2 * one.rate * x); });
+      } else {
+        delta = along([&, a = first, b = second](double x) {
+          const double e = std::expm1(one.rate * x);
+          return e * (a - 0.5 * b * e);
+        });
+      }
+    } else if (one.fixes_effects) {
+      const double start = of_prior(one, 0);
+      delta = along([&](double x) { return of_prior(one, x) - start; });
+    } else {
+      delta = along([&](double x) { return of_likelihood(one, x); });
+    }
+    settle(one, delta);
+  }
+
+  double of_scales(const Move& one, double delta) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < one.scales.size(); ++k)
+      sum += tables_(one.scales[k], now_.scales[one.scales[k]] + delta * one.coefficients[k]);
+    return sum;
+  }
+
+  // The number of effects of a move's blocks, and the sum of their z^2.
+  std::pair<double, double> prior_sums(const Move& one) const {
+    std::pair<double, double> sums{0, 0};
+    for (const std::int32_t b : one.blocks)
+      for (std::int32_t i = 0; i < blocks_[b].size; ++i) {
+        const double z = now_.standard[blocks_[b].places[i]];
+        sums.first += 1;
+        sums.second += z * z;
+      }
+    return sums;
+  }
+
+  // With r the effects of a move's blocks: r.(b - M u) and r.M r.
+  std::pair<double, double> likelihood_sums(const Move& one) {
+    const Block& first = blocks_[one.blocks[0]];
+    if (one.blocks.size() == 1 && first.size == 1) {
+      const double r = now_.effects[first.places[0]];
+      return {r * now_.slope[first.places[0]], r * r * diagonal_[first.places[0]]};
+    }
+    each_effect(one, [&](std::int32_t i) { change_[i] = now_.effects[i]; });
+    return sums_of_change(one);
+  }
+
+  // The change of the log density of effects at a distance, with effects fixed; from an unknown constant.
+  double of_prior(const Move& one, double delta) {
+    double sum = 0;
+    each_block(one, delta, [&](const Block& block, const double* f) {
+      fill(block, f);
+      for (std::int32_t i = 0; i < block.size; ++i) {
+        double z = now_.effects[block.places[i]];
+        for (std::int32_t j = 0; j < i; ++j) z -= lower_[i * block.size + j] * z_[j];
+        z_[i] = z / lower_[i * block.size + i];
+        sum -= 0.5 * z_[i] * z_[i] + log_diagonal(block, f, i);
+      }
+    });
+    return sum;
+  }
+
+  // The change of the log likelihood at a distance, with z fixed.
+  double of_likelihood(const Move& one, double delta) {
+    set_change(one, delta);
+    const auto [first, second] = sums_of_change(one);
+    return first - 0.5 * second;
+  }
+
+  void set_change(const Move& one, double delta) {
+    each_block(one, delta, [&](const Block& block, const double* f) {
+      fill(block, f);
+      scale(block, change_.data());
+      for (std::int32_t i = 0; i < block.size; ++i) change_[block.places[i]] -= now_.effects[block.places[i]];
+    });
+  }
+
+  // With c the change of a move's effects: c.(b - M u) and c.M c; c is 0 again afterwards.
+  std::pair<double, double> sums_of_change(const Move& one) {
+    std::pair<double, double> sums{0, 0};
+    each_effect(one, [&](std::int32_t i) {
+      sums.first += change_[i] * now_.slope[i];
+      double row = 0;
+      for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
+        row += normal_.values[k] * change_[normal_.columns[k]];
+      sums.second += change_[i] * row;
+    });
+    each_effect(one, [&](std::int32_t i) { change_[i] = 0; });
+    return sums;
+  }
+
+  void settle(const Move& one, double delta) {
+    if (!one.fixes_effects && !one.blocks.empty()) {
+      if (one.is_uniform) {
+        const double factor = std::expm1(one.rate * delta);
+        each_effect(one, [&](std::int32_t i) { change_[i] = factor * now_.effects[i]; });
+      } else {
+        set_change(one, delta);
+      }
+      each_effect(one, [&](std::int32_t i) {
+        now_.effects[i] += change_[i];
+        for (std::int32_t k = normal_.starts[i]; k < normal_.starts[i + 1]; ++k)
+          now_.slope[normal_.columns[k]] -= normal_.values[k] * change_[i];
+        change_[i] = 0;
+      });
+    }
+    for (std::size_t k = 0; k < one.scales.size(); ++k) now_.scales[one.scales[k]] += delta * one.coefficients[k];
+    each_block(one, delta, [&](const Block& block, const double* f) {
+      std::copy(f, f + n_functions(block.size), now_.functions.begin() + block.first);
+      if (one.fixes_effects) {
+        fill(block, f);
+        standardise(block);
+      }
+    });
+  }
+
+  template <class Work>
+  void each_effect(const Move& one, Work work) const {
+    for (const std::int32_t b : one.blocks)
+      for (std::int32_t i = 0; i < blocks_[b].size; ++i) work(blocks_[b].places[i]);
+  }
+
+  // A move's blocks with their functions at a distance.
+  template <class Work>
+  void each_block(const Move& one, double delta, Work work) {
+    const double* slope = one.slopes.data();
+    for (const std::int32_t b : one.blocks) {
+      const std::size_t n = n_functions(blocks_[b].size);
+      for (std::size_t f = 0; f < n; ++f) moved_[f] = now_.functions[blocks_[b].first + f] + delta * *slope++;
+      work(blocks_[b], moved_.data());
+    }
+  }
+
+  std::vector<std::int32_t> coefficient_places_, scale_places_;
+  Tables tables_;
+  Normal normal_;
+  RepeatedCholesky cholesky_;
+  Blocks own_;
+  std::vector<Block> blocks_;
+  std::vector<Move> moves_;
+  struct Element {
+    std::int32_t at;
+    double value;
+  };
+  std::vector<Element> elements_;
+  std::vector<std::int32_t> block_elements_;
+  std::vector<double> diagonal_;
+  State now_;
+  std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, z_;
+};
+
+}  // namespace stansub

@@ -1,0 +1,400 @@
+"""Search for effects that are normal given their scales under a surrogate, from evaluations of priors and arguments.
+
+Priors of scales become functions of one number each, in tables, and priors of other coefficients quadratic functions.
+Neither is exact. The Gibbs sampler corrects for the difference from the surrogate in its own decisions, so that errors
+cost acceptance, never validity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline
+
+from stansub.errors import RunError
+from stansub.target.affine import AffineMap
+from stansub.target.approximation import Approximation
+from stansub.target.cholesky import cholesky
+from stansub.target.coordinates import Coordinates
+from stansub.target.normal_effects import NormalEffects
+from stansub.target.split import Split
+from stansub.types import FloatArray
+
+Places = NDArray[np.int64]
+
+# Grid of the tables: how far it extends beyond draws, and the distance of nodes.
+_BELOW, _ABOVE, _STEP = 20.0, 10.0, 0.05
+# Points of the proof, and relative differences up to which gradients may differ there.
+_PROVED, _SAME, _ROUNDING = 3, 1e-3, 1e-7
+# Smallest distance of differences of other coefficients' priors.
+_LEAST_SD = 1e-3
+# Share of precision from the data above which an effect hardly moves with a scale that it shares.
+_STRONG = 0.5
+# First width of a slice, times the square root of the number of effects and scales that change along it.
+_WIDTH = 3.0
+
+
+class _Functions(NamedTuple):
+    """Functions that matrices S of blocks are made of.
+
+    Attributes
+    ----------
+    sizes : ndarray
+    places : ndarray
+        Places of the effects among the parameters, block by block.
+    rows : csr_array, shape (n_functions, dim)
+    constants : ndarray, shape (n_functions,)
+    has_effects : ndarray of bool
+        Whether the parameters of a block are u rather than z.
+    """
+
+    sizes: Places
+    places: Places
+    rows: sp.csr_array
+    constants: FloatArray
+    has_effects: NDArray[np.bool_]
+
+    def __call__(self, theta: FloatArray) -> FloatArray:
+        """Return the functions' values."""
+        return np.asarray(self.rows @ theta + self.constants)
+
+    @classmethod
+    def of(cls, full: Coordinates) -> _Functions:
+        """Return those of coordinates."""
+        rows = sp.csr_array((full.coefficients, full.columns, full.starts), shape=(len(full.constants), full.dim))
+        plain = np.zeros(len(full.sizes), bool)
+        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), rows, full.constants, plain)
+
+    def joined(self, other: _Functions) -> _Functions:
+        """Return the functions of both."""
+        return _Functions(
+            np.concatenate([self.sizes, other.sizes]),
+            np.concatenate([self.places, other.places]),
+            sp.csr_array(sp.vstack([self.rows, other.rows])),
+            np.concatenate([self.constants, other.constants]),
+            np.concatenate([self.has_effects, other.has_effects]),
+        )
+
+
+def find_normal_effects(
+    split: Split,
+    about: Approximation,
+    full: Coordinates,
+    draws: FloatArray,
+    rng: np.random.Generator,
+    check: Callable[[], None] = lambda: None,
+) -> Structure | None:
+    """Return normal effects and their scales, or None if the surrogate has none.
+
+    Parameters
+    ----------
+    about : Approximation
+        The surrogate's.
+    full : Coordinates
+        Coordinates in which arguments are affine if effects have scales in the likelihood.
+    draws : ndarray, shape (n, dim)
+        Draws of the surrogate.
+    """
+    try:
+        return _Search(split, about, full, draws, rng, check).found()
+    except RunError as error:
+        if type(error) is not RunError:  # an interrupt, or the time limit
+            raise
+        return None  # not defined at one of the points
+
+
+@dataclass(frozen=True)
+class _Search:
+    split: Split
+    about: Approximation
+    full: Coordinates
+    draws: FloatArray
+    rng: np.random.Generator
+    check: Callable[[], None]
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        return np.asarray(self.draws.mean(axis=0))
+
+    @cached_property
+    def prior(self) -> Callable[[FloatArray], FloatArray]:
+        model = self.split.prior().model
+
+        def gradient(theta: FloatArray) -> FloatArray:
+            self.check()
+            return model.log_density_gradient(theta)[1]
+
+        return gradient
+
+    @cached_property
+    def phi(self) -> AffineMap:
+        surrogate, coordinates = self.split.surrogate(self.about), self.full.compiled()
+
+        def phi(x: FloatArray) -> FloatArray:
+            self.check()
+            theta = np.empty_like(x)
+            coordinates.outward(x, theta)
+            return surrogate.phi(theta)
+
+        return AffineMap.of(phi, self.full.dim)
+
+    @cached_property
+    def coefficients(self) -> Places:
+        return np.flatnonzero(abs(self.phi.jacobian).max(axis=0).toarray().ravel() > _ROUNDING)
+
+    @cached_property
+    def scales(self) -> Places:
+        return np.setdiff1d(np.arange(self.full.dim), self.coefficients)
+
+    def found(self) -> Structure | None:
+        if not all(self.phi.error(self.full.inward(one)) <= _ROUNDING for one in self.draws[[0, -1]]):
+            return None
+        others = np.setdiff1d(self.coefficients, self.full.places)
+        centred = self._centred(others)
+        if centred is None:
+            return None
+        functions = _Functions.of(self.full).joined(centred)
+        if not np.isin(functions.rows.indices, self.scales).all() or not self.scales.size:
+            return None
+        tables = self._tables(functions)
+        if tables is None or not all(self._is_proved(functions, tables) for _ in range(_PROVED)):
+            return None
+        others = np.setdiff1d(others, centred.places)
+        return Structure(self.prior, self.phi, self.coefficients, others, self.scales, functions, *tables)
+
+    def _centred(self, others: Places) -> _Functions | None:
+        """Return coefficients whose prior is normal about 0 with a scale that is a function of other parameters."""
+        moved = self.mean.copy()
+        moved[self.scales] += self.rng.uniform(-0.5, 0.5, len(self.scales))
+        curvatures = [self._curvatures(theta, others) for theta in (self.mean, moved)]
+        changed = np.abs(curvatures[0] - curvatures[1]) > _ROUNDING * (1 + np.abs(curvatures[0]))
+        own, here = others[changed], curvatures[0][changed]
+        rows, constants = np.zeros((len(own), self.full.dim)), np.zeros(len(own))
+        if own.size:
+            if not (here > 0).all():
+                return None
+            for k in self.scales:
+                theta = self.mean.copy()
+                theta[k] += 1
+                with np.errstate(invalid="ignore"):
+                    rows[:, k] = -0.5 * np.log(self._curvatures(theta, others)[changed] / here)
+            if not np.isfinite(rows).all():
+                return None
+            rows[np.abs(rows) < _ROUNDING] = 0
+            constants = -0.5 * np.log(here) - rows @ self.mean
+        sizes = np.ones(len(own), np.int64)
+        return _Functions(sizes, own, sp.csr_array(rows), constants, np.ones(len(own), bool))
+
+    def _curvatures(self, theta: FloatArray, others: Places) -> FloatArray:
+        """Return by how much the prior's slopes fall if all of some coefficients grow from 0 to 1."""
+        at = [theta.copy(), theta.copy()]
+        at[0][others], at[1][others] = 0, 1
+        return np.asarray(self.prior(at[0])[others] - self.prior(at[1])[others])
+
+    def _tables(self, functions: _Functions) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Return nodes, and the log priors of scales and their derivatives there, shape (n_scales, n_nodes)."""
+        lows, highs = (of(self.draws[:, self.scales]) for of in (np.min, np.max))
+        nodes = np.arange(lows - _BELOW, highs + _ABOVE, _STEP / 2)
+        theta = self.mean.copy()
+        theta[functions.places] = 0
+        own = functions.rows[np.repeat(functions.has_effects, functions.sizes * (functions.sizes + 1) // 2)]
+        of_effects = np.asarray(own.sum(axis=0))[self.scales]  # of u = 0, whose density is 1 / S
+        slopes = np.full((len(nodes), len(self.scales)), np.nan)
+        for node, slope in zip(nodes, slopes, strict=True):
+            theta[self.scales] = node
+            try:
+                slope[:] = self.prior(theta)[self.scales] + of_effects
+            except RunError as error:
+                if type(error) is not RunError:
+                    raise
+        middle = int(np.searchsorted(nodes, np.median(self.draws[:, self.scales])))
+        bad = np.flatnonzero(~np.isfinite(slopes).all(axis=1))
+        first, end = bad[bad < middle].max(initial=-1) + 1, bad[bad >= middle].min(initial=len(nodes))
+        n = (end - first - 1) // 2  # intervals, by Simpson's rule
+        if n < 2:
+            return None
+        slopes = slopes[first : first + 2 * n + 1].T
+        steps = _STEP / 6 * (slopes[:, :-2:2] + 4 * slopes[:, 1::2] + slopes[:, 2::2])
+        values = np.concatenate([np.zeros((len(slopes), 1)), np.cumsum(steps, axis=1)], axis=1)
+        return nodes[first : first + 2 * n + 1 : 2], values - values.max(axis=1, keepdims=True), slopes[:, ::2].copy()
+
+    def _is_proved(self, functions: _Functions, tables: tuple[FloatArray, FloatArray, FloatArray]) -> bool:
+        """Return whether the prior's gradient at a random point is that of effects and tables."""
+        theta = self.draws[self.rng.integers(len(self.draws))].copy()
+        theta[self.scales] += self.rng.standard_normal(len(self.scales))
+        nodes, values, slopes = tables
+        theta[self.scales] = np.clip(theta[self.scales], nodes[0], nodes[-1])
+        scales = functions(theta)
+        by_place, expected = np.repeat(functions.has_effects, functions.sizes), np.zeros(len(theta))
+        z = self.rng.standard_normal(len(functions.places))
+        theta[functions.places] = z
+        expected[functions.places] = -z
+        single = np.repeat(functions.has_effects, functions.sizes * (functions.sizes + 1) // 2)
+        size = np.exp(scales[single])
+        theta[functions.places[by_place]] *= size
+        expected[functions.places[by_place]] /= size
+        for k, place in enumerate(self.scales):
+            expected[place] = CubicHermiteSpline(nodes, values[k], slopes[k])(theta[place], 1)
+        expected += functions.rows[single].T @ (z[by_place] ** 2 - 1)
+        error = np.abs(self.prior(theta) - expected) / (1 + np.abs(expected))
+        return bool(np.delete(error, np.setdiff1d(self.coefficients, functions.places)).max() < _SAME)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Normal effects and their scales, for any expansion of the likelihood.
+
+    Attributes
+    ----------
+    prior : callable
+        Gradient of the log density without the likelihood.
+    phi : AffineMap
+        The likelihood's arguments in coordinates with u in the place of z.
+    coefficients, others, scales : ndarray
+        Places of u or z and of other coefficients, of these others alone, and of scales.
+    nodes : ndarray, shape (n_nodes,)
+    values, slopes : ndarray, shape (n_scales, n_nodes)
+        Log priors of the scales.
+    """
+
+    prior: Callable[[FloatArray], FloatArray]
+    phi: AffineMap
+    coefficients: Places
+    others: Places
+    scales: Places
+    functions: _Functions
+    nodes: FloatArray
+    values: FloatArray
+    slopes: FloatArray
+
+    @property
+    def dim(self) -> int:
+        """Return the number of parameters."""
+        return len(self.coefficients) + len(self.scales)
+
+    def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
+        """Return them with the second-order expansion and the slope of an approximation, given draws of a surrogate."""
+        functions, index, of_scale = self.functions, np.full(self.dim, -1), np.full(self.dim, -1)
+        index[self.coefficients] = np.arange(len(self.coefficients))
+        of_scale[self.scales] = np.arange(len(self.scales))
+        places = index[functions.places]
+        precision, linear = self._normal(approximation, draws)
+        factor = cholesky(self._dominant(precision, places))
+        moves = list(self._moves(precision, index, draws))
+        directions = sp.csr_array(np.array([direction[self.scales] for direction, _, _ in moves]))
+        return NormalEffects(
+            self.coefficients.astype(np.int32),
+            self.scales.astype(np.int32),
+            float(self.nodes[0]),
+            _STEP,
+            self.values,
+            self.slopes,
+            functions.sizes.astype(np.int32),
+            places.astype(np.int32),
+            functions.rows.indptr.astype(np.int32),
+            of_scale[functions.rows.indices].astype(np.int32),
+            functions.rows.data,
+            functions.constants,
+            functions.has_effects.astype(np.uint8),
+            precision.indptr.astype(np.int32),
+            precision.indices.astype(np.int32),
+            precision.data,
+            linear,
+            factor.starts,
+            factor.rows,
+            factor.order,
+            directions.indptr.astype(np.int32),
+            directions.indices.astype(np.int32),
+            directions.data,
+            np.array([_WIDTH / np.sqrt(1 + n) for _, _, n in moves]),
+            np.array([fixes for _, fixes, _ in moves], np.uint8),
+        )
+
+    def _dominant(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
+        """Return a positive definite matrix with the pattern of the coefficients' precision given scales."""
+        sizes = self.functions.sizes
+        blocks = sp.csr_array(
+            (np.ones(len(places)), (places, np.repeat(np.arange(len(sizes)), sizes))),
+            shape=(precision.shape[0], len(sizes)),
+        )
+        pattern = sp.csc_array(abs(precision) + blocks @ blocks.T).astype(bool).astype(float)
+        return sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
+
+    def _normal(self, about: Approximation, draws: FloatArray) -> tuple[sp.csr_array, FloatArray]:
+        """Return M and b of the likelihood and of the priors of other coefficients, by differences over their sds."""
+        quadratic, others, mean = about.quadratic, self.others, draws.mean(axis=0)
+        jacobian = sp.csr_array(self.phi.jacobian[:, self.coefficients])
+        precision = sp.csr_array(jacobian.T @ quadratic.precision @ jacobian)
+        slope = quadratic.gradient + about.slope
+        linear = jacobian.T @ (slope + quadratic.precision @ (quadratic.point - self.phi.constant))
+        places = np.searchsorted(self.coefficients, others)
+        here, curvatures = self.prior(mean)[others], np.zeros((len(others), len(others)))
+        for k, (place, sd) in enumerate(zip(others, draws[:, others].std(axis=0), strict=True)):
+            ends = []
+            for sign in (-1, 1):
+                theta = mean.copy()
+                theta[place] += sign * max(sd, _LEAST_SD)
+                ends.append(self.prior(theta)[others])
+            curvatures[:, k] = (ends[0] - ends[1]) / (2 * max(sd, _LEAST_SD))
+        curvatures = (curvatures + curvatures.T) / 2
+        curvatures[np.abs(curvatures) < _ROUNDING] = 0
+        linear[places] += here + curvatures @ mean[others]
+        spread = sp.csr_array(
+            (np.ones(len(places)), (places, np.arange(len(places)))), shape=(len(linear), len(places))
+        )
+        found = sp.csr_array(precision + spread @ sp.csr_array(curvatures) @ spread.T)
+        found.sort_indices()
+        return found, linear
+
+    def _moves(
+        self, precision: sp.csr_array, index: Places, draws: FloatArray
+    ) -> Iterator[tuple[FloatArray, bool, int]]:
+        """Yield directions, whether effects are fixed, and the number of effects and scales that change."""
+        functions, rows = self.functions, self.functions.rows
+        n_functions = functions.sizes * (functions.sizes + 1) // 2
+        of_block = sp.csr_array(
+            (np.ones(rows.shape[0]), (np.repeat(np.arange(len(n_functions)), n_functions), np.arange(rows.shape[0])))
+        )
+        reads = sp.csc_array(of_block @ abs(rows))
+        lines = []
+        for k in self.scales:
+            direction = np.zeros(self.dim)
+            direction[k] = 1
+            blocks = reads.indices[reads.indptr[k] : reads.indptr[k + 1]]
+            lines.append((direction, int(functions.sizes[blocks].sum())))
+        for fixes in (True, False):
+            yield from ((direction, fixes, n) for direction, n in lines)
+        alone = np.diff(reads.indptr) == 1
+        informed = np.mean([self._informed(precision, index, theta) for theta in draws], axis=0)
+        entries, first = rows.tocoo(), np.cumsum(n_functions) - n_functions
+        single = functions.sizes == 1
+        for k in self.scales[~alone[self.scales]]:
+            column = rows[:, [k]].toarray().ravel()
+            direction = np.zeros((2, self.dim))  # with all, and with the informed effects' scales
+            direction[:, k] = 1
+            for b in np.flatnonzero(single & (column[first] != 0)):
+                own = (entries.row == first[b]) & alone[entries.col]
+                if own.any():
+                    local, factor = entries.col[own][0], entries.data[own][0]
+                    direction[0, local] = -column[first[b]] / factor
+                    direction[1, local] = direction[0, local] * (informed[b] > _STRONG)
+            for one, modes in zip(direction, ((True,), (True, False)), strict=True):
+                n = int(np.count_nonzero(one))
+                if n > 1:
+                    changed = n + int(np.count_nonzero(rows @ np.asarray(one)))
+                    yield from ((np.asarray(one), fixes, changed) for fixes in modes)
+
+    def _informed(self, precision: sp.csr_array, index: Places, theta: FloatArray) -> FloatArray:
+        """Return the share of the precision of each block's first effect that comes from the data."""
+        functions = self.functions
+        first = np.cumsum(functions.sizes) - functions.sizes
+        n_functions = functions.sizes * (functions.sizes + 1) // 2
+        scales = functions(theta)[np.cumsum(n_functions) - n_functions]
+        own = precision.diagonal()[index[functions.places[first]]] * np.exp(2 * scales)
+        return np.asarray(own / (1 + own))

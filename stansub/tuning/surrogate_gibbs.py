@@ -1,0 +1,71 @@
+"""Tuning of the Gibbs sampler on a surrogate with normal effects: its structure, and sweeps per decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stansub.target.approximation import Approximation
+from stansub.target.normal_effects import NormalEffects
+from stansub.target.split import Surrogate
+from stansub.tuning.normal_effects import Structure
+from stansub.tuning.surrogate_nuts import MOST_TRANSITIONS, Tuned, slowest_time
+from stansub.types import FloatArray
+
+# Draws of a round, sweeps from one to the next, and sweeps before them; sweeps that show how fast a sampler mixes.
+_ROUND, _APART, _BEFORE, _SHOWING = 30, 6, 30, 300
+# Share of the sweeps accepted below which effects are not nearly normal given their scales.
+_LEAST = 0.1
+
+
+@dataclass(frozen=True)
+class GibbsTuner:
+    """Draws of a surrogate by the Gibbs sampler; results are None if few of its sweeps are accepted."""
+
+    structure: Structure
+    rng: np.random.Generator
+    check: Callable[[], None]
+
+    def begin(self, about: Approximation, start: FloatArray) -> FloatArray:
+        """Return draws of effects and scales themselves, without decisions, from parameters far from the posterior."""
+        effects, theta, draws = self.structure.about(about, start[np.newaxis]).compiled(), start.copy(), []
+        for _ in range(_BEFORE):
+            self.check()
+            if not effects.sweep(self.rng.bit_generator.capsule, theta):
+                break
+            draws.append(theta.copy())
+        return np.array(draws or [start])
+
+    def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Draw briefly, from the last of ``draws``."""
+        effects = self.structure.about(about, draws)
+        made, accepted = self._sweeps(surrogate, effects, draws[-1], _BEFORE + _ROUND * _APART)
+        return Tuned(effects, made[_BEFORE::_APART]) if accepted >= _LEAST else None
+
+    def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Return the sampler with as many sweeps per step as hardly resemble each other, at most ten."""
+        effects = self.structure.about(about, draws)
+        made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING)
+        time = slowest_time(made)
+        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
+        return Tuned(effects, made, time * sweep_cost(effects), n) if accepted >= _LEAST else None
+
+    def _sweeps(
+        self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int
+    ) -> tuple[FloatArray, float]:
+        """Return the draw after each sweep, and the share of the sweeps accepted."""
+        gibbs, theta, draws, accepted = surrogate.gibbs(effects), theta.copy(), np.empty((n, len(theta))), 0.0
+        for row in draws:
+            self.check()
+            accepted += gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate / n
+            row[:] = theta
+        return draws, accepted
+
+
+def sweep_cost(effects: NormalEffects) -> float:
+    """Return the microseconds of a sweep: a value of the surrogate, two slices along each line, and a factor."""
+    lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions)
+    squares = float(np.sum(np.diff(effects.pattern_starts).astype(float) ** 2))
+    return 2 + 0.1 * effects.dim + 16 * lines + 0.0003 * squares + 0.001 * len(effects.precision)

@@ -1,0 +1,194 @@
+"""Gibbs sampling of effects and scales: the density's formula, invariance and reversibility of a sweep."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.cholesky import cholesky
+from stansub.target.normal_effects import NormalEffects
+
+Array = NDArray[np.float64]
+# Scales a, b, c with standard normal logarithms; effects of a, three of them; a pair with scales a and b and a
+# correlation of c, as z; an effect of a and b, as u; a common coefficient.
+A, B, C = range(3)
+TRIPLE, PAIR, SINGLE, COMMON = slice(3, 6), slice(6, 8), 8, 9
+DIM, N_COEFFICIENTS = 10, 7
+NODES = np.arange(-12, 12.5, 0.5)
+NOISE = 0.7
+N = 4000
+DESIGN = np.random.default_rng(8).standard_normal((9, N_COEFFICIENTS))
+# Functions of blocks by scales, with constants: three of a, those of the pair by rows, and that of the single effect.
+FUNCTIONS = sp.csr_array([[1, 0, 0]] * 3 + [[1, 0, 0], [0, 0, 1], [0, 1, 0], [1.0, 0.5, 0]])
+CONSTANTS = np.array([0, 0, 0, 0.3, 0, -0.2, 0])
+# Lines: each scale, and a against b, which leaves one effect as it is.
+LINES = sp.csr_array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0]] * 2)
+FIXES = np.repeat([1, 0], 4).astype(np.uint8)
+
+
+def places(of: Any) -> NDArray[np.int32]:
+    return np.asarray(of, np.int32)
+
+
+@functools.cache
+def without_observations(noise: float) -> NormalEffects:
+    precision = DESIGN.T @ DESIGN / noise**2
+    precision[-1, -1] += 0.25  # the common coefficient's prior
+    rows, factor = sp.csr_array(precision), cholesky(sp.csc_array(precision + 10 * np.eye(N_COEFFICIENTS)))
+    return NormalEffects(
+        places(np.arange(3, DIM)), places([A, B, C]), NODES[0], 0.5,
+        np.tile(-(NODES**2) / 2, (3, 1)), np.tile(-NODES, (3, 1)),
+        places([1, 1, 1, 2, 1]), places(range(6)), places(FUNCTIONS.indptr), places(FUNCTIONS.indices), FUNCTIONS.data,
+        CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices), rows.data,
+        np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr), places(LINES.indices),
+        LINES.data, np.full(8, 1.0), FIXES,
+    )  # fmt: skip
+
+
+def effects(y: Array, noise: float = NOISE) -> NormalEffects:
+    """Given observations, normal about a design times the coefficients."""
+    return replace(without_observations(noise), linear=DESIGN.T @ y / noise**2)
+
+
+def coefficients(theta: Array) -> Array:
+    """u of all effects, and the common coefficient."""
+    a, b, c = theta[:3]
+    first, second = theta[PAIR]
+    pair = [np.exp(a + 0.3) * first, np.exp(b - 0.2) * (np.tanh(c) * first + second / np.cosh(c))]
+    return np.concatenate([np.exp(a) * theta[TRIPLE], pair, theta[[SINGLE, COMMON]]])
+
+
+def prior(rng: np.random.Generator) -> Array:
+    theta = rng.standard_normal(DIM)
+    theta[SINGLE] *= np.exp(theta[A] + 0.5 * theta[B])
+    theta[COMMON] *= 2
+    return theta
+
+
+def log_density(theta: Array, y: Array) -> float:
+    a, b, _ = theta[:3]
+    size = a + 0.5 * b
+    others = np.delete(theta, [SINGLE, COMMON])
+    residual = y - DESIGN @ coefficients(theta)
+    squares = others @ others + theta[SINGLE] ** 2 * np.exp(-2 * size) + theta[COMMON] ** 2 / 4
+    return float(-0.5 * squares - size - 0.5 * residual @ residual / NOISE**2)
+
+
+def test_the_density_is_that_of_the_formula() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal(9)
+    found = effects(y).compiled()
+    points = [prior(rng) for _ in range(6)]
+    gaps = [found.log_density(theta) - log_density(theta, y) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
+
+
+Kernel = Callable[[NormalEffects, np.random.Generator, Array], None]
+
+
+def sweep(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    assert of.compiled().sweep(rng.bit_generator.capsule, theta)
+
+
+def with_moves(of: NormalEffects, n: int) -> NormalEffects:
+    """Of the first lines only, along which effects are fixed."""
+    rows = LINES[:n]
+    directions = {"move_starts": places(rows.indptr), "move_columns": places(rows.indices), "directions": rows.data}
+    return replace(of, **directions, widths=of.widths[:n], fixes_effects=of.fixes_effects[:n])
+
+
+def by_halves(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    """Two sweeps, one of them without moves."""
+    sweep(with_moves(of, 0), rng, theta)
+    sweep(with_moves(of, 3), rng, theta)
+
+
+def there_and_back(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    by_halves(of, rng, theta)
+    sweep(with_moves(of, 0), rng, theta)
+
+
+def without_jacobian(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    """A centred effect taken for a standardised one."""
+    replace(of, has_effects=np.zeros(5, np.uint8)).compiled().sweep(rng.bit_generator.capsule, theta)
+
+
+def other_prior(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    sweep(replace(of, slopes=0.6 * of.slopes, values=0.6 * of.values), rng, theta)
+
+
+def other_rate(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    """Functions in which a scale counts less than in the model."""
+    sweep(replace(of, factors=0.7 * of.factors), rng, theta)
+
+
+def functions(theta: Array, y: Array, noise: float) -> Array:
+    """Of parameters and data: moments, and the fit."""
+    fitted = DESIGN @ coefficients(theta)
+    residual = y - fitted
+    bounded = np.tanh(np.r_[theta[:3], theta[TRIPLE], theta[PAIR], theta[COMMON]])
+    standard = theta[SINGLE] * np.exp(-theta[A] - 0.5 * theta[B])
+    return np.r_[
+        bounded, theta[:3] ** 2, theta[TRIPLE] ** 2, standard**2, np.tanh(residual @ residual / 9 / noise**2),
+        np.tanh(residual @ fitted / 9 / noise), bounded[0] * np.tanh(np.abs(fitted).mean()),
+        np.tanh(np.log(np.mean(coefficients(theta)[:3] ** 2)) / 2),
+    ]  # fmt: skip
+
+
+def differences(kernel: Kernel, noise: float = NOISE) -> tuple[Array, Array]:
+    """z of how a step changes the joint distribution of parameters and data, and of how it is not reversible."""
+    rng = np.random.default_rng(2)
+    changes, flows = [], []
+    for _ in range(N):
+        theta = prior(rng)
+        y = DESIGN @ coefficients(theta) + noise * rng.standard_normal(9)
+        end = theta.copy()
+        kernel(effects(y, noise), rng, end)
+        here, there = functions(theta, y, noise), functions(end, y, noise)
+        changes.append(there - here)
+        flow = np.outer(here, there)
+        flows.append((flow - flow.T)[np.triu_indices(len(here), 1)])
+
+    def z(of: list[Array]) -> Array:
+        values = np.array(of)
+        return np.asarray(values.mean(0) / (values.std(0) / np.sqrt(N)))
+
+    return z(changes), z(flows)
+
+
+def test_a_sweep_is_reversible() -> None:
+    changes, flows = differences(sweep)
+    assert np.abs(changes).max() < 4
+    assert np.abs(flows).max() < 4.5
+
+
+@pytest.mark.parametrize("broken", [without_jacobian, other_prior, other_rate])
+def test_broken_sweeps_are_seen(broken: Kernel) -> None:
+    assert np.abs(differences(broken)[0]).max() > 6
+
+
+def test_order_matters() -> None:
+    """The same parts in an order that is not the same in reverse, with weak data, so that draws resemble each other."""
+    changes, flows = differences(by_halves, noise=20.0)
+    assert np.abs(changes).max() < 4
+    assert np.abs(flows).max() > 6
+    assert np.abs(differences(there_and_back, noise=20.0)[1]).max() < 4.5
+
+
+def test_no_distribution_no_move() -> None:
+    y = np.zeros(9)
+    found, theta = effects(y), prior(np.random.default_rng(3))
+    negative = replace(found, precision=-found.precision).compiled()
+    before = theta.copy()
+    assert not negative.sweep(np.random.default_rng(4).bit_generator.capsule, theta)
+    np.testing.assert_array_equal(theta, before)
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(effects(np.zeros(9)), linear=np.zeros(3)).compiled()

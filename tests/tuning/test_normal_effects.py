@@ -1,0 +1,111 @@
+"""Normal effects and their scales are found from gradients of priors and from arguments of the likelihood."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.approximation import Approximation
+from stansub.target.sparse import Quadratic
+from stansub.tuning.coordinates import find_effects
+from stansub.tuning.normal_effects import Structure, find_normal_effects
+
+Array = NDArray[np.float64]
+# alpha; log tau and local log scales of three effects; log omega of centred effects; log scales and a correlation of
+# a pair.
+ALPHA, TAU, LOCAL, Z = 0, 1, slice(2, 5), slice(5, 8)
+OMEGA, CENTRED, SDS, CORRELATION, PAIR = 8, slice(9, 11), slice(11, 13), 13, slice(14, 16)
+DIM = 16
+SCALES = [TAU, 2, 3, 4, OMEGA, 11, 12, CORRELATION]
+M = 1 + 3 + 2 + 2
+
+
+def phi(theta: Array) -> Array:
+    rho, pair = np.tanh(theta[CORRELATION]), theta[PAIR]
+    lower = np.array([[1, 0], [rho, np.sqrt(1 - rho**2)]])
+    effects = np.exp(theta[TAU] + theta[LOCAL]) * theta[Z]
+    return np.concatenate([theta[:1], effects, theta[CENTRED], np.exp(theta[SDS]) * (lower @ pair)])
+
+
+def normal_prior(theta: Array) -> float:
+    """Log scales have a density of another form than normal, alpha a normal one."""
+    s, size = theta[SCALES], np.exp(theta[OMEGA])
+    effects = theta[Z] @ theta[Z] + theta[PAIR] @ theta[PAIR] + theta[CENTRED] @ theta[CENTRED] / size**2
+    return float(np.sum(s - 2 * np.logaddexp(0, 2 * s)) - effects / 2 - 2 * theta[OMEGA] - (theta[ALPHA] - 1) ** 2 / 8)
+
+
+def heavy_effects(theta: Array) -> float:
+    return normal_prior(theta) + theta[Z] @ theta[Z] / 2 - 2 * float(np.sum(np.log1p(theta[Z] ** 2 / 3)))
+
+
+def tied_scales(theta: Array) -> float:
+    return normal_prior(theta) - 0.1 * theta[TAU] * theta[OMEGA]
+
+
+def centred_elsewhere(theta: Array) -> float:
+    """Effects about a parameter."""
+    return normal_prior(theta) + float(np.sum(theta[CENTRED])) * theta[ALPHA] * np.exp(-2 * theta[OMEGA])
+
+
+class Model:
+    """A log density with gradients by differences."""
+
+    dim = DIM
+
+    def __init__(self, of: Callable[[Array], float]) -> None:
+        self.log_density = of
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        steps = 1e-5 * np.eye(DIM)
+        return self.log_density(theta), np.array(
+            [(self.log_density(theta + one) - self.log_density(theta - one)) / 2e-5 for one in steps]
+        )
+
+
+def expansion() -> Approximation:
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((M, M))
+    precision = sp.csr_array(root @ root.T + np.eye(M))
+    return Approximation.plain(Quadratic.of(rng.standard_normal(M), 0.0, rng.standard_normal(M), precision))
+
+
+def found(prior: Callable[[Array], float], draws: Array) -> Structure | None:
+    split = SimpleNamespace(
+        prior=lambda: SimpleNamespace(model=Model(prior)), surrogate=lambda about: SimpleNamespace(phi=phi)
+    )
+    rng = np.random.default_rng(2)
+    full = find_effects(phi, draws[-1], rng).full
+    return find_normal_effects(cast(Any, split), expansion(), full, draws, rng)
+
+
+@pytest.fixture
+def draws() -> Array:
+    return 0.5 * np.random.default_rng(3).standard_normal((10, DIM))
+
+
+def test_the_density_is_the_surrogate_s(draws: Array) -> None:
+    structure, about = found(normal_prior, draws), expansion()
+    assert structure is not None
+    np.testing.assert_array_equal(structure.scales, SCALES)
+    compiled = structure.about(about, draws).compiled()
+    points = np.random.default_rng(4).standard_normal((8, DIM))
+    gaps = [compiled.log_density(theta) - normal_prior(theta) - about(phi(theta)) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
+def test_a_shared_scale_moves_against_local_ones(draws: Array) -> None:
+    structure = found(normal_prior, draws)
+    assert structure is not None
+    own = structure.about(expansion(), draws)
+    lines = sp.csr_array((own.directions, own.move_columns, own.move_starts)).toarray()
+    assert (np.abs(lines - [1, -1, -1, -1, 0, 0, 0, 0]).max(axis=1) < 1e-6).any()
+    assert len(lines) >= 2 * len(SCALES) + 1
+
+
+@pytest.mark.parametrize("prior", [heavy_effects, tied_scales, centred_elsewhere])
+def test_other_posteriors_are_left_alone(prior: Callable[[Array], float], draws: Array) -> None:
+    assert found(prior, draws) is None
