@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.interpolate import CubicHermiteSpline
 
 from stansub.errors import RunError
 from stansub.target.affine import AffineMap
@@ -240,7 +240,7 @@ class _Search:
         theta[functions.places[by_place]] *= size
         expected[functions.places[by_place]] /= size
         for k, place in enumerate(self.scales):
-            expected[place] = CubicHermiteSpline(nodes, values[k], slopes[k])(theta[place], 1)
+            expected[place] = scipy.interpolate.CubicHermiteSpline(nodes, values[k], slopes[k])(theta[place], 1)
         expected += functions.rows[single].T @ (z[by_place] ** 2 - 1)
         error = np.abs(self.prior(theta) - expected) / (1 + np.abs(expected))
         return bool(np.delete(error, np.setdiff1d(self.coefficients, functions.places)).max() < _SAME)
