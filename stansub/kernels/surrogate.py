@@ -143,7 +143,7 @@ class SurrogateTransitions(DirectKernel):
         super().__init__(transition.inner.dim)
         self._transition = transition
         self._surrogate = split.surrogate(transition.approximation)
-        self._inner = transition.bound(self._surrogate)
+        self._inner = transition.inner.bound(self._surrogate)
         self._decisions = transition.decisions(split.predictors)
         self._at: tuple[FloatArray, Any] | None = None
 
@@ -197,6 +197,8 @@ class NoUTurn:
         Factor of the surrogate's mean precision in these coordinates: the metric.
     """
 
+    by_gibbs: ClassVar[bool] = False
+
     coordinates: Coordinates
     centre: FloatArray
     factor: Factor
@@ -206,6 +208,11 @@ class NoUTurn:
     def dim(self) -> int:
         """Return the number of parameters."""
         return len(self.centre)
+
+    @property
+    def metric(self) -> tuple[FloatArray, Factor] | None:
+        """Return centre and factor if they are those of the parameters themselves."""
+        return (self.centre, self.factor) if self.coordinates.is_plain else None
 
     def bound(self, surrogate: Surrogate) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
@@ -218,6 +225,31 @@ class NoUTurn:
 
 
 @dataclass(frozen=True)
+class Gibbs:
+    """The Gibbs sampler as set up for a surrogate.
+
+    Attributes
+    ----------
+    effects : NormalEffects
+        Effects and scales that a sweep updates.
+    """
+
+    by_gibbs: ClassVar[bool] = True
+    metric: ClassVar[None] = None
+
+    effects: NormalEffects
+
+    @property
+    def dim(self) -> int:
+        """Return the number of parameters."""
+        return self.effects.dim
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate."""
+        return surrogate.gibbs(self.effects)
+
+
+@dataclass(frozen=True)
 class SurrogateTransition:
     """Surrogate transitions as set up for a run.
 
@@ -225,8 +257,8 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Approximation of the log likelihood.
-    inner : NoUTurn or NormalEffects
-        Sampler of the surrogate: without U-turns, or by Gibbs.
+    inner : NoUTurn or Gibbs
+        Sampler of the surrogate.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
     joint : Joint or None
@@ -239,14 +271,10 @@ class SurrogateTransition:
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
-    inner: NoUTurn | NormalEffects
+    inner: NoUTurn | Gibbs
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1
-
-    def bound(self, surrogate: Surrogate) -> Sampler:
-        """Return the sampler of the surrogate."""
-        return self.inner.bound(surrogate) if isinstance(self.inner, NoUTurn) else surrogate.gibbs(self.inner)
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Return the decisions of one chain."""

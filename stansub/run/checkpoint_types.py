@@ -85,6 +85,7 @@ _RECIPES = (
     polya_gamma.PolyaGamma,
     surrogate.SurrogateTransition,
     surrogate.NoUTurn,
+    surrogate.Gibbs,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stansub.stan.reach import ELEMENTWISE
+from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.sizes import JOINT, data_declarations
 from stansub.stan.syntax import (
@@ -39,7 +39,6 @@ from stansub.stan.syntax import (
 )
 
 _ONE = Literal("1")
-_BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 
 
 @Pass.named("groups of different sizes row by row")
@@ -169,8 +168,8 @@ class _Ragged:
             if name := self.segment(node):
                 others = node.indices[1:] if isinstance(node, Subscript) else ()
                 return Subscript(Name(name), (Name(row), *others))
-            if isinstance(node, Infix) and node.operator in _BY_ELEMENT and self.position.name in names(node):
-                return changed(Infix(_BY_ELEMENT[node.operator], node.left, node.right), change)
+            if isinstance(node, Infix) and node.operator in BY_ELEMENT and self.position.name in names(node):
+                return changed(Infix(BY_ELEMENT[node.operator], node.left, node.right), change)
             return mine if node == Name(self.loop.variable) else None
 
         terms = printed([changed(one, change) for one in self.terms])

@@ -105,6 +105,8 @@ ELEMENTWISE = frozenset(
     )
     for word in line.split()
 )
+# Operators of elements as operators of numbers.
+BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 # Functions of sizes and values, by the argument that is the size.
 REPEATED = {"zeros_vector": 0, "ones_vector": 0}
 REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stansub.errors import RunError
-from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
+from stansub.kernels.surrogate import SurrogateTransition
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.cholesky import cholesky as cholesky_factor
@@ -56,10 +56,8 @@ def of_surrogate(split: Split, transition: SurrogateTransition, draws: FloatArra
     draws : ndarray, shape (n, dim)
         Draws of the surrogate.
     """
-    density, inner = split.surrogate(transition.approximation).model, transition.inner
-    if isinstance(inner, NoUTurn) and inner.coordinates.is_plain:
-        return _after_newton_step(density, inner.centre, inner.factor)
-    return _of_draws(density, draws)
+    density, metric = split.surrogate(transition.approximation).model, transition.inner.metric
+    return _of_draws(density, draws) if metric is None else _after_newton_step(density, *metric)
 
 
 def of_draws(split: Split, draws: FloatArray) -> NormalApproximation:

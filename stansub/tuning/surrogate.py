@@ -25,7 +25,6 @@ from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
-from stansub.target.normal_effects import NormalEffects
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
@@ -72,8 +71,7 @@ class TunedSurrogate:
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
-        by_gibbs = isinstance(self.transition.inner, NormalEffects)
-        return SurrogateSettled(self.noise, self.n_passes, self.transition.n, by_gibbs)
+        return SurrogateSettled(self.noise, self.n_passes, self.transition.n, self.transition.inner.by_gibbs)
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stansub.kernels.surrogate import Gibbs
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Surrogate
@@ -42,7 +43,7 @@ class GibbsTuner:
         """Draw briefly, from the last of ``draws``."""
         effects = self.structure.about(about, draws)
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _BEFORE + _ROUND * _APART)
-        return Tuned(effects, made[_BEFORE::_APART]) if accepted >= _LEAST else None
+        return Tuned(Gibbs(effects), made[_BEFORE::_APART]) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most ten."""
@@ -50,7 +51,7 @@ class GibbsTuner:
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING)
         time = slowest_time(made)
         n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
-        return Tuned(effects, made, time * sweep_cost(effects), n) if accepted >= _LEAST else None
+        return Tuned(Gibbs(effects), made, time * sweep_cost(effects), n) if accepted >= _LEAST else None
 
     def _sweeps(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int

@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from stansub.autocorrelation import autocorrelation_times
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, NoUTurn
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, Gibbs, NoUTurn
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Differentiable, Nuts, Surrogate
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
@@ -40,7 +39,7 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    inner : NoUTurn or NormalEffects
+    inner : NoUTurn or Gibbs
         The sampler.
     draws : ndarray, shape (n, dim)
     cost : float
@@ -51,7 +50,7 @@ class Tuned(NamedTuple):
         Share of the transitions that diverged.
     """
 
-    inner: NoUTurn | NormalEffects
+    inner: NoUTurn | Gibbs
     draws: FloatArray
     cost: float = np.inf
     n: int = 1

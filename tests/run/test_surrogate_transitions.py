@@ -78,7 +78,7 @@ class Weighted:
     def __init__(self, posterior: Posterior, tuned: TunedSurrogate, n: int) -> None:
         split, transition, rng = posterior.split(), tuned.transition, np.random.default_rng(1)
         own = split.surrogate(transition.approximation)
-        inner = transition.bound(own)
+        inner = transition.inner.bound(own)
         theta, draws, remainders = tuned.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
         for k in range(n):
             inner(rng.bit_generator.capsule, theta)

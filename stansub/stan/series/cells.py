@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from stansub.stan.reach import ELEMENTWISE, REPEATED
+from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE, REPEATED
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.series.nests import Nest, adds
 from stansub.stan.series.row_variables import RowVariables
@@ -49,7 +49,7 @@ from stansub.stan.syntax import (
 from stansub.stan.typing import Types
 
 _RESHAPED = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
-_OPERATORS = {"+": "+", "-": "-", "*": "*", "/": "/", "^": "^", ".*": "*", "./": "/", ".^": "^"}
+_OPERATORS = frozenset({"+", "-", "*", "/", "^", *BY_ELEMENT})
 # Densities whose last argument is a vector for each single outcome.
 _ORDERED = ("ordered_logistic", "ordered_probit")
 
@@ -204,7 +204,7 @@ class _Line:
             case Infix("*", left, right) if self._n_dims(left) and self._n_dims(right):
                 return self._product(left, right)
             case Infix(operator, left, right) if operator in _OPERATORS:
-                return Infix(_OPERATORS[operator], self._at(left), self._at(right))
+                return Infix(BY_ELEMENT.get(operator, operator), self._at(left), self._at(right))
             case Call(name, arguments) if name in ELEMENTWISE:
                 return replace(expression, arguments=tuple(map(self._at, arguments)))
             case Call(name, (inside,)) if name in _RESHAPED:
