@@ -28,7 +28,7 @@ from stansub.diagnostics.ranks import Rank
 from stansub.errors import RunError, one_line
 from stansub.kernels.base import Info, State
 from stansub.kernels.direct import DirectKernel
-from stansub.kernels.surrogate import SurrogateTransition, SurrogateTransitions
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, Gibbs, NoUTurn, SurrogateTransition, SurrogateTransitions
 from stansub.kernels.within_gibbs import GradientMove, MetropolisWithinGibbs, WithinGibbs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
@@ -38,8 +38,10 @@ from stansub.target.affine import AffinePosterior
 from stansub.target.approximation import Approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.split import Split
-from stansub.target.symmetries import Symmetry
+from stansub.target.symmetries import Equivalence
 from stansub.tuning import surrogate, within_gibbs
+from stansub.tuning.coordinates import find_effects
+from stansub.tuning.normal_effects import find_normal_effects
 
 Array = NDArray[np.float64]
 Pair = tuple[DirectKernel, DirectKernel]
@@ -61,8 +63,10 @@ class Setup:
     theta : ndarray, shape (dim,)
         The parameters from which the data were simulated, unconstrained.
     tuned, rough : SurrogateTransition
-        Set-up of surrogate transitions, and the same with an expansion elsewhere and without corrections, so that much
-        depends on decisions.
+        Set-up of surrogate transitions with the no-U-turn sampler, and the same with an expansion elsewhere and without
+        corrections, so that much depends on decisions.
+    gibbs, rough_gibbs : Gibbs or None
+        The Gibbs sampler on these two surrogates; None if effects are not normal under them.
     """
 
     split: Split
@@ -70,11 +74,16 @@ class Setup:
     theta: Array
     tuned: SurrogateTransition
     rough: SurrogateTransition
+    gibbs: Gibbs | None
+    rough_gibbs: Gibbs | None
     levels: MetropolisWithinGibbs
 
-    def transitions(self, *, rough: bool = False, **changes: Any) -> SurrogateTransition:
+    def transitions(self, *, rough: bool = False, by_gibbs: bool = False, **changes: Any) -> SurrogateTransition:
         """Return surrogate transitions with decisions from all observations, unless changed."""
-        return replace(self.rough if rough else self.tuned, **{"joint": None, **changes})
+        own, gibbs = (self.rough, self.rough_gibbs) if rough else (self.tuned, self.gibbs)
+        inner = gibbs if by_gibbs else own.inner
+        assert inner is not None
+        return replace(own, inner=inner, **{"joint": None, **changes})
 
 
 @cache
@@ -91,13 +100,20 @@ def set_up(model: Multilevel, number: int, seed: int) -> Setup:
     given = read(compiled(model.name), data, progress)
     posterior, _ = make_uncut(given, seed=1, observations=None, log=progress)
     split = posterior.split()
-    tuned = surrogate.tune(split, posterior.dim, rng, progress).transition
+    with patch.object(surrogate, "find_normal_effects", lambda *given: None):
+        found = surrogate.tune(split, posterior.dim, rng, progress)
+    tuned = found.transition
     off = tuned.approximation.point + _OFF * tuned.sds * rng.standard_normal(len(tuned.sds))
     rough = replace(tuned, approximation=Approximation.plain(split.predictors.expansion(off)))
+    full = find_effects(split.surrogate(tuned.approximation).phi, found.draws[0], rng).full
+    structure = find_normal_effects(split, tuned.approximation, full, found.draws, rng)
+    gibbs, rough_gibbs = (
+        None if structure is None else Gibbs(structure.about(one.approximation, found.draws)) for one in (tuned, rough)
+    )
     levels = within_gibbs.tune(split, posterior.dim, rng, progress).transition
     plain = {name: np.asarray(value).tolist() for name, value in values.items()}
     theta = posterior.full.param_unconstrain_json(json.dumps(plain).encode())
-    return Setup(split, posterior.full, theta, tuned, rough, levels)
+    return Setup(split, posterior.full, theta, tuned, rough, gibbs, rough_gibbs, levels)
 
 
 class Backward(WithinGibbs):
@@ -128,8 +144,10 @@ class WithoutVolume(SurrogateTransitions):
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(split, transition)
-        model, own = self._surrogate.model, transition.coordinates.compiled()
-        dim, numbers = len(transition.centre), ctypes.POINTER(ctypes.c_double)
+        inner_sampler = transition.inner
+        assert isinstance(inner_sampler, NoUTurn)
+        model, own = self._surrogate.model, inner_sampler.coordinates.compiled()
+        dim, numbers = inner_sampler.dim, ctypes.POINTER(ctypes.c_double)
 
         def gradient(_: Any, _propto: bool, _jacobian: bool, at: Any, value: Any, slope: Any, _error: Any) -> int:
             theta, inner, of_volume = np.ctypeslib.as_array(at, (dim,)).copy(), np.empty(dim), np.zeros(dim)
@@ -144,15 +162,36 @@ class WithoutVolume(SurrogateTransitions):
 
         arguments = ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, numbers, numbers, numbers, ctypes.c_void_p
         function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
-        self._nuts = SurrogateNuts(
+        nuts = SurrogateNuts(
             model.pointer,
             ctypes.cast(function, ctypes.c_void_p).value,
             model.library.address("bs_free_error_msg"),
-            transition.centre,
-            *transition.factor,
-            transition.coordinates.compiled(),
+            inner_sampler.centre,
+            *inner_sampler.factor,
+            inner_sampler.coordinates.compiled(),
             owner=(model, function),
         )
+        step_size = inner_sampler.step_size
+        self._inner = lambda bits, at, n=1: nuts(bits, at, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH, n=n)
+
+
+class UndecidedSweeps(SurrogateTransitions):
+    """Sweeps are not accepted against the surrogate, though their density is another one."""
+
+    def __init__(self, split: Split, transition: SurrogateTransition) -> None:
+        super().__init__(split, transition)
+        assert isinstance(transition.inner, Gibbs)
+        effects = transition.inner.effects
+        own = replace(effects, linear=effects.linear + 0.3, slopes=0.5 * effects.slopes, values=0.5 * effects.values)
+        sampler, decided = own.compiled(), self._inner
+
+        def sweeps(bits: Any, theta: Array, n: int = 1) -> Any:
+            made = decided(bits, theta.copy(), 1)
+            for _ in range(n):
+                sampler.sweep(bits, theta)
+            return made
+
+        self._inner = sweeps
 
 
 class WithoutSurrogate(SurrogateTransitions):
@@ -176,12 +215,11 @@ class StepSizeOfState(SurrogateTransitions):
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Set the step size, run the transitions and decide."""
-        tuned = self._transition
+        tuned = self._transition.inner
+        assert isinstance(tuned, NoUTurn)
         factor = 1.0 if state.position[0] > tuned.centre[0] else 1e-3
-        self._transition = replace(tuned, step_size=factor * tuned.step_size)
-        made = super().step(rng, state, params)
-        self._transition = tuned
-        return made
+        self._inner = replace(tuned, step_size=factor * tuned.step_size).bound(self._surrogate)
+        return super().step(rng, state, params)
 
 
 def _at_a_tenth_of_the_rate(*parts: Any) -> GroupedObservations:
@@ -211,8 +249,8 @@ def _symmetric() -> AbstractContextManager[Any]:
     return patch.object(GradientMove, "log_ratio", lambda self, change, *others: change)
 
 
-def _without_jacobian() -> AbstractContextManager[Any]:
-    return patch.object(Symmetry, "log_jacobian", 0.0)
+def _forgotten() -> AbstractContextManager[Any]:
+    return patch.object(Equivalence, "copy", lambda self: Equivalence.none(len(self.scale)))
 
 
 @dataclass(frozen=True)
@@ -259,8 +297,10 @@ def _transitions(
 
 
 NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a rough surrogate", "Metropolis within Gibbs"
+_SWEEPS = "sweeps of another density are not decided"
+GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a rough surrogate"
 ALL, POISSON, BY_LEVEL = "all observations", "joint Poisson", "all observations, by level"
-# Bounds of products of coefficients are so wide that all observations would decide.
+# Bounds of products of coefficients are so wide that all observations would decide, and the products are not normal.
 _BOUNDED = ("crossed", "correlated")
 _POOR: Values = {"models": ("crossed",), "rough": True, "n": 3}
 _JOINTLY: Values = {"joint": _JOINT, "models": _BOUNDED}
@@ -270,9 +310,20 @@ KERNELS = (
     _transitions(NUTS, POISSON, **_JOINTLY),
     _transitions(ROUGH, ALL, rough=True, n=3),
     _transitions(ROUGH, POISSON, rough=True, n=3, **_JOINTLY),
+    _transitions(GIBBS, ALL, by_gibbs=True, models=_BOUNDED),
+    _transitions(GIBBS, POISSON, by_gibbs=True, **_JOINTLY),
+    _transitions(ROUGH_GIBBS, ALL, by_gibbs=True, rough=True, n=3, models=_BOUNDED),
     Kernel(LEVELS, BY_LEVEL, _by_levels),
     _transitions(
         NUTS, ALL, error="the volume of inner coordinates is omitted", of=WithoutVolume, models=("correlated",), n=1
+    ),
+    _transitions(
+        GIBBS,
+        ALL,
+        error="sweeps of another density are not decided",
+        of=UndecidedSweeps,
+        by_gibbs=True,
+        models=("crossed",),
     ),
     _transitions(ROUGH, ALL, error="every proposal is accepted", of=Undecided, **_POOR),
     _transitions(ROUGH, ALL, error="the acceptance ratio omits the surrogate", of=WithoutSurrogate, **_POOR),
@@ -282,7 +333,7 @@ KERNELS = (
     ),
     _transitions(ROUGH, POISSON, error="half the bounds", broken=_half_the_bounds, joint=_JOINT, **_POOR),
     Kernel(LEVELS, BY_LEVEL, _by_levels, "moves accepted as if symmetric", ("crossed",), _symmetric),
-    Kernel(LEVELS, BY_LEVEL, _by_levels, "no Jacobian of scale moves", ("item_response",), _without_jacobian),
+    Kernel(LEVELS, BY_LEVEL, _by_levels, "moves of scales forget earlier ones", ("item_response",), _forgotten),
 )
 
 
