@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import arviz
 import numpy as np
 import pytest
 from pyarrow import parquet
@@ -19,7 +20,7 @@ from stansub.stan.source import read
 from stansub.stan.sparse import sparse_predictors
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-MODULES = "run", "rows", "gibbs", "nuts_rate", "tall_file"
+MODULES = "run", "rows", "gibbs", "references", "nuts_rate", "agreement", "tall_file"
 ROWS = (
     *("crossed", "poisson", "negative_binomial", "groups", "cumulative", "horseshoe", "smooths_linear"),
     *("smooths_logistic", "item_response"),
@@ -34,13 +35,18 @@ def study() -> Iterator[Any]:
             patch.syspath_prepend(str(folder))
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
+        import agreement
         import gibbs
         import nuts_rate
+        import references
         import rows
         import run
         import tall_file
 
-        yield SimpleNamespace(gibbs=gibbs, nuts_rate=nuts_rate, rows=rows, run=run, tall_file=tall_file)
+        yield SimpleNamespace(
+            agreement=agreement, gibbs=gibbs, nuts_rate=nuts_rate, references=references, rows=rows, run=run,
+            tall_file=tall_file,
+        )  # fmt: skip
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
 
@@ -143,3 +149,41 @@ def test_statistics_of_the_horseshoe_have_its_likelihood(study: Any) -> None:
     for beta in np.random.default_rng(1).standard_normal((3, data["K"] + 1)):
         squares = np.sum((data["y"] - x @ beta) ** 2)
         assert np.sum((found["qy"] - found["r"] @ beta) ** 2) + found["rest"] == pytest.approx(squares, rel=1e-10)
+
+
+def test_statistics_of_the_smooths_have_their_likelihood(study: Any) -> None:
+    data = study.rows.ROWS["smooths_linear"].data("small")
+    found = study.references.STATISTICS["smooths_linear"](data)
+    centred = data["X"][:, 1] - data["X"][:, 1].mean()
+    design = np.column_stack([np.ones(data["N"]), centred, data["Xs"], *(data[f"Zs_{k}_1"] for k in (1, 2, 3))])
+    for w in np.random.default_rng(1).standard_normal((3, found["P"])):
+        squares = np.sum((data["Y"] - design @ w) ** 2)
+        assert np.sum((found["qy"] - found["r"] @ w) ** 2) + found["rest"] == pytest.approx(squares, rel=1e-10)
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.3])
+def test_half_t_scales_have_their_conditional_distribution(study: Any, wider: float) -> None:
+    """By quadrature; effects that are 1.3 times as large must not agree."""
+    rng = np.random.default_rng(5)
+    effects = 0.5 * rng.standard_normal(10)
+    squares, now, draws = wider**2 * (effects @ effects), 0.25, []
+    for _ in range(8_000):
+        now = float(study.references._half_t(rng, now, squares, len(effects), scale=1.0))
+        draws.append(np.sqrt(now))
+    grid = np.linspace(0.05, 4, 8_000)
+    density = grid ** -len(effects) * np.exp(-0.5 * (effects @ effects) / grid**2) * (1 + grid**2 / 3) ** -2
+    mean = np.average(grid, weights=density)
+    z = abs(np.mean(draws) - mean) / float(arviz.mcse(np.array(draws)[np.newaxis], method="mean"))
+    assert (z < 4) == (wider == 1.0)
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.1])
+def test_agreement_is_in_standard_errors(study: Any, wider: float) -> None:
+    """Draws of one distribution agree, and an sd that is 10 % larger does not."""
+    rng = np.random.default_rng(6)
+    one, other = ({f"x[{k}]": rng.standard_normal((4, 1_000)) for k in range(20)} for _ in range(2))
+    found = study.agreement.gaps({name: wider * draws for name, draws in one.items()}, other)
+    assert found["mean"].n == 20
+    assert found["mean"].z < found["mean"].expected
+    assert (found["sd"].z < found["sd"].expected) == (wider == 1.0)
+    assert (0.6 < found["sd"].rms < 1.4) == (wider == 1.0)

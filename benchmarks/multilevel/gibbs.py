@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,11 @@ def scale(rng: np.random.Generator, effects: Array, now: float) -> float:
     def log_density(t: float) -> float:
         return -(n - 1) * t - 0.5 * squares * np.exp(-2 * t) - 0.5 * np.exp(2 * t)
 
-    here, width = np.log(now), 3 / np.sqrt(n)
+    return float(np.exp(slice_draw(rng, log_density, np.log(now), 3 / np.sqrt(n))))
+
+
+def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], here: float, width: float) -> float:
+    """Move by slice sampling with steps out and shrinking (Neal 2003, figures 3 and 5)."""
     level = log_density(here) - rng.exponential()
     low = here - width * rng.random()
     high = low + width
@@ -106,7 +110,7 @@ def scale(rng: np.random.Generator, effects: Array, now: float) -> float:
         high += width
     while log_density(there := rng.uniform(low, high)) <= level:
         low, high = (there, high) if there < here else (low, there)
-    return float(np.exp(there))
+    return there
 
 
 def gibbs(data: dict[str, Any], seconds: float, seed: int) -> Side:

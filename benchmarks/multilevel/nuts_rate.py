@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 import orjson
-from scipy.linalg import solve_triangular
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
+from references import statistics  # noqa: E402
 from rows import PROGRAMS, ROWS, SIZES, Row  # noqa: E402
 from run import Side, differences, machine, ours, summarised  # noqa: E402
 from suite.base import Task  # noqa: E402
@@ -44,10 +44,7 @@ GRADIENTS, POINTS = 30, 3
 
 def reduced(data: dict[str, Any]) -> dict[str, Any]:
     """Sufficient statistics of the data."""
-    x, y = np.column_stack([np.ones(data["N"]), data["x"]]), data["y"]
-    r = np.linalg.cholesky(x.T @ x).T
-    qy = solve_triangular(r, x.T @ y, trans=1)
-    return {"N": data["N"], "K": data["K"], "r": r, "qy": qy, "rest": float(y @ y - qy @ qy)}
+    return {"N": data["N"], "K": data["K"], **statistics(np.column_stack([np.ones(data["N"]), data["x"]]), data["y"])}
 
 
 def gradient_cost(row: Row, data: dict[str, Any], small: dict[str, Any]) -> float:

@@ -1,7 +1,7 @@
 """Multilevel programs with no option given, beside NUTS: effective draws a second of the slowest parameter.
 
 python benchmarks/multilevel/run.py --size reduced --only crossed poisson --nuts-seconds 300
-python benchmarks/multilevel/run.py --size full --json full.json
+python benchmarks/multilevel/run.py --size full --json results.json
 
 Data follow from the seed. `stansub.sample` runs with its defaults, NUTS (nutpie on the same library) until it has 1,000
 draws a chain or its time is up, which the table says. Both are summarised by bulk ESS of every parameter of the program
@@ -12,12 +12,16 @@ row stands beside them.
 
 If NUTS is still in warmup when its time is up, what it can reach at most is told by the processor time of a gradient
 and the leapfrog steps of a draw in the last half of what it did: no warmup, and every draw an effective one.
+
+The core-seconds to an ESS of 400 are those of a second run of stansub, `until="ess=400"`; for NUTS, they follow from
+warmup and from the rate of sampling.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -46,6 +50,8 @@ import stansub.stan.source  # noqa: E402
 from stansub.errors import StansubError  # noqa: E402
 from stansub.output.inference_data import attrs, group  # noqa: E402
 
+ENOUGH = 400
+
 
 class Side(NamedTuple):
     """What one sampler came to.
@@ -65,6 +71,8 @@ class Side(NamedTuple):
     note : str
     draws : mapping
         Of the parameters that vary.
+    enough : float
+        Core-seconds to an ESS of 400 of every parameter.
     """
 
     seconds: float
@@ -75,6 +83,7 @@ class Side(NamedTuple):
     slowest: str
     note: str
     draws: Draws
+    enough: float = math.nan
 
     @property
     def rate(self) -> float:
@@ -112,9 +121,14 @@ class Bound(NamedTuple):
         """Draws a core-second, were there no warmup."""
         return 1 / (self.gradient * self.leapfrog)
 
+    @property
+    def enough(self) -> float:
+        """Core-seconds to an ESS of 400, at least."""
+        return ENOUGH / self.per_core
+
     def record(self) -> dict[str, Any]:
         """All of it."""
-        return {**self._asdict(), "at_most": self.per_core}
+        return {**self._asdict(), "at_most": self.per_core, "enough": self.enough}
 
 
 def summarised(draws: Draws, *, seconds: float, set_up: float, cores: float, note: str) -> Side:
@@ -123,12 +137,12 @@ def summarised(draws: Draws, *, seconds: float, set_up: float, cores: float, not
     return Side(seconds, set_up, cores, ess, r_hat, name, note, draws)
 
 
-def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
-    """`stansub.sample` with its defaults."""
+def ours(row: Row, data: Path, names: Sequence[str], seconds: float, **options: Any) -> Side:
+    """`stansub.sample` with its defaults but for options."""
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stansub.DrawsWarning)
-        idata = stansub.sample(row.program, data, seed=1, show_progress=False, max_time=seconds)
+        idata = stansub.sample(row.program, data, seed=1, show_progress=False, max_time=seconds, **options)
     cores, facts = time.process_time() - began, attrs(idata)
     draws = {name: np.asarray(group(idata, "posterior")[name]) for name in names}
     taken, moves = facts["settings"]["proposal"], ""
@@ -139,6 +153,12 @@ def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
     seconds = facts["setup_time"] + facts["wall_time"]
     note = f"{taken}{moves}{stopped}"
     return summarised(parameters(draws, names), seconds=seconds, set_up=facts["setup_time"], cores=cores, note=note)
+
+
+def timed(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
+    """The same, with the core-seconds that a run needs until its ESS is enough."""
+    enough = ours(row, data, names, seconds, until=f"ess={ENOUGH}").cores
+    return ours(row, data, names, seconds)._replace(enough=enough)
 
 
 def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side | Bound:
@@ -152,7 +172,9 @@ def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side | B
     cores = time.process_time() - began
     note = f"{next(iter(run.draws.values())).shape[1]:,} draws a chain; {', '.join(run.notes)}"
     took = run.setup_s + run.warmup_s + run.sampling_s
-    return summarised(parameters(run.draws, names), seconds=took, set_up=run.setup_s, cores=cores, note=note)
+    side = summarised(parameters(run.draws, names), seconds=took, set_up=run.setup_s, cores=cores, note=note)
+    sampling = cores * run.sampling_s / took
+    return side._replace(enough=cores - sampling + sampling * ENOUGH / side.ess)
 
 
 def differences(one: Side, other: Side) -> dict[str, float]:
@@ -178,7 +200,7 @@ def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: 
     names = [one.name for one in declared]
     record: dict[str, Any] = {"row": row.name, "size": size, "n": made["N"], "load": round(load, 1)}
     sides: dict[str, Side | Bound] = {}
-    for side, run, limit in (("stansub", ours, seconds), ("nuts", nuts, nuts_seconds)):
+    for side, run, limit in (("stansub", timed, seconds), ("nuts", nuts, nuts_seconds)):
         if not limit:
             continue
         try:
