@@ -20,10 +20,12 @@ from stansub.run.precision import Precision
 if TYPE_CHECKING:
     from stansub.acceptance.rules import StoppingRule
 
-# Default steps after warmup: of a run of fixed length, and of one that may stop early.
-ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
-# Warmup and sampling steps of surrogate transitions, each of which moves as far as a transition of NUTS.
+# Default steps of warmup and sampling.
+ITER_WARMUP, ITER_SAMPLING = STEPS = 2_000, 10_000
+# The same of surrogate transitions, each of which moves as far as a transition of NUTS.
 TRANSITIONS = 200, 1_000
+# Default limit of a run that may stop early, in multiples of these.
+_LIMIT = 10
 _LENGTHS = "iter_warmup", "iter_sampling"
 
 
@@ -75,8 +77,6 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         derived: dict[str, Any] = {}
         if self.until is not None:
             derived["until"] = str(Precision.of(self.until))
-            if self.iter_sampling is None:
-                derived["iter_sampling"] = MOST_ITER_SAMPLING
         for name in ("save", "drop"):
             given = getattr(self, name)
             if given is not None:
@@ -117,14 +117,16 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         transitions : bool
             Whether the steps are surrogate transitions.
         """
-        warmup, sampling = TRANSITIONS if transitions else (ITER_WARMUP, ITER_SAMPLING)
-        return self._filled({"iter_warmup": warmup, "iter_sampling": sampling})
+        return self._filled(*(TRANSITIONS if transitions else STEPS), may_extend=True)
 
     def continuing(self, earlier: Mapping[str, Any]) -> SampleConfig:
         """Return the options with unset numbers of steps taken from an earlier run, given its `record`."""
-        return self._filled({name: earlier[name] for name in _LENGTHS if name in earlier})
+        return self._filled(*(earlier[name] for name in _LENGTHS), may_extend=earlier.get("until") is None)
 
-    def _filled(self, lengths: Mapping[str, int]) -> SampleConfig:
+    def _filled(self, warmup: int, sampling: int, *, may_extend: bool) -> SampleConfig:
+        if self.until is not None and may_extend:
+            sampling *= _LIMIT
+        lengths = dict(zip(_LENGTHS, (warmup, sampling), strict=True))
         missing: dict[str, Any] = {name: n for name, n in lengths.items() if getattr(self, name) is None}
         return replace(self, **missing)
 

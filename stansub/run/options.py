@@ -63,7 +63,7 @@ class ChainOptions:
         "Steps of each chain after warmup. The maximum if `until` is given.",
         CHAINS,
         Count(1),
-        means="10,000, or 1,000 surrogate transitions; 100,000 with `until`; a resumed run keeps its own",
+        means="10,000, or 1,000 surrogate transitions; ten times as many with `until`; a resumed run keeps its own",
         resume="longer",
         common=True,
     )

@@ -118,6 +118,15 @@ class TestWhatIsAskedFor:
         assert [one.iter_sampling for one in (plain, open_ended, short)] == [10_000, 100_000, 900]
         assert [one.iter_foreseen for one in (plain, open_ended, short)] == [10_000, 10_000, 900]
 
+    def test_the_limit_is_ten_times_the_usual_number_of_surrogate_transitions_and_of_a_resumed_run(self) -> None:
+        """With thousands of parameters, 100,000 draws a chain would fill the memory before the run begins."""
+        asked, fixed = SampleConfig(until=ESS), SampleConfig(iter_warmup=7, iter_sampling=500)
+        transitions = asked.of_length(transitions=True)
+        assert (transitions.iter_warmup, transitions.iter_sampling) == (200, 10_000)
+        assert asked.continuing(transitions.record()).iter_sampling == 10_000
+        assert asked.continuing(fixed.record()).iter_sampling == 5_000
+        assert SampleConfig(until=ESS, iter_sampling=900).continuing(fixed.record()).iter_sampling == 900
+
     def test_the_command_refuses_it_with_code_2(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             cli.main(["sample", "model.stan", "data.json", "--until", "ess=1,mcse=2"])
