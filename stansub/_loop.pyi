@@ -1083,7 +1083,7 @@ class Transition:
 
     @property
     def n_steps(self) -> int:
-        """Leapfrog steps, or sweeps."""
+        """Integrator steps, or sweeps."""
 
     @property
     def tree_depth(self) -> int:

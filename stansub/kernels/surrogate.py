@@ -37,7 +37,7 @@ MAX_TREE_DEPTH = 8
 
 TRANSITION_STATS: tuple[Stat, ...] = (
     Stat("tree_depth", np.int32, "Depth of the tree on the surrogate."),
-    Stat("n_steps", np.int64, "Leapfrog steps, or sweeps of the Gibbs sampler, on the surrogate.", "n_leapfrog"),
+    Stat("n_steps", np.int64, "Integrator steps, or sweeps of the Gibbs sampler, on the surrogate.", "n_leapfrog"),
     Stat("diverging", bool, "Whether a tree on the surrogate diverged.", "n_diverging"),
 )
 

@@ -26,6 +26,9 @@ from stansub.types import FloatArray
 POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round; at the end, those that tune a step size and those that test it.
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
+# Maximum step size, in radians (`cpp/surrogate_nuts.hpp`): the seven steps of a tree then turn by just more than half a
+# circle. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
+_LARGEST = 0.5
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
 _TARGETS, DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
@@ -99,7 +102,7 @@ class Tuner:
             made = self._fixed(nuts, adapted.draws[-1], _SHOWING, adapted.step_size)
             draws, time = made.draws, slowest_time(made.draws)
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
-            cost = time * made.n_steps * leapfrog_cost(precision, factor)
+            cost = time * made.n_steps * step_cost(precision, factor)
             found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, cost, n, made.diverging)
             if made.diverging <= DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
@@ -122,7 +125,7 @@ class Tuner:
             made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
             draws[t - 1] = theta
             h += (target - made.acceptance_rate - h) / (t + 10)
-            log_step = mu - np.sqrt(t) / 0.05 * h
+            log_step = min(mu - np.sqrt(t) / 0.05 * h, np.log(_LARGEST))
             weight = t**-0.75
             log_mean = weight * log_step + (1 - weight) * log_mean
             step_size = float(np.exp(log_step))
@@ -143,7 +146,7 @@ class Tuner:
 
 
 class _Made(NamedTuple):
-    """Draws, shares of transitions that diverged or whose trees were full, and leapfrog steps per transition."""
+    """Draws, shares of transitions that diverged or whose trees were full, and integrator steps per transition."""
 
     draws: FloatArray
     step_size: float
@@ -157,8 +160,8 @@ def slowest_time(draws: FloatArray) -> float:
     return float(autocorrelation_times(draws[np.newaxis])[0].max())
 
 
-def leapfrog_cost(precision: sp.csr_array, factor: Factor) -> float:
-    """Return the microseconds of a leapfrog step: autodiff, the expansion's gradient, and products with the metric."""
+def step_cost(precision: sp.csr_array, factor: Factor) -> float:
+    """Return the microseconds of an integrator step: autodiff, the expansion's gradient, and products with the metric."""
     return 2 + 0.1 * len(factor.order) + 0.0005 * (precision.nnz / 2 + 2 * len(factor.values))
 
 

@@ -279,7 +279,8 @@ def skew_factor(rng: np.random.Generator, dim: int, share: float) -> Factor:
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_leapfrog_step_is_one_by_the_metric(share: float, seed: int) -> None:
+def test_a_step_is_a_rotation_between_kicks_by_the_rest(share: float, seed: int) -> None:
+    """In coordinates with the metric's precision, the rest is the log density less a standard normal one."""
     density, rng = Smooth(), np.random.default_rng(seed)
     factor, theta = skew_factor(rng, DIM, share), rng.normal(0, 0.3, DIM)
     nuts = sampler(density.log_density_gradient, factor, Coordinates.plain(DIM))
@@ -292,8 +293,27 @@ def test_a_leapfrog_step_is_one_by_the_metric(share: float, seed: int) -> None:
         step = step_size if same.random() < 0.5 else -step_size
         same.random()  # whether it moves
         slope = np.linalg.solve(lower, density.log_density_gradient(before)[1][order])
-        moved = before.copy()
-        moved[order] += np.linalg.solve(lower.T, step * (momentum + 0.5 * step * slope))
+        z, moved = lower.T @ before[order], np.empty(DIM)
+        kicked = momentum + 0.5 * step * (slope + z)
+        moved[order] = np.linalg.solve(lower.T, np.cos(step) * z + np.sin(step) * kicked)
         ends.append(not np.allclose(theta, before))
         np.testing.assert_allclose(theta, moved if ends[-1] else before, rtol=1e-11)
     assert any(ends)
+
+
+@pytest.mark.parametrize(("wider", "exact"), [(1.0, True), (1.1, False)])
+def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float, exact: bool) -> None:
+    """In any number of dimensions, at any step size; that of another metric changes the energy."""
+    rng, dim = np.random.default_rng(3), 200
+    factor = skew_factor(rng, dim, 0.1)
+    lower, order = factor.lower.toarray(), factor.order
+
+    def density(theta: Array) -> tuple[float, Array]:
+        z, slope = lower.T @ theta[order] / wider, np.empty(dim)
+        slope[order] = -lower @ z / wider
+        return -0.5 * float(z @ z), slope
+
+    nuts, theta = sampler(density, factor, Coordinates.plain(dim)), np.zeros(dim)
+    for step_size in (0.2, 0.5, 0.9):
+        made = [nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=3) for _ in range(5)]
+        assert (min(one.acceptance_rate for one in made) == pytest.approx(1, abs=1e-9)) == exact
