@@ -161,7 +161,7 @@ def slowest_time(draws: FloatArray) -> float:
 
 
 def step_cost(precision: sp.csr_array, factor: Factor) -> float:
-    """Return the microseconds of an integrator step: autodiff, the expansion's gradient, and products with the metric."""
+    """Return the microseconds of a step: autodiff, the expansion's gradient, and products with the metric."""
     return 2 + 0.1 * len(factor.order) + 0.0005 * (precision.nnz / 2 + 2 * len(factor.values))
 
 
