@@ -40,6 +40,21 @@ _STRONG = 0.5
 _WIDTH = 3.0
 
 
+class _Tables(NamedTuple):
+    """Log priors of scales.
+
+    Attributes
+    ----------
+    nodes : ndarray, shape (n_nodes,)
+    values, slopes : ndarray, shape (n_scales, n_nodes)
+        Log priors and their derivatives at the nodes.
+    """
+
+    nodes: FloatArray
+    values: FloatArray
+    slopes: FloatArray
+
+
 class _Functions(NamedTuple):
     """Functions that matrices S of blocks are made of.
 
@@ -63,6 +78,16 @@ class _Functions(NamedTuple):
     def __call__(self, theta: FloatArray) -> FloatArray:
         """Return the functions' values."""
         return np.asarray(self.rows @ theta + self.constants)
+
+    @property
+    def numbers(self) -> Places:
+        """Return the number of functions of each block: the elements of a lower triangle."""
+        return self.sizes * (self.sizes + 1) // 2
+
+    @property
+    def firsts(self) -> Places:
+        """Return the place of each block's first function."""
+        return np.cumsum(self.numbers) - self.numbers
 
     @classmethod
     def of(cls, full: Coordinates) -> _Functions:
@@ -166,7 +191,7 @@ class _Search:
         if tables is None or not all(self._is_proved(functions, tables) for _ in range(_PROVED)):
             return None
         others = np.setdiff1d(others, centred.places)
-        return Structure(self.prior, self.phi, self.coefficients, others, self.scales, functions, *tables)
+        return Structure(self.prior, self.phi, self.coefficients, others, self.scales, functions, tables)
 
     def _centred(self, others: Places) -> _Functions | None:
         """Return coefficients whose prior is normal about 0 with a scale that is a function of other parameters."""
@@ -197,13 +222,13 @@ class _Search:
         at[0][others], at[1][others] = 0, 1
         return np.asarray(self.prior(at[0])[others] - self.prior(at[1])[others])
 
-    def _tables(self, functions: _Functions) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Return nodes, and the log priors of scales and their derivatives there, shape (n_scales, n_nodes)."""
+    def _tables(self, functions: _Functions) -> _Tables | None:
+        """Return the log priors of scales where all of them are defined."""
         lows, highs = (of(self.draws[:, self.scales]) for of in (np.min, np.max))
         nodes = np.arange(lows - _BELOW, highs + _ABOVE, _STEP / 2)
         theta = self.mean.copy()
         theta[functions.places] = 0
-        own = functions.rows[np.repeat(functions.has_effects, functions.sizes * (functions.sizes + 1) // 2)]
+        own = functions.rows[np.repeat(functions.has_effects, functions.numbers)]
         of_effects = np.asarray(own.sum(axis=0))[self.scales]  # of u = 0, whose density is 1 / S
         slopes = np.full((len(nodes), len(self.scales)), np.nan)
         for node, slope in zip(nodes, slopes, strict=True):
@@ -222,9 +247,10 @@ class _Search:
         slopes = slopes[first : first + 2 * n + 1].T
         steps = _STEP / 6 * (slopes[:, :-2:2] + 4 * slopes[:, 1::2] + slopes[:, 2::2])
         values = np.concatenate([np.zeros((len(slopes), 1)), np.cumsum(steps, axis=1)], axis=1)
-        return nodes[first : first + 2 * n + 1 : 2], values - values.max(axis=1, keepdims=True), slopes[:, ::2].copy()
+        nodes = nodes[first : first + 2 * n + 1 : 2]
+        return _Tables(nodes, values - values.max(axis=1, keepdims=True), slopes[:, ::2].copy())
 
-    def _is_proved(self, functions: _Functions, tables: tuple[FloatArray, FloatArray, FloatArray]) -> bool:
+    def _is_proved(self, functions: _Functions, tables: _Tables) -> bool:
         """Return whether the prior's gradient at a random point is that of effects and tables."""
         theta = self.draws[self.rng.integers(len(self.draws))].copy()
         theta[self.scales] += self.rng.standard_normal(len(self.scales))
@@ -235,7 +261,7 @@ class _Search:
         z = self.rng.standard_normal(len(functions.places))
         theta[functions.places] = z
         expected[functions.places] = -z
-        single = np.repeat(functions.has_effects, functions.sizes * (functions.sizes + 1) // 2)
+        single = np.repeat(functions.has_effects, functions.numbers)
         size = np.exp(scales[single])
         theta[functions.places[by_place]] *= size
         expected[functions.places[by_place]] /= size
@@ -244,6 +270,23 @@ class _Search:
         expected += functions.rows[single].T @ (z[by_place] ** 2 - 1)
         error = np.abs(self.prior(theta) - expected) / (1 + np.abs(expected))
         return bool(np.delete(error, np.setdiff1d(self.coefficients, functions.places)).max() < _SAME)
+
+
+class _Move(NamedTuple):
+    """A slice along a direction of the scales, with the effects fixed or their standardised values.
+
+    Attributes
+    ----------
+    direction : ndarray, shape (dim,)
+    fixes : bool
+        Whether the effects are fixed.
+    n : int
+        The number of effects and scales that change.
+    """
+
+    direction: FloatArray
+    fixes: bool
+    n: int
 
 
 @dataclass(frozen=True)
@@ -258,9 +301,6 @@ class Structure:
         The likelihood's arguments in coordinates with u in the place of z.
     coefficients, others, scales : ndarray
         Places of u or z and of other coefficients, of these others alone, and of scales.
-    nodes : ndarray, shape (n_nodes,)
-    values, slopes : ndarray, shape (n_scales, n_nodes)
-        Log priors of the scales.
     """
 
     prior: Callable[[FloatArray], FloatArray]
@@ -269,9 +309,7 @@ class Structure:
     others: Places
     scales: Places
     functions: _Functions
-    nodes: FloatArray
-    values: FloatArray
-    slopes: FloatArray
+    tables: _Tables
 
     @property
     def dim(self) -> int:
@@ -287,14 +325,14 @@ class Structure:
         precision, linear = self._normal(approximation, draws)
         factor = cholesky(self._dominant(precision, places))
         moves = list(self._moves(precision, index, draws))
-        directions = sp.csr_array(np.array([direction[self.scales] for direction, _, _ in moves]))
+        directions = sp.csr_array(np.array([one.direction[self.scales] for one in moves]))
         return NormalEffects(
             self.coefficients.astype(np.int32),
             self.scales.astype(np.int32),
-            float(self.nodes[0]),
+            float(self.tables.nodes[0]),
             _STEP,
-            self.values,
-            self.slopes,
+            self.tables.values,
+            self.tables.slopes,
             functions.sizes.astype(np.int32),
             places.astype(np.int32),
             functions.rows.indptr.astype(np.int32),
@@ -312,8 +350,8 @@ class Structure:
             directions.indptr.astype(np.int32),
             directions.indices.astype(np.int32),
             directions.data,
-            np.array([_WIDTH / np.sqrt(1 + n) for _, _, n in moves]),
-            np.array([fixes for _, fixes, _ in moves], np.uint8),
+            np.array([_WIDTH / np.sqrt(1 + one.n) for one in moves]),
+            np.array([one.fixes for one in moves], np.uint8),
         )
 
     def _dominant(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
@@ -352,27 +390,23 @@ class Structure:
         found.sort_indices()
         return found, linear
 
-    def _moves(
-        self, precision: sp.csr_array, index: Places, draws: FloatArray
-    ) -> Iterator[tuple[FloatArray, bool, int]]:
-        """Yield directions, whether effects are fixed, and the number of effects and scales that change."""
+    def _moves(self, precision: sp.csr_array, index: Places, draws: FloatArray) -> Iterator[_Move]:
+        """Yield those of each scale, and of scales that several blocks share."""
         functions, rows = self.functions, self.functions.rows
-        n_functions = functions.sizes * (functions.sizes + 1) // 2
-        of_block = sp.csr_array(
-            (np.ones(rows.shape[0]), (np.repeat(np.arange(len(n_functions)), n_functions), np.arange(rows.shape[0])))
-        )
+        blocks = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
+        of_block = sp.csr_array((np.ones(len(blocks)), (blocks, np.arange(len(blocks)))))
         reads = sp.csc_array(of_block @ abs(rows))
         lines = []
         for k in self.scales:
             direction = np.zeros(self.dim)
             direction[k] = 1
-            blocks = reads.indices[reads.indptr[k] : reads.indptr[k + 1]]
-            lines.append((direction, int(functions.sizes[blocks].sum())))
+            readers = reads.indices[reads.indptr[k] : reads.indptr[k + 1]]
+            lines.append((direction, int(functions.sizes[readers].sum())))
         for fixes in (True, False):
-            yield from ((direction, fixes, n) for direction, n in lines)
+            yield from (_Move(direction, fixes, n) for direction, n in lines)
         alone = np.diff(reads.indptr) == 1
         informed = np.mean([self._informed(precision, index, theta) for theta in draws], axis=0)
-        entries, first = rows.tocoo(), np.cumsum(n_functions) - n_functions
+        entries, first = rows.tocoo(), functions.firsts
         single = functions.sizes == 1
         for k in self.scales[~alone[self.scales]]:
             column = rows[:, [k]].toarray().ravel()
@@ -384,17 +418,16 @@ class Structure:
                     local, factor = entries.col[own][0], entries.data[own][0]
                     direction[0, local] = -column[first[b]] / factor
                     direction[1, local] = direction[0, local] * (informed[b] > _STRONG)
-            for one, modes in zip(direction, ((True,), (True, False)), strict=True):
+            for one, modes in ((direction[0], (True,)), (direction[1], (True, False))):
                 n = int(np.count_nonzero(one))
                 if n > 1:
                     changed = n + int(np.count_nonzero(rows @ np.asarray(one)))
-                    yield from ((np.asarray(one), fixes, changed) for fixes in modes)
+                    yield from (_Move(one, fixes, changed) for fixes in modes)
 
     def _informed(self, precision: sp.csr_array, index: Places, theta: FloatArray) -> FloatArray:
         """Return the share of the precision of each block's first effect that comes from the data."""
         functions = self.functions
         first = np.cumsum(functions.sizes) - functions.sizes
-        n_functions = functions.sizes * (functions.sizes + 1) // 2
-        scales = functions(theta)[np.cumsum(n_functions) - n_functions]
+        scales = functions(theta)[functions.firsts]
         own = precision.diagonal()[index[functions.places[first]]] * np.exp(2 * scales)
         return np.asarray(own / (1 + own))
