@@ -99,7 +99,7 @@ def test_figures_are_of_the_slowest_parameter(study: Any) -> None:
     assert gaps["sd"] == pytest.approx(np.log(2))
     assert gaps["mean_z"] > 4
     assert gaps["sd_z"] > 4
-    record = {"row": "x", "n": 10, "load": 1.0, "stansub": side.record(), "nuts": {"failed": "still in warmup"}}
+    record = {"row": "x", "n": 10, "stansub": side.record(), "nuts": {"failed": "still in warmup"}}
     assert "still in warmup" in study.run.table([record])
     record["nuts"] = study.run.Bound(0.02, 25.0, "still in warmup").record()
     assert f"below 2 | above {side.per_core / 2:.3g} |" in study.run.table([record])

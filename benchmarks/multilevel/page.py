@@ -28,7 +28,8 @@ def rate(record: Record) -> Sequence[str]:
     )
     times = f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f}"
     return [
-        record["row"], f"{record['n']:,}", one["note"], times, *_run(one), other["note"], *figures, str(record["load"]),
+        record["row"], f"{record['n']:,}", one["note"], times, *_run(one), other["note"], *figures,
+        f"{one['load']}, {other['load']}",
     ]  # fmt: skip
 
 

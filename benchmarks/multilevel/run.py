@@ -1,7 +1,8 @@
 """Multilevel programs with no option given, beside NUTS: effective draws a second of the slowest parameter.
 
-python benchmarks/multilevel/run.py --size reduced --only crossed poisson --nuts-seconds 300
+python benchmarks/multilevel/run.py --size reduced --only crossed poisson --core-seconds 300
 python benchmarks/multilevel/run.py --size full --json results.json
+python benchmarks/multilevel/run.py --size full --side stansub --json results.json     # that side of the file anew
 
 Data follow from the seed. `stansub.sample` runs with its defaults, NUTS (nutpie on the same library) until it has 1,000
 draws a chain or its time is up, which the table says. Both are summarised by bulk ESS of every parameter of the program
@@ -51,6 +52,9 @@ from stansub.errors import StansubError  # noqa: E402
 from stansub.output.inference_data import attrs, group  # noqa: E402
 
 ENOUGH = 400
+# Limit of wall time, in seconds.
+_HOURS = 2 * 3600.0
+SIDES = ("stansub", "nuts")
 
 
 class Side(NamedTuple):
@@ -161,12 +165,13 @@ def timed(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
     return ours(row, data, names, seconds)._replace(enough=enough)
 
 
-def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side | Bound:
-    """NUTS by nutpie, ended by the time limit."""
+def nuts(row: Row, data: Path, names: Sequence[str], core_seconds: float) -> Side | Bound:
+    """NUTS by nutpie, ended by a limit of processor time."""
     workload = Workload(row.name, row.n, row.program, lambda path: None)
     began = time.process_time()
+    task = Task(workload, data, seed=1, chains=4, seconds=_HOURS, core_seconds=core_seconds, cache=data.parent)
     try:
-        run = nutpie(Task(workload, data, seed=1, chains=4, seconds=seconds, cache=data.parent))
+        run = nutpie(task)
     except StillInWarmup as error:
         return Bound((time.process_time() - began) / error.gradients, error.leapfrog, str(error))
     cores = time.process_time() - began
@@ -191,25 +196,27 @@ def differences(one: Side, other: Side) -> dict[str, float]:
     return found
 
 
-def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: float) -> dict[str, Any]:
-    """One row: both sides, and how they differ."""
-    made, load = row.data(size), os.getloadavg()[0]
+def measure(
+    row: Row, size: str, folder: Path, known: Mapping[str, Any], sides: Sequence[str], *, core_seconds: float
+) -> dict[str, Any]:
+    """One row: some sides of it, beside what is known of the others, and how they differ if both have draws."""
+    made, load = row.data(size), round(os.getloadavg()[0], 1)
     data = folder / f"{row.name}.json"
     data.write_bytes(orjson.dumps(made, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
     declared = stansub.stan.source.read(row.program).program.parameters.declarations
     names = [one.name for one in declared]
-    record: dict[str, Any] = {"row": row.name, "size": size, "n": made["N"], "load": round(load, 1)}
-    sides: dict[str, Side | Bound] = {}
-    for side, run, limit in (("stansub", timed, seconds), ("nuts", nuts, nuts_seconds)):
-        if not limit:
-            continue
+    record: dict[str, Any] = {**known, "row": row.name, "size": size, "n": made["N"]}
+    record.pop("differences", None)
+    found: dict[str, Side | Bound] = {}
+    for side in sides:
         try:
-            sides[side] = run(row, data, names, limit)
-            record[side] = sides[side].record()
+            own = timed(row, data, names, _HOURS) if side == "stansub" else nuts(row, data, names, core_seconds)
+            found[side] = own
+            record[side] = own.record() | {"load": load}
         except (StansubError, Unavailable) as error:
-            record[side] = {"failed": str(error)}
+            record[side] = {"failed": str(error), "load": load}
         print(line(record), file=sys.stderr, flush=True)
-    drawn = [one for one in sides.values() if isinstance(one, Side)]
+    drawn = [one for one in found.values() if isinstance(one, Side)]
     if len(drawn) == 2:
         record["differences"] = differences(*drawn)
     return record
@@ -218,7 +225,7 @@ def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: 
 def line(record: Mapping[str, Any]) -> str:
     """A row of the table."""
     cells, rates = [f"{record['row']}", f"{record['n']:,}"], []
-    for side in ("stansub", "nuts"):
+    for side in SIDES:
         one = record.get(side, {"failed": ""})
         if "ess" in one:
             rates.append(one["per_core"])
@@ -238,7 +245,7 @@ def line(record: Mapping[str, Any]) -> str:
     cells.append(
         f"{found['mean']:.2f} sd ({found['mean_z']:.1f}), {found['sd']:.2f} ({found['sd_z']:.1f})" if found else ""
     )
-    return f"| {' | '.join([*cells, str(record['load'])])} |"
+    return f"| {' | '.join(cells)} |"
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
@@ -253,7 +260,6 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
         *side,
         "ratio by cores",
         "means, log sds (largest z)",
-        "load",
     ]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *map(line, records)])
 
@@ -263,20 +269,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--size", choices=SIZES, default="reduced")
     parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--seconds", type=float, default=3600.0, help="limit of stansub, compilation included")
-    parser.add_argument("--nuts-seconds", type=float, default=120.0, help="limit of NUTS; 0 for without")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--side", nargs="*", choices=SIDES, default=SIDES)
+    parser.add_argument("--core-seconds", type=float, default=400.0, help="limit of NUTS")
+    parser.add_argument("--json", type=Path, help="file whose rows are added or made anew")
     options = parser.parse_args(arguments)
-    records = []
+    kept = json.loads(options.json.read_text())["records"] if options.json and options.json.exists() else []
+    records = {(one["row"], one["size"]): one for one in kept}
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
-            found = measure(
-                ROWS[name], options.size, Path(folder), seconds=options.seconds, nuts_seconds=options.nuts_seconds
-            )
-            records.append(found)
+            key = name, options.size
+            records[key] = measure(
+                ROWS[name], options.size, Path(folder), records.get(key, {}), options.side,
+                core_seconds=options.core_seconds,
+            )  # fmt: skip
             if options.json:
-                options.json.write_text(json.dumps({"machine": machine(), "records": records}, indent=1))
-    print(table(records))
+                options.json.write_text(json.dumps({"machine": machine(), "records": list(records.values())}, indent=1))
+    print(table(list(records.values())))
     return 0
 
 
