@@ -33,7 +33,7 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_nuts import DIVERGING, POINTS, Tuned, Tuner, spread
+from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
@@ -248,15 +248,14 @@ class _Exploration:
         """Return the sampler for steps.
 
         Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
-        only better if one such transition is not enough for a step, or if funnels make them diverge.
+        only better if draws of some parameter resemble each other, or if funnels make transitions diverge.
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
         by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
 
         def is_beaten(tuned: Tuned) -> bool:
-            is_slow = tuned.n > 1 or tuned.diverging > DIVERGING
-            return by_gibbs is not None and is_slow and by_gibbs.cost <= tuned.cost
+            return by_gibbs is not None and tuned.is_slow and by_gibbs.cost <= tuned.cost
 
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):

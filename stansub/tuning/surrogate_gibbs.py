@@ -51,7 +51,7 @@ class GibbsTuner:
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING)
         time = slowest_time(made)
         n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
-        return Tuned(Gibbs(effects), made, time * sweep_cost(effects), n) if accepted >= _LEAST else None
+        return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n) if accepted >= _LEAST else None
 
     def _sweeps(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int

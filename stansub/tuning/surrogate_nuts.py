@@ -30,11 +30,12 @@ _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
 # circle. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
 _LARGEST = 0.5
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
-_TARGETS, DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+_TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
-# Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
-_TIME, MOST_TRANSITIONS = 2.0, 10
+# Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
+# another sampler is preferred if it costs less. Independent draws have 1.
+_TIME, MOST_TRANSITIONS, _SLOW = 2.0, 10, 1.5
 
 
 class Tuned(NamedTuple):
@@ -45,8 +46,10 @@ class Tuned(NamedTuple):
     inner : NoUTurn or Gibbs
         The sampler.
     draws : ndarray, shape (n, dim)
-    cost : float
-        Microseconds for an effective draw of the slowest parameter, by a rule of thumb; infinite if not measured.
+    time : float
+        Autocorrelation time of the slowest parameter, in transitions; infinite if not measured.
+    transition_cost : float
+        Microseconds of a transition, by a rule of thumb.
     n : int
         Transitions per step.
     diverging : float
@@ -55,9 +58,20 @@ class Tuned(NamedTuple):
 
     inner: NoUTurn | Gibbs
     draws: FloatArray
-    cost: float = np.inf
+    time: float = np.inf
+    transition_cost: float = 0.0
     n: int = 1
     diverging: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """Return the microseconds for an effective draw of the slowest parameter."""
+        return self.time * self.transition_cost
+
+    @property
+    def is_slow(self) -> bool:
+        """Return whether draws of some parameter resemble each other, or transitions diverge."""
+        return self.time > _SLOW or self.diverging > _DIVERGING
 
 
 @dataclass(frozen=True)
@@ -102,9 +116,9 @@ class Tuner:
             made = self._fixed(nuts, adapted.draws[-1], _SHOWING, adapted.step_size)
             draws, time = made.draws, slowest_time(made.draws)
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
-            cost = time * made.n_steps * step_cost(precision, factor)
-            found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, cost, n, made.diverging)
-            if made.diverging <= DIVERGING or made.deep > _DEEP or is_beaten(found):
+            cost = made.n_steps * step_cost(precision, factor)
+            found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, time, cost, n, made.diverging)
+            if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
         return found
 

@@ -72,6 +72,15 @@ def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: flo
     assert least <= finished(rho=rho).n <= most
 
 
+def test_a_sampler_is_slow_if_draws_resemble_each_other_or_transitions_diverge() -> None:
+    free = finished()
+    assert not free.is_slow
+    assert not free._replace(time=1.4).is_slow
+    assert free._replace(time=2.2).is_slow  # one transition a step would still do
+    assert free._replace(diverging=0.01).is_slow
+    assert free._replace(time=2.0, transition_cost=3.0).cost == 6
+
+
 def test_a_step_size_is_made_smaller_where_transitions_diverge() -> None:
     free, held = finished(), finished(limit=0.15)
     assert step_size(free) == pytest.approx(-np.log(0.8), rel=0.15)
