@@ -74,7 +74,6 @@ def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: flo
 
 def test_a_sampler_is_slow_if_draws_resemble_each_other_or_transitions_diverge() -> None:
     free = finished()
-    assert not free.is_slow
     assert not free._replace(time=1.4).is_slow
     assert free._replace(time=2.2).is_slow  # one transition a step would still do
     assert free._replace(diverging=0.01).is_slow
