@@ -9,6 +9,9 @@ remove most of it and cost little compared with a gradient of the surrogate:
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
   stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
   a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
+
+Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
+Examples are effects of years beside a trend, and a slope of a covariate far from 0 beside an intercept.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.groupings import Pairs, Recentred, pairs
@@ -31,6 +35,8 @@ _NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
 _WEIGHTS = np.exp(-(_NODES**2) / 4)
 # The same for each of two coefficients at once.
 _BOTH = np.array([-3.0, -1.5, 1.5, 3.0])
+# Size of a grouping's changes, relative to those of the arguments that read it, above which it has no profiles.
+_COMPENSATED = 2.0
 
 
 @dataclass(frozen=True)
@@ -155,8 +161,8 @@ def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> A
     """
     quadratic = predictors.expansion(np.mean(phis, axis=0))
     recentred = Recentred(predictors, quadratic.point)
-    sds = np.std([recentred(phi) for phi in phis], axis=0)
-    found = Approximation(quadratic, np.zeros(predictors.dim), _profiles(predictors, quadratic, recentred, sds))
+    draws = np.array([recentred(phi) for phi in phis])
+    found = Approximation(quadratic, np.zeros(predictors.dim), _profiles(predictors, quadratic, recentred, draws))
     slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0)
     return Approximation(quadratic, slope, found.profiles)
 
@@ -171,17 +177,19 @@ def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]
     return s * np.stack([2 * r, s, 3 * r * r, 2 * r * s, s * s]), r * np.stack([r, 2 * s, r * r, 2 * r * s, 3 * s * s])
 
 
-def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, sds: FloatArray) -> Profiles:
+def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, draws: FloatArray) -> Profiles:
     """Return polynomials fitted by weighted least squares."""
+    sds, levels = draws.std(axis=0), pairs(predictors)
     along = _Along(predictors, quadratic.point, sds)
     values = along.each(_NODES)
     read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
+    read &= ~_compensated(along.groupings, levels, quadratic.precision, draws)
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
     basis = _bounded(_NODES)[0][:, np.newaxis] ** np.array([3, 4, 5])
     means = recentred.means()
-    joint, mixed = _joint_profiles(along, pairs(predictors), read)
+    joint, mixed = _joint_profiles(along, levels, read)
     index = np.cumsum(read) - 1
     return Profiles(
         places,
@@ -194,6 +202,26 @@ def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Rec
         index[joint].astype(np.int32),
         mixed,
     )
+
+
+def _compensated(
+    groupings: Sequence[NDArray[np.bool_]], levels: Sequence[Pairs], precision: sp.csr_array, draws: FloatArray
+) -> NDArray[np.bool_]:
+    """Return the coefficients of groupings that move further than the arguments that read them, shape (m,).
+
+    The other coefficients of their levels are included. With a change d and the likelihood's precision P,
+    (P d)_j / P_jj is the mean change of the arguments that read coefficient j, weighted by curvature: that by all
+    coefficients together.
+    """
+    diagonal = np.abs(precision.diagonal())
+    own, of_arguments = diagonal * draws.var(axis=0), (draws @ precision).var(axis=0)
+    of_arguments = np.divide(of_arguments, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
+    found = np.zeros(len(diagonal), bool)
+    for places in groupings:
+        found[places] |= own[places].sum() > _COMPENSATED**2 * of_arguments[places].sum()
+    for one in levels:
+        found[one.places] |= found[one.places].any(axis=0)
+    return found
 
 
 def _joint_profiles(
@@ -233,11 +261,15 @@ class _Along:
     sds: FloatArray
 
     @cached_property
+    def groupings(self) -> list[NDArray[np.bool_]]:
+        """Return which coefficients each column reads, shape (m,)."""
+        m = self.predictors.dim
+        return [column.counts(m) > 0 for row in self.predictors.rows for column in row.columns]
+
+    @cached_property
     def read(self) -> NDArray[np.bool_]:
         """Return which coefficients belong to groupings, shape (m,)."""
-        m = self.predictors.dim
-        counts = [column.counts(m) for row in self.predictors.rows for column in row.columns]
-        return np.asarray(np.sum(counts, axis=0) > 0) if counts else np.zeros(m, bool)
+        return np.asarray(np.any([np.zeros(self.predictors.dim, bool), *self.groupings], axis=0))
 
     def each(self, nodes: FloatArray) -> FloatArray:
         """Return the sums over the observations of each coefficient, shape (n_nodes, m)."""

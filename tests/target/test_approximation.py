@@ -51,16 +51,15 @@ KINDS = ["binomial", "poisson", "normal"]
 def test_corrections_leave_less_out(kind: str) -> None:
     predictors = likelihood(kind)
     found = approximation(predictors, normal(predictors, 60, 1))
-    after = normal(predictors, 200, 2)
+    plain = _noise(predictors, Approximation.plain(found.quadratic))
+    sloped = replace(Approximation.plain(found.quadratic), slope=_mean_gradient(predictors, found))
+    assert _noise(predictors, sloped) < 0.75 * plain
+    assert _noise(predictors, found) < (0.75 if kind == "normal" else 0.35) * plain
+    assert _noise(predictors, replace(found, slope=-found.slope)) > plain
 
-    def noise(one: Approximation) -> float:
-        return float(np.std([predictors.log_lik(phi) - one(phi) for phi in after]))
 
-    plain = noise(Approximation.plain(found.quadratic))
-    sloped = noise(replace(Approximation.plain(found.quadratic), slope=_mean_gradient(predictors, found)))
-    assert sloped < 0.75 * plain
-    assert noise(found) < (0.75 if kind == "normal" else 0.35) * plain
-    assert noise(replace(found, slope=-found.slope)) > plain
+def _noise(predictors: SparsePredictors, one: Approximation) -> float:
+    return float(np.std([predictors.log_lik(phi) - one(phi) for phi in normal(predictors, 200, 2)]))
 
 
 def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
@@ -105,12 +104,12 @@ def test_profiles_are_those_of_the_likelihood_one_by_one() -> None:
     assert np.std(np.subtract(profiles, expected)) < 0.1 * np.std(expected)
 
 
-def slopes(kind: str) -> SparsePredictors:
-    """An intercept, and an intercept and a slope of each level."""
+def slopes(kind: str, mean: float = 0.0) -> SparsePredictors:
+    """An intercept, and an intercept and a slope of each level, of a covariate with a mean."""
     rng = np.random.default_rng(2)
     x, g = rng.standard_normal(N), rng.integers(J, size=N)
-    numbers = sp.csr_array((np.column_stack([np.ones(N), x]).ravel(), np.column_stack([1 + g, 1 + J + g]).ravel(),
-                            np.arange(0, 2 * N + 1, 2)), shape=(N, 1 + 2 * J))  # fmt: skip
+    factors, places = np.column_stack([np.ones(N), mean + x]), np.column_stack([1 + g, 1 + J + g])
+    numbers = sp.csr_array((factors.ravel(), places.ravel(), np.arange(0, 2 * N + 1, 2)), shape=(N, 1 + 2 * J))
     row = SparseRows.of(np.ones((1, 1)), np.array([0], np.int64), numbers, np.zeros(1))
     eta = 0.3 + rng.normal(0, 0.5, J)[g] + rng.normal(0, 0.5, J)[g] * x
     if kind == "binomial":
@@ -126,11 +125,32 @@ def test_two_coefficients_of_a_level_have_a_function_of_both(kind: str) -> None:
     places = profiles.places[profiles.pairs]
     np.testing.assert_array_equal(np.sort(places[0]), np.arange(1, 1 + J))
     np.testing.assert_array_equal(places[1] - places[0], np.full(J, J))
+    alone = replace(found, profiles=replace(profiles, mixed=0 * profiles.mixed))
+    assert _noise(predictors, found) < 0.5 * _noise(predictors, alone)
 
-    def noise(one: Approximation) -> float:
-        return float(np.std([predictors.log_lik(phi) - one(phi) for phi in normal(predictors, 200, 2)]))
 
-    assert noise(found) < 0.5 * noise(replace(found, profiles=replace(profiles, mixed=0 * profiles.mixed)))
+@pytest.mark.parametrize("kind", ["binomial", "poisson"])
+def test_levels_whose_coefficients_compensate_each_other_have_no_functions(kind: str) -> None:
+    """Far from a covariate of 0, intercepts and slopes move further than predictors do."""
+    predictors = slopes(kind, mean=5.0)
+    found = approximation(predictors, normal(predictors, 60, 1))
+    assert not found.profiles.places.size
+    assert _noise(predictors, found) < 0.75 * _noise(predictors, Approximation.plain(found.quadratic))
+
+
+def test_effects_that_a_trend_compensates_have_no_profiles() -> None:
+    """A trend and effects of years can change together, almost without a change of predictors."""
+    rng, n, years = np.random.default_rng(5), 4 * N, 20
+    year, day = rng.integers(years, size=n), rng.integers(J, size=n)
+    places = np.column_stack([2 + year, 2 + years + day])
+    numbers = sp.csr_array((np.ones(2 * n), places.ravel(), np.arange(0, 2 * n + 1, 2)), shape=(n, 2 + years + J))
+    date = year + 0.1 * rng.random(n)
+    row = SparseRows.of(np.column_stack([np.ones(n), date]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    rate = np.exp(0.03 * date + rng.normal(0, 0.3, J)[day])
+    predictors = SparsePredictors((row,), Poisson(rng.poisson(rate).astype(float), np.ones(n)))
+    found = approximation(predictors, normal(predictors, 60, 1))
+    np.testing.assert_array_equal(found.profiles.places, 2 + years + np.arange(J))
+    assert _noise(predictors, found) < 0.35 * _noise(predictors, Approximation.plain(found.quadratic))
 
 
 def test_crossed_groupings_have_functions_of_one_coefficient_each() -> None:
