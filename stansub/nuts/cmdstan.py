@@ -7,8 +7,11 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
@@ -23,12 +26,11 @@ from rich.console import Console
 from stansub import clock
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
-from stansub.nuts.processes import run_all
 from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.progress import stage_progress
-from stansub.stan import toolchain
+from stansub.stan import processes, toolchain
 from stansub.stan.cache import cache_dir, cache_errors, make_folder, require_private
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
@@ -149,7 +151,6 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
     RunError
         If a chain fails; the files of the others are kept.
     """
-    consoles = [output.with_suffix(".txt") for output in outputs]
     commands = [
         [
             *(executable, f"id={chain}", "random", f"seed={settings.seed}", "data", f"file={data}"),
@@ -161,17 +162,35 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
         for chain, output in enumerate(outputs, start=1)
     ]
     try:
-        codes = run_all(commands, consoles, parallel=settings.parallel_chains)
+        done = _run_all(commands, data.parent, parallel=settings.parallel_chains)
     except OSError as error:
         raise RunError(f"CmdStan could not sample {name}: {error}") from error
+    codes = [one.returncode for one in done]
     if not any(codes):
         return
     ended = [f"chain {k + 1} was ended by {signal.Signals(-code).name}" for k, code in enumerate(codes) if code < 0]
-    text = "\n".join(file.read_text(errors="replace") for file in consoles)
-    reason = "; ".join(ended) or _reason(text, last=True)
+    reason = "; ".join(ended) or _reason("\n".join(one.stdout + one.stderr for one in done), last=True)
     whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
     kept = f"; the draws of the other chains were saved in {files.keep_files(whole)}" if whole else ""
     raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
+
+
+def _run_all(
+    commands: Sequence[Sequence[str]], folder: Path, *, parallel: int
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands, ``parallel`` at once; a failure does not stop the others, an interrupt stops all."""
+    stop = threading.Event()
+
+    def check() -> None:
+        if stop.is_set():
+            raise RunError("sampling was stopped")
+
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            return list(pool.map(lambda command: processes.run(command, cwd=folder, check=check), commands))
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _columns(output: Path) -> tuple[str, ...]:
