@@ -76,20 +76,18 @@ class RangeFunction(Range):
     ----------
     address : int
         Of ``int (*)(void *self, const double *theta, const double *theta_new, double *out)``, which returns 0.
-    self_address : int
-        First argument of the function.
     factor : float
         Multiplier of the value, such as the number of observations in the largest block.
-
-    The caller keeps the function alive.
+    owner : object
+        What keeps the function alive; it must live as long as the deciders.
     """
 
     address: int
-    self_address: int = 0
     factor: float = 1.0
+    owner: object = field(default=None, repr=False, compare=False)
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
-        return _loop.FunctionRange(self.address, self.self_address, self.factor)
+        return _loop.FunctionRange(self.address, factor=self.factor)
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,12 @@ class Ranges:
         "none" for tests that need no range, else a name that `sample` accepts.
     source : Range or None
         Source for the chains' deciders.
-    held : object
-        Object that must live as long as the deciders.
     notes : tuple of Chosen
         Reasons for the choice.
     """
 
     kind: str
     source: sources.Range | None = None
-    held: object = None
     notes: tuple[Chosen, ...] = ()
 
 
@@ -203,8 +200,6 @@ def choose_range(
     if kind == "function":
         if "log_lik_range" not in functions:
             raise InputError("`range_source='function'` needs a function log_lik_range(...) in the program")
-        function = range_function(posterior, progress=progress)
-        source = sources.RangeFunction(function.address, factor=function.factor)
-        return Ranges(kind, source, function)
+        return Ranges(kind, range_function(posterior, progress=progress))
     other = sources.Scan() if kind == "scan" else sources.Estimate()
     return Ranges(kind, other)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from stansub.acceptance.ranges import RangeFunction
 from stansub.stan import rewrite, toolchain
-from stansub.stan.library import Library, Model, Rng
+from stansub.stan.library import Library
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
@@ -44,26 +44,8 @@ def largest_constant(posterior: Posterior, function: str, *, progress: Callable[
     return float(posterior.constants(function, progress=progress).max())
 
 
-@dataclass(frozen=True)
-class RangeFunction:
-    """The program's ``log_lik_range`` as a C callback (self, theta, theta', out) -> error code.
-
-    Attributes
-    ----------
-    factor : float
-        Range of the block sums for a bound of 1 on the absolute differences: 2 x block size.
-    """
-
-    library: Library
-    model: Model
-    rng: Rng
-    callback: object
-    address: int
-    factor: float
-
-
 def range_function(posterior: Posterior, *, progress: Callable[[str], None] | None = None) -> RangeFunction:
-    """Compile the program's ``log_lik_range``.
+    """Compile the program's ``log_lik_range``, whose value times 2 x block size is the range of the block sums.
 
     Raises
     ------
@@ -73,9 +55,8 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
     code = rewrite.silent(rewrite.range_program(posterior.program))
     goal = "for log_lik_range"
     file = toolchain.compile_library(code, name=posterior.name, suffix="_range", goal=goal, progress=progress)
-    library = Library(file)
-    model, rng, dim = posterior.values.model(library), library.rng(0), posterior.dim
-    n_out = model.param_num(include_gq=True)
+    model, dim = posterior.values.model(Library(file)), posterior.dim
+    rng, n_out = model.rng(0), model.param_num(include_gq=True)
 
     def evaluate(_: int, theta: object, proposed: object, out: object) -> int:
         both = np.concatenate([_view(theta, dim), _view(proposed, dim)])
@@ -87,7 +68,7 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
 
     callback = _CALLBACK(evaluate)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    return RangeFunction(library, model, rng, callback, address, 2.0 * posterior.blocks.size)
+    return RangeFunction(address, factor=2.0 * posterior.blocks.size, owner=callback)
 
 
 def _view(pointer: object, size: int) -> FloatArray:
