@@ -165,7 +165,8 @@ def read(path: Path) -> Checkpoint:
     found = store.read(files.expanded(path))
     with undamaged(path):
         try:
-            root, options = found.document, _part(found, found.document["options"], Options)
+            root = found.document
+            options: Options = CODEC.decode(Encoded(root["options"], found.arrays), hint=Options)
             chains = {
                 int(number): SavedChain(
                     Encoded(one["state"], found.arrays), *(_row_blocks(found, one[phase]) for phase in _PHASES)
@@ -448,10 +449,6 @@ def _facts(prepared: Prepared) -> Encoded:
         data_source=posterior.values.source,
     )
     return CODEC.encode(facts, _rules(setup.config), copy=False)
-
-
-def _part(found: Encoded, document: Any, kind: Any) -> Any:
-    return CODEC.decode(Encoded(document, found.arrays), hint=kind)
 
 
 def _row_blocks(found: Encoded, documents: Sequence[Any]) -> list[StoredRows]:

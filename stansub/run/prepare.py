@@ -162,7 +162,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     TimeLimitError
         If the time limit is reached before the run is ready.
     """
-    config = _with_seed(config)
+    config = with_seed(config, secrets.randbits(31) if config.seed is None else int(config.seed))
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
@@ -256,14 +256,7 @@ def _prepare_subsampled(
         transition=None,
         moves=moves_of(config, found, None),
         starts=tuple(inits) if found is None or config.inits is not None else (None,) * config.chains,
-        plan=Plan(
-            config.iter_warmup,
-            config.iter_sampling,
-            config.stored_every,
-            audit,
-            config.save_warmup,
-            _levels(fitted, config),
-        ),
+        plan=_plan(config, audit, _levels(fitted, config)),
         trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
         notes=updated(notes, block_note, *ranges.notes, *audit_note, *([rejected] if rejected is not None else [])),
     )
@@ -284,9 +277,8 @@ def moves_of(
     return without_race(moves) if isinstance(moves, str) else moves
 
 
-def _with_seed(config: SampleConfig) -> SampleConfig:
+def with_seed(config: SampleConfig, seed: int) -> SampleConfig:
     """Return the options with a seed and the number of threads set, and without the console, which cannot be shared."""
-    seed = secrets.randbits(31) if config.seed is None else int(config.seed)
     threads = min(config.chains, config.parallel_chains or choices.cores())
     return replace(config, seed=seed, parallel_chains=threads, console=None)
 

@@ -16,7 +16,7 @@ from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
 from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, make_uncut, read, recorded_of
-from stansub.run.prepare import Prepared, Setup, moves_of
+from stansub.run.prepare import Prepared, Setup, moves_of, with_seed
 from stansub.run.state import Facts
 from stansub.stan.posterior import Posterior
 
@@ -42,9 +42,8 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=digest)
     kind = "auto" if facts.range_kind == "none" else facts.range_kind
     ranges = choices.choose_range(facts.asked_rule, posterior, kind, order=config.order, progress=progress)
-    threads = min(config.chains, config.parallel_chains or choices.cores())
     setup = Setup(
-        config=replace(config, seed=facts.seed, parallel_chains=threads, console=None),
+        config=with_seed(config, facts.seed),
         asked_rule=facts.asked_rule,
         rule=facts.rule,
         guarantee=facts.guarantee,
