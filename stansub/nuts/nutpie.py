@@ -131,7 +131,7 @@ def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[st
     names = model.param_names(include_tp=True, include_gq=True)
     values = np.empty((*theta.shape[:2], len(names)))
     for chain, points in enumerate(theta):
-        rng = model.library.rng(int(np.random.SeedSequence(seed, spawn_key=(chain,)).generate_state(1)[0]))
+        rng = model.rng(int(np.random.SeedSequence(seed, spawn_key=(chain,)).generate_state(1)[0]))
         for draw, point in enumerate(points):
             model.param_constrain(point, include_tp=True, include_gq=True, rng=rng, out=values[chain, draw])
     return Layout.from_names(names).split(values)

@@ -267,14 +267,15 @@ class CompiledModel:
     ) -> LoopEvaluator:
         """Return the rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
-        model, generator = values.model(library, seed=given.seed), library.rng(given.seed)
-        n = count_units(library, model, generator)
+        model = values.model(library, seed=given.seed)
+        generator = model.rng(given.seed)
+        n = count_units(model, generator)
         if n < 1:
             raise InputError(
                 f"{values.source}: the data contain no observations ({self.form.n} is 0, or the program skips its "
                 "likelihood)"
             )
-        return LoopEvaluator(library, model, generator, Blocks(n, given.block_size(n, False)))
+        return LoopEvaluator(model, generator, Blocks(n, given.block_size(n, False)))
 
     def _counting(self) -> tuple[str, ...]:
         """Return integers of the data block that determine the number of units, the likeliest first."""

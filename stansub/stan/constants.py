@@ -46,12 +46,11 @@ def constants(
     log = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(program, function, form.n or sizes[0], first=first))
     file = toolchain.compile_library(code, name=name, suffix="_constants", goal=f"for {function}", progress=log)
-    library = Library(file)
     log(f"Evaluating {function}")
     if metric is not None:
         values = replace(values, values={**values.values, rewrite.METRIC_SIZE: len(metric), rewrite.METRIC: metric})
-    model = values.model(library)
-    found = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
+    model = values.model(Library(file))
+    found = model.param_constrain(np.empty(0), include_gq=True, rng=model.rng(0))
     bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
     if bad.size:
         raise InputError(

@@ -160,10 +160,6 @@ class Library:
             raise InputError(self.take_message(error))
         return Model(self, pointer)
 
-    def rng(self, seed: int) -> Rng:
-        """Return a random number generator for generated quantities."""
-        return Rng(self, seed)
-
 
 class Rng:
     """Owner of a ``bs_rng``."""
@@ -197,7 +193,7 @@ class Model:
 
     def rng(self, seed: int) -> Rng:
         """Return a random number generator for generated quantities."""
-        return self.library.rng(seed)
+        return Rng(self.library, seed)
 
     def info(self) -> str:
         """Return versions and compile-time flags as the library reports them."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.stan.library import Library, Model, Rng
+from stansub.stan.library import Model, Rng
 from stansub.target.blocks import Blocks
 
 
@@ -20,7 +20,6 @@ class LoopEvaluator:
 
     kind: ClassVar[Literal["rewritten"]] = "rewritten"
 
-    library: Library
     model: Model
     rng: Rng
     blocks: Blocks
@@ -52,6 +51,7 @@ class LoopEvaluator:
         return replace(self, blocks=replace(self.blocks, size=size))
 
     def _evaluator(self, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> _loop.LibraryEvaluator:
+        address = self.model.library.address
         return _loop.LibraryEvaluator(
             self.dim,
             self.model.pointer,
@@ -59,21 +59,22 @@ class LoopEvaluator:
             self.model.param_num(include_gq=True),
             starts + np.int32(1),
             stops,
-            self.library.address("bs_param_constrain"),
-            self.library.address("bs_log_density"),
-            self.library.address("bs_free_error_msg"),
-            self.library.address("stansub_set_blocks"),
+            address("bs_param_constrain"),
+            address("bs_log_density"),
+            address("bs_free_error_msg"),
+            address("stansub_set_blocks"),
             owner=self,
-            log_density_gradient_address=self.library.address("bs_log_density_gradient"),
+            log_density_gradient_address=address("bs_log_density_gradient"),
         )
 
 
-def count_units(library: Library, model: Model, rng: Rng) -> int:
+def count_units(model: Model, rng: Rng) -> int:
     """Return the number of observations (units of the sum) that the block program announces."""
-    announce = library.handle.stansub_n_units
+    handle = model.library.handle
+    announce = handle.stansub_n_units
     announce.restype = ctypes.c_int
     announce.argtypes = []
-    set_blocks = library.handle.stansub_set_blocks
+    set_blocks = handle.stansub_set_blocks
     set_blocks.restype = None
     set_blocks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
     # With an empty list, the program evaluates no likelihood and still announces the number of units.

@@ -51,7 +51,7 @@ def values(library: Library, variables: Sequence[Declaration], data: Data, *, se
         shapes = [tuple(next(sizes) for _ in one.all_dims) for one in variables]
         # To count the values, the library would create a name for each.
         out = np.empty(sum(map(math.prod, shapes)))
-        model.param_constrain(nothing, include_gq=True, rng=library.rng(seed), out=out)
+        model.param_constrain(nothing, include_gq=True, rng=model.rng(seed), out=out)
     except RunError as error:
         raise InputError(str(error)) from error
     found, first = {}, 0

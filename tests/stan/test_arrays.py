@@ -38,7 +38,7 @@ def json_alone(layout: CompiledModel) -> Iterator[Callable[[bool], None]]:
 
 
 def returned(model: Model) -> FloatArray:
-    return model.param_constrain(THETA, include_gq=True, rng=model.library.rng(0))
+    return model.param_constrain(THETA, include_gq=True, rng=model.rng(0))
 
 
 def test_the_library_takes_arrays(layout: CompiledModel) -> None:

@@ -58,7 +58,8 @@ def test_original_order(file: Path, compiled: Compiled) -> None:
     population = build(Slicer(model.silent, values, ("N",)), blocks, some)
     assert prove(population, full, some).holds
     if model.rewritten is not None:
-        rewritten = LoopEvaluator(model.rewritten, model.rewritten.model(values.json()), model.rewritten.rng(0), blocks)
+        with_data = model.rewritten.model(values.json())
+        rewritten = LoopEvaluator(with_data, with_data.rng(0), blocks)
         assert prove(rewritten, full, some).holds
 
 

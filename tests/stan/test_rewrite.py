@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan import stanc, toolchain
-from stansub.stan.library import Library, Model
+from stansub.stan.library import Library, Model, Rng
 from stansub.stan.recognise import recognise
 from stansub.stan.rewrite import block_program, constants_program, range_program, silent
 from stansub.stan.syntax import Program, Target, Tilde, calls, parse, tokenize, walk
@@ -294,7 +294,7 @@ class Blocks:
         self.set_blocks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
         self.set_blocks.restype = None
         self.n_units: Callable[[], int] = library.handle.stansub_n_units
-        self.rng = library.rng(1)
+        self.rng = Rng(library, 1)
 
     def log_lik(self, model: Model, theta: Vector, spans: list[tuple[int, int]]) -> Vector:
         starts, ends = np.array(spans, dtype=np.int32).reshape(-1, 2).T.copy()
