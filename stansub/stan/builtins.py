@@ -14,7 +14,7 @@ from stansub.stan import expansions
 from stansub.stan.containers import Rows, Total, Value, by_row, dot, elementwise, is_known, product, simplest, total
 from stansub.stan.densities import PRODUCTS
 from stansub.stan.expansions import known_only
-from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply
+from stansub.stan.rowwise import NotFollowedError, Number, apply
 
 Builtin = Callable[[Sequence[Value], int], Value]
 
@@ -169,25 +169,9 @@ def _dims(arguments: Sequence[Value], n: int) -> Value:
     return np.array(np.shape(x), np.int64)
 
 
-def _filled(make: Callable[[Sequence[int], Value], Value]) -> Builtin:
-    def of(arguments: Sequence[Value], n: int) -> Value:
-        value, *sizes = arguments
-        return make([int(size) for size in sizes], value)
-
-    return of
-
-
-def _repeated(sizes: Sequence[int], value: Value) -> Value:
-    inner = (
-        value
-        if isinstance(value, np.ndarray)
-        else np.asarray(value, dtype=object if isinstance(value, Expression) else None)
-    )
-    if inner.ndim == 0 and inner.dtype == object:
-        found = np.empty(tuple(sizes), dtype=object)
-        found.fill(value)
-        return found
-    return np.broadcast_to(inner, (*sizes, *inner.shape)).copy()
+def _repeated(arguments: Sequence[Value], n: int) -> Value:
+    inner = np.asarray(arguments[0])
+    return np.broadcast_to(inner, (*map(int, arguments[1:]), *inner.shape)).copy()
 
 
 def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
@@ -304,25 +288,16 @@ FUNCTIONS: dict[str, Builtin] = {
     "step": _mapped(known_only(lambda x: np.where(x < 0, 0.0, 1.0))),
     "int_step": _mapped(known_only(lambda x: np.where(x > 0, 1, 0))),
     "fmod": _mapped(known_only(np.fmod)),
-    "rep_vector": _filled(_repeated),
-    "rep_row_vector": _filled(_repeated),
-    "rep_array": _filled(_repeated),
-    "rep_matrix": _filled(_repeated),
+    **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), _repeated),
     "zeros_vector": lambda arguments, n: np.zeros(int(arguments[0])),
     "ones_vector": lambda arguments, n: np.ones(int(arguments[0])),
     "linspaced_int_array": _of_known(lambda k, a, b: np.linspace(a, b, k).astype(np.int64)),
     "linspaced_vector": _of_known(lambda k, a, b: np.linspace(a, b, k)),
-    "size": _size,
-    "rows": _size,
-    "num_elements": _size,
+    **dict.fromkeys(SIZES, _size),
     "cols": _cols,
-    "to_vector": _same,
-    "to_row_vector": _same,
-    "to_array_1d": _same,
-    "to_matrix": _same,
+    **dict.fromkeys(("to_vector", "to_row_vector", "to_array_1d", "to_matrix"), _same),
     "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],
-    "append_row": _joined,
-    "append_array": _joined,
+    **dict.fromkeys(("append_row", "append_array"), _joined),
     "log_sum_exp": _log_sum_exp,
     "softmax": lambda arguments, n: elementwise(expansions.exp, [_log_softmax(arguments, n)], -1),
     "log_softmax": _log_softmax,

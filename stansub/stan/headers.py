@@ -16,8 +16,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Headers"]
-
 _MODEL = "stan/model/model_header.hpp"
 _OF_FUNCTIONS = re.compile(r"stan/math/(prim|rev)/(constraint|fun|functor|prob)/\w+\.hpp")
 _INCLUDE = re.compile(r"^\s*#\s*include\s*<(stan/[^>]+)>", re.MULTILINE)

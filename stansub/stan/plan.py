@@ -17,10 +17,8 @@ from stansub.stan.syntax import Program
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
 # Roles of programs.
-PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
-    *("program", "blocks", "parts", "transformed data", "without print", "surrogate"),
-)
-
+PROGRAM, BLOCKS, PARTS, DATA = "program", "blocks", "parts", "transformed data"
+SILENT, SURROGATE = "without print", "surrogate"
 # Purposes of programs in the progress display.
 PROPOSALS, _FEW = "for proposals without data", "for decisions from subsets"
 _DATA, _SILENT = "for its transformed data", "without print, for threads"

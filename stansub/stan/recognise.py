@@ -148,7 +148,7 @@ def _beside(program: Program, sizes: set[str], likelihood: Span) -> list[Stateme
     """Return statements besides the likelihood that add a term for each observation."""
     observed = {one.name for one in data_declarations(program)} & sized_by(program, sizes)
     adding = (one for size in sizes for one in observations_in(program, size) if _beyond_constants(one) & observed)
-    return [one for one in adding if not (likelihood.start <= one.span.start and one.span.end <= likelihood.end)]
+    return [one for one in adding if not likelihood.contains(one.span)]
 
 
 def _is_log_lik_loop(loop: Statement) -> bool:
@@ -290,8 +290,7 @@ def _costly(
         if span == likelihood or span in seen:
             continue
         seen.add(span)
-        holds_likelihood = span.start <= likelihood.start and likelihood.end <= span.end
-        if holds_likelihood or isinstance(statement, If | Profile | Braces):
+        if span.contains(likelihood) or isinstance(statement, If | Profile | Braces):
             for inner in statement.bodies:
                 yield from _costly(program, inner, sizes, sized, likelihood)
         elif isinstance(statement, For) and names(statement.lower, statement.upper) & sizes:
