@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data
-from stansub.target.rows import Column, ColumnRows, DataColumn, Design
+from stansub.target.rows import Column, ColumnRows, DataColumn, Design, runs_of
 from stansub.types import FloatArray
 
 # Rows that distinguish columns, besides those where they first change; the relative rounding of a step.
@@ -61,27 +61,10 @@ def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Colum
 
 def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> Design:
     """Return the design of all rows of the data, computed from columns, or the one row common to all."""
-    runs = tuple(_runs(columns, values, axes))
+    runs = runs_of(columns, lambda name: _by_row(values.values[name], axes[name]))
     if any(isinstance(one, DataColumn) for one in columns):
         return ColumnRows((n, len(columns)), runs, tuple(columns))
     return ColumnRows((1, len(columns)), runs)[:]
-
-
-def _runs(
-    columns: Sequence[Column], values: Data, axes: Mapping[str, int]
-) -> Iterator[tuple[slice, NDArray[Any] | float]]:
-    """Yield slices of columns and their values; columns adjacent in the data are joined."""
-    first = 0
-    while first < len(columns):
-        one, last = columns[first], first + 1
-        if not isinstance(one, DataColumn):
-            yield slice(first, last), one
-        else:
-            while last < len(columns) and columns[last] == DataColumn(one.name, one.index + last - first):
-                last += 1
-            source = _by_row(values.values[one.name], axes[one.name])
-            yield slice(first, last), source[:, one.index : one.index + last - first]
-        first = last
 
 
 def _first_change(column: NDArray[Any]) -> int:

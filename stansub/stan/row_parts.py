@@ -5,7 +5,7 @@ Numbers that are a column of the data, or equal for all observations, take no me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stansub.stan.data import Data
 from stansub.target.remainders import NoPredictorsError
-from stansub.target.rows import ColumnRows, DataColumn, Design
+from stansub.target.rows import ColumnRows, DataColumn, Design, runs_of
 from stansub.target.sparse import Column, SparseRows
 from stansub.types import FloatArray
 
@@ -116,10 +116,6 @@ class CollectedNumbers:
         return np.broadcast_to(values, self._n)
 
 
-def _is(one: Known | FloatArray, column: DataColumn) -> bool:
-    return isinstance(one, DataColumn) and one == column
-
-
 def _equal(values: FloatArray, other: FloatArray | float) -> bool:
     few = slice(0, 64)
     first = other if isinstance(other, float) else other[few]
@@ -191,16 +187,4 @@ class CollectedRows:
         """Return numbers side by side; columns that are adjacent in the data are joined."""
         if all(isinstance(one, float) for one in found):
             return np.array([found], np.float64)
-        return ColumnRows((self.n, len(found)), tuple(self._runs(found)))
-
-    def _runs(self, found: list[Known | FloatArray]) -> Iterator[tuple[slice, FloatArray | float]]:
-        first = 0
-        while first < len(found):
-            one, last = found[first], first + 1
-            if isinstance(one, DataColumn):
-                while last < len(found) and _is(found[last], DataColumn(one.name, one.index + last - first)):
-                    last += 1
-                yield slice(first, last), self.cut.rows_of(one.name)[:, one.index : one.index + last - first]
-            else:
-                yield slice(first, last), one[:, np.newaxis] if isinstance(one, np.ndarray) else one
-            first = last
+        return ColumnRows((self.n, len(found)), runs_of(found, self.cut.rows_of))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -88,6 +89,36 @@ class ColumnRows:
     def any(self) -> bool:
         """Return whether any number is not 0."""
         return any(np.any(source) for _, source in self.runs)
+
+
+def runs_of(
+    columns: Sequence[Column | FloatArray], source: Callable[[str], NDArray[Any]]
+) -> tuple[tuple[slice, NDArray[Any] | float], ...]:
+    """Return the runs of `ColumnRows`; columns that are adjacent in the data are joined.
+
+    Parameters
+    ----------
+    columns : sequence
+        Columns of the data, numbers common to all rows, or numbers of all rows, shape (n,).
+    source : callable
+        From the name of a data variable to its rows, as a view.
+    """
+    runs: list[tuple[slice, NDArray[Any] | float]] = []
+    first = 0
+    while first < len(columns):
+        one, last = columns[first], first + 1
+        if isinstance(one, DataColumn):
+            while last < len(columns) and _is(columns[last], DataColumn(one.name, one.index + last - first)):
+                last += 1
+            runs.append((slice(first, last), source(one.name)[:, one.index : one.index + last - first]))
+        else:
+            runs.append((slice(first, last), one[:, np.newaxis] if isinstance(one, np.ndarray) else one))
+        first = last
+    return tuple(runs)
+
+
+def _is(one: Column | FloatArray, column: DataColumn) -> bool:
+    return isinstance(one, DataColumn) and one == column
 
 
 Design: TypeAlias = FloatArray | ColumnRows
