@@ -8,21 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import (
-    OUTPUT,
-    Columns,
-    Debug,
-    Draws,
-    HelpAll,
-    Quiet,
-    forcing,
-    into,
-    moving,
-    sources_of,
-    stages,
-    taking,
-)
+from stansub.cli.options import Columns, Debug, Draws, HelpAll, Quiet, forcing, into, moving, sources_of, stages, taking
 from stansub.cli.reference import of_nuts
+from stansub.run.options import OUTPUT
 
 _REFERENCE = "Reference"
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, HelpAll, Model, Quiet, forcing, shared, sources_of, taking
+from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, Quiet, forcing, shared, sources_of, taking
+from stansub.run.options import OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,43 +18,11 @@ from typer.core import TyperCommand, TyperOption
 
 from stansub.cli.flags import FlagConsole, as_flags, flag_of
 from stansub.run import config, limits
-from stansub.run.options import DATA, DECISIONS, OUTPUT
+from stansub.run.options import DATA, OUTPUT
 
 if TYPE_CHECKING:
     from stansub.progress import Progress
     from stansub.stan.sources import DataSources
-
-__all__ = [
-    "DATA",
-    "DECISIONS",
-    "OUTPUT",
-    "Columns",
-    "Data",
-    "Debug",
-    "Draws",
-    "HelpAll",
-    "Json",
-    "Model",
-    "Moved",
-    "PartitionExecutor",
-    "Quiet",
-    "SubsetSeed",
-    "SubsetSize",
-    "TwoHelps",
-    "Verbose",
-    "declared",
-    "first_sentence",
-    "forcing",
-    "into",
-    "moving",
-    "paragraphs",
-    "shared",
-    "show_all",
-    "sources_of",
-    "stages",
-    "taking",
-    "words_of",
-]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]

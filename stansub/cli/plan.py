@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import (
-    OUTPUT,
-    Columns,
-    Data,
-    Debug,
-    HelpAll,
-    Json,
-    Model,
-    Quiet,
-    forcing,
-    sources_of,
-    taking,
-    words_of,
-)
+from stansub.cli.options import Columns, Data, Debug, HelpAll, Json, Model, Quiet, forcing, sources_of, taking, words_of
+from stansub.run.options import OUTPUT
 from stansub.wording import aligned, percent
 
 if TYPE_CHECKING:

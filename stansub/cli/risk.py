@@ -11,22 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import (
-    DECISIONS,
-    OUTPUT,
-    Columns,
-    Data,
-    Debug,
-    HelpAll,
-    Model,
-    Quiet,
-    forcing,
-    into,
-    shared,
-    sources_of,
-    taking,
-)
+from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, Quiet, forcing, into, shared, sources_of, taking
 from stansub.errors import InterruptError
+from stansub.run.options import DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
     import pandas as pd

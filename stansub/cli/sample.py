@@ -11,7 +11,6 @@ import typer
 
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
-    OUTPUT,
     Columns,
     Data,
     Debug,
@@ -26,7 +25,7 @@ from stansub.cli.options import (
 )
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
-from stansub.run.options import CHAINS, DATA, DECISIONS
+from stansub.run.options import CHAINS, DATA, DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
     import xarray
