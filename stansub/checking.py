@@ -292,11 +292,7 @@ def _likelihood(
     """Return the statements of the likelihood, and its size variable if known by name."""
     program, form = analysis.program, analysis.form
     if form.kind != "sum":
-        inside = [
-            statement
-            for statement in walk(program.model.statements)
-            if form.span.start <= statement.span.start and statement.span.end <= form.span.end
-        ]
+        inside = [statement for statement in walk(program.model.statements) if form.span.contains(statement.span)]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
     sizes = (posterior and posterior.counts) or _by_text(analysis, observations)
     found = [statement for size in sizes if size for statement in observations_in(program, size)]

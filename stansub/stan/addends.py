@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stansub.stan.dependence import Steps, together
 from stansub.stan.rewriting import Edits, Pass
-from stansub.stan.sizes import data_declarations, outcome_sizes
+from stansub.stan.sizes import data_along, outcome_sizes
 from stansub.stan.syntax import Expression, Prefix, Program, Target, names, summands
 from stansub.stan.typing import REAL, Types
 
@@ -21,11 +21,7 @@ def term_by_term(program: Program) -> Edits | None:
     sums = [(one, terms) for one, terms in found if len(terms) > 1]
     if not sums:
         return None
-    groups = {
-        size: [size, *(one.name for one in data_declarations(program) if size in names(*one.all_dims))]
-        for size in outcome_sizes(program)
-    }
-    reading = Steps.of(program).reads(groups)
+    reading = Steps.of(program).reads({size: [size, *data_along(program, size)] for size in outcome_sizes(program)})
     # A number may be added to a vector, whose elements then all have it; not to another number.
     blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters, program.model)
     scope, types = {one.name: one.type.unsized for block in blocks for one in block.declarations}, Types(program)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from stansub.errors import InputError
-from stansub.stan.effects import effects, selected
+from stansub.stan.effects import effects, multiplies, selected
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.products import multiplies
 from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark

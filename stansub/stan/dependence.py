@@ -46,6 +46,11 @@ class Step(NamedTuple):
     writes: frozenset[str]
 
     @property
+    def uses(self) -> frozenset[str]:
+        """Return the variables that it reads or writes."""
+        return self.reads | self.writes
+
+    @property
     def has_effects(self) -> bool:
         """Return whether it does more than write: adds to the target, or may reject."""
         if not isinstance(self.statement, Declaration | Assign):
@@ -70,6 +75,11 @@ class Steps:
         transformed = tuple(_steps(program.transformed_parameters.statements, scope, frozenset()))
         return cls(data, transformed, tuple(_steps(program.model.statements, scope, frozenset())))
 
+    @property
+    def evaluated(self) -> tuple[Step, ...]:
+        """Return the steps of transformed parameters and model, which every evaluation runs."""
+        return (*self.transformed, *self.model)
+
     def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
         """Return, for each variable that depends on any of some groups of variables, the names of these groups.
 
@@ -82,10 +92,10 @@ class Steps:
         for group, variables in groups.items():
             for name in variables:
                 found[name] = found.get(name, frozenset()) | {group}
-        steps, changed = [*self.transformed, *self.model], True
+        changed = True
         while changed:
             changed = False
-            for step in steps:
+            for step in self.evaluated:
                 read = together(found, step.reads)
                 for name in step.writes:
                     if not read <= found.get(name, frozenset()):
@@ -103,7 +113,7 @@ class Steps:
 
     def reached(self, variables: Collection[str]) -> set[str]:
         """Return the names of some variables, and of all that depend on them."""
-        keys = frozenset().union(*(step.reads | step.writes for step in (*self.transformed, *self.model)))
+        keys = frozenset().union(*(step.uses for step in self.evaluated))
         given = [key for key in keys if key.partition("@")[0] in variables]
         return {*variables, *plain_names(self.depending({"": given}))}
 
@@ -122,11 +132,11 @@ def needed(steps: Sequence[Step], wanted: Iterable[Step], *, known: Collection[s
     """Return some steps and all others that write what they need, except known variables."""
     kept = list(wanted)
     left = [step for step in steps if not step.has_effects and step not in kept]
-    variables = set().union(*(step.reads | step.writes for step in kept)) - set(known)
+    variables = set().union(*(step.uses for step in kept)) - set(known)
     while more := [step for step in left if step.writes & variables]:
         left = [step for step in left if step not in more]
         kept += more
-        variables |= set().union(*(step.reads | step.writes for step in more)) - set(known)
+        variables |= set().union(*(step.uses for step in more)) - set(known)
     return kept
 
 

@@ -1,7 +1,9 @@
-"""Effects with an unknown scale, as far as the text shows: parameters whose distribution depends on other parameters.
+"""Roles of parameters, as far as the text shows: effects with an unknown scale, elements that data select, products.
 
-With such a hierarchical prior, the posterior is far from normal in its scales, whatever its data. Centred effects have
-a funnel; effects that are a scale times a standard normal have a curved ridge.
+The distribution of effects with an unknown scale depends on other parameters. With such a hierarchical prior, the
+posterior is far from normal in its scales, whatever its data. Centred effects have a funnel; effects that are a scale
+times a standard normal have a curved ridge. Products of parameters in the likelihood are those of item response models,
+such as discrimination times ability.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 
 from stansub.stan.data import Data
 from stansub.stan.dependence import Step, Steps, together
-from stansub.stan.sizes import data_declarations
+from stansub.stan.sizes import data_along
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -32,6 +34,7 @@ from stansub.stan.syntax import (
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
 _SCALES = frozenset({"offset", "multiplier"})
 _PRODUCTS = frozenset({"*", ".*", "/", "./"})
+_DOT_PRODUCTS = frozenset({"dot_product", "rows_dot_product", "columns_dot_product"})
 # Containers that hold the same elements.
 _RESHAPED = frozenset(
     (
@@ -49,13 +52,11 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
     parameters: ``u ~ normal(0, tau)``, ``u = tau * z``.
     """
     declared = {one.name: one for one in program.parameters.declarations}
-    sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
-    steps = Steps.of(program)
-    depends = steps.depending({size: [size, *sized]})
+    steps, depends = Steps.of(program), _of_observations(program, size)
     reads = steps.reads({name: [name] for name in declared})
     found: set[str] = set()
-    for step in (*steps.transformed, *steps.model):
-        if not together(depends, step.reads | step.writes):
+    for step in steps.evaluated:
+        if not together(depends, step.uses):
             found.update(*(_depending(of, others, reads) for of, others in _factors(step)))
     for one in declared.values():
         scales = [bound.value for bound in one.type.bounds if bound.kind in _SCALES]
@@ -66,14 +67,33 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
 def selected(program: Program, size: str) -> tuple[str, ...]:
     """Return the names of parameters of which an observation reads elements that its data select: ``u[g[n]]``."""
     several = [one.name for one in program.parameters.declarations if _is_effect(one)]
-    sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
-    steps = Steps.of(program)
-    depends = steps.depending({size: [size, *sized]})
+    steps, depends = Steps.of(program), _of_observations(program, size)
     reads = steps.reads({name: [name] for name in several})
-    own = (step.statement for step in (*steps.transformed, *steps.model) if together(depends, step.reads | step.writes))
+    own = (step.statement for step in steps.evaluated if together(depends, step.uses))
     picked = (base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1])))
-    found = {parameter for base in picked for name in names(base) for parameter in reads.get(name, ())}
+    found = set().union(*(_parameters(reads, base) for base in picked))
     return tuple(name for name in several if name in found)
+
+
+def multiplies(program: Program, size: str) -> bool:
+    """Return whether observations depend on a product of two different parameters with several elements each."""
+    steps, depends = Steps.of(program), _of_observations(program, size)
+    reads = steps.reads({one.name: [one.name] for one in program.parameters.declarations if one.all_dims})
+    own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
+    pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in _PRODUCTS]
+    pairs += [(one.arguments[0], one.arguments[1]) for one in find(Call, own) if one.name in _DOT_PRODUCTS]
+    sides = [(_parameters(reads, one), _parameters(reads, other)) for one, other in pairs]
+    return any(first and second and len(first | second) > 1 for first, second in sides)
+
+
+def _of_observations(program: Program, size: str) -> dict[str, frozenset[str]]:
+    """Return the variables that depend on the observations."""
+    return Steps.of(program).depending({size: [size, *data_along(program, size)]})
+
+
+def _parameters(reads: Mapping[str, Collection[str]], *nodes: Expression) -> set[str]:
+    """Return the parameters on which expressions depend, from those of each variable."""
+    return {parameter for name in names(*nodes) for parameter in reads.get(name, ())}
 
 
 def _is_effect(one: Declaration) -> bool:
@@ -101,8 +121,8 @@ def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
 
 def _depending(of: Expression, others: Sequence[Expression], reads: Mapping[str, Collection[str]]) -> set[str]:
     """Return the parameters in an expression, if others have other parameters."""
-    own, rest = ({parameter for name in names(*nodes) for parameter in reads.get(name, ())} for nodes in ([of], others))
-    return own if rest - own else set()
+    own = _parameters(reads, of)
+    return own if _parameters(reads, *others) - own else set()
 
 
 def n_parameters(program: Program, data: Data) -> int:

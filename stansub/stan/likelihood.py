@@ -93,7 +93,7 @@ def split_likelihood(program: Program, size: str) -> LikelihoodSplit:
     program = silenced(program)
     steps = Steps.of(program)
     reading = _Reading.of(program, steps, size)
-    inside = [step for step in (*steps.transformed, *steps.model) if reading.of_observations(step)]
+    inside = [step for step in steps.evaluated if reading.of_observations(step)]
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
         raise NotSeparableError("no statement of the model adds a term that depends on observations")
@@ -108,7 +108,7 @@ def split_likelihood(program: Program, size: str) -> LikelihoodSplit:
     likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
     if likelihood is None:
         raise NotSeparableError("the likelihood alone is not a valid program")
-    rest = [step for step in (*steps.transformed, *steps.model) if step not in inside]
+    rest = [step for step in steps.evaluated if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
     phi = _phi(arguments, without_scales([step.statement for step in kept], arguments))
     surrogate = _surrogate(program, arguments, phi, declarations, transformed, {step.statement.span for step in rest})
@@ -145,7 +145,7 @@ class _Reading:
         declared = {one.name: one for one in program.parameters.declarations}
         blocks = (program.transformed_parameters, program.model)
         top = {(one.name, one.span) for block in blocks for one in block.declarations}
-        for step in (*steps.transformed, *steps.model):
+        for step in steps.evaluated:
             if isinstance(one := step.statement, Declaration) and (one.name, one.span) in top:
                 declared.update(dict.fromkeys(step.writes, one))
         observed, changing = (
@@ -153,16 +153,16 @@ class _Reading:
             for group in ("observations", "parameters")
         )
         writers: dict[str, list[Statement]] = {}
-        for step in (*steps.transformed, *steps.model):
+        for step in steps.evaluated:
             for name in step.writes:
                 writers.setdefault(name, []).append(step.statement)
         return cls(observed, changing, declared, writers)
 
     def of_observations(self, step: Step) -> bool:
-        return bool((step.reads | step.writes) & self.observed)
+        return bool(step.uses & self.observed)
 
     def changes(self, step: Step) -> bool:
-        return step.has_effects or bool((step.reads | step.writes) & self.changing)
+        return step.has_effects or bool(step.uses & self.changing)
 
     def in_order(self, keys: Collection[str]) -> list[str]:
         """Return the variables that depend on parameters, in the order of their declarations."""

@@ -98,14 +98,14 @@ def divide(program: Program) -> Parts | None:
             adding.setdefault(together(depends, step.reads), []).append(step)
     staying = needed(steps.transformed, [step for step in steps.transformed if _stays(step)])
     known = set().union(*(step.writes for step in staying))
-    free = [step for step in (*steps.transformed, *steps.model) if step not in staying]
+    free = [step for step in steps.evaluated if step not in staying]
     kept = {over: needed(free, wanted, known=known) for over, wanted in adding.items()}
     terms = [step for over, group in kept.items() if over for step in group if step in steps.model]
     if not terms or not (computed or _several(kept) or _has_priors(program, declarations, sizes, terms)):
         return None
     used = {step for group in kept.values() for step in group}
     for step in free:  # unneeded statements may still reject
-        over = together(depends, step.reads | step.writes)
+        over = together(depends, step.uses)
         if step not in used and over in kept:
             kept[over] = needed(free, [*kept[over], step], known=known)
     places = [{step.statement.span for step in group} for group in kept.values()]

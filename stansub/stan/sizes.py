@@ -93,9 +93,8 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     size : str
         The integer that counts the observations.
     """
-    observed = [declaration.name for declaration in data_declarations(program) if size in names(*declaration.all_dims)]
     steps = Steps.of(program)
-    depends = steps.depending({size: observed})
+    depends = steps.depending({size: data_along(program, size)})
 
     def reads(step: Step) -> bool:
         runs_over = size in step.reads and size not in names(step.statement)
@@ -120,6 +119,11 @@ def sized_by(program: Program, sizes: set[str]) -> set[str]:
 def data_declarations(program: Program) -> list[Declaration]:
     """Return variables of data and transformed data."""
     return [*program.data.declarations, *program.transformed_data.declarations]
+
+
+def data_along(program: Program, size: str) -> list[str]:
+    """Return names of data with ``size`` as a dimension."""
+    return [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
 
 
 def changing_names(program: Program) -> set[str]:

@@ -17,6 +17,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.sizes import (
     SUMMARIES,
     changing_names,
+    data_along,
     data_declarations,
     declarations,
     main_size,
@@ -113,7 +114,7 @@ class Reading:
     @cached_property
     def observed(self) -> set[str]:
         """Return data with a value for each observation."""
-        return {one.name for one in data_declarations(self.program) if self._sized(one)}
+        return set(data_along(self.program, self.size))
 
     @cached_property
     def latent(self) -> dict[str, Declaration]:

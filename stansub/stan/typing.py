@@ -1,17 +1,20 @@
 """Types of expressions.
 
-Variables have the type of their declaration. Operators and calls have that of the signature, of Stan's library
-(`stansub.stan.signatures`) or of the user's functions, that their arguments fit with the fewest promotions.
+Variables have the type of their declaration. Operators and calls have that of the signature, of Stan's library as
+stanc lists it or of the user's functions, that their arguments fit with the fewest promotions.
 """
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
+from stansub.stan.bridgestan_home import find_home
 from stansub.stan.recognise import normalised
-from stansub.stan.signatures import Signature, of_library
 from stansub.stan.syntax import (
     Call,
     Choice,
@@ -27,6 +30,7 @@ from stansub.stan.syntax import (
     Subscript,
     Transpose,
     UnsizedType,
+    parse_types,
 )
 
 Scope: TypeAlias = Mapping[str, UnsizedType]
@@ -52,6 +56,36 @@ _TURNED = {"vector": "row_vector", "row_vector": "vector"}
 _PROMOTIONS = {("int", "real"): 1, ("int", "complex"): 2, ("real", "complex"): 1} | {
     (base, f"complex_{base}"): 1 for base in ("vector", "row_vector", "matrix")
 }
+
+
+class Signature(NamedTuple):
+    """Argument and return types of a function."""
+
+    arguments: tuple[UnsizedType, ...]
+    returned: UnsizedType
+
+
+@cache
+def of_library(name: str) -> tuple[Signature, ...]:
+    """Return the signatures of a function of Stan's library; empty if it is unknown."""
+    return tuple(map(_read, _lines(find_home().stanc).get(name, ())))
+
+
+@cache
+def _lines(stanc: Path) -> dict[str, list[str]]:
+    """Return stanc's list of signatures, by name, without functions that take functions."""
+    done = subprocess.run([stanc, "--dump-stan-math-signatures"], capture_output=True, encoding="utf-8", check=False)
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        name, bracket, rest = line.partition("(")
+        if bracket and rest.count("=>") == 1:
+            found.setdefault(name, []).append(rest)
+    return found
+
+
+def _read(line: str) -> Signature:
+    arguments, _, returned = line.rpartition(") => ")
+    return Signature(parse_types(arguments.replace("data ", "")), parse_types(returned)[0])
 
 
 @dataclass(frozen=True)
