@@ -298,13 +298,10 @@ class CrossChainAdaptation:
         if proposal is not None and proposal.is_walk:
             steps = rng.standard_normal((_PAIRS, population.dim))
             other = theta + steps @ optimal_walk(moments.cholesky).cholesky.T
-        same_blocks = int(rng.integers(1 << 32))
+        which = variates_order.some_blocks(population, np.random.default_rng(int(rng.integers(1 << 32))))
 
         def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
-            blocks = np.random.default_rng(same_blocks)
-            return variates_order.measure_pairs(
-                population, anchor, steps, theta, other, rng=blocks, progress=self._progress
-            )
+            return variates_order.measure_pairs(population, anchor, steps, theta, other, which, self._progress)
 
         return measure
 

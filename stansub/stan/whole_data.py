@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,8 @@ from numpy.typing import NDArray
 from stansub._loop import FunctionEvaluator
 from stansub.errors import RunError
 from stansub.target.blocks import Blocks
+from stansub.target.split import Differentiable
 from stansub.types import FloatArray
-
-
-class Differentiable(Protocol):
-    """A whole log density with gradients."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def log_density(self, theta: FloatArray) -> float: ...
-
-    def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]: ...
 
 
 @dataclass(frozen=True)

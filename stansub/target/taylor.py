@@ -60,10 +60,6 @@ class Expansion:
         total: FloatArray = self.coefficients.sum(0, dtype=np.float64)
         return total
 
-    def features(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
-        """Return the factors of the coefficients, shape (..., n_features), for points of shape (..., dim)."""
-        return features(self.anchor, theta, proposed, order=self.order)
-
     def gradient_of(self, row: FloatArray) -> Callable[[FloatArray], FloatArray]:
         """Return the gradient g + H (theta - m) of the expansion with this row of coefficients, shape (n_features,)."""
         dim = len(self.anchor)

@@ -97,7 +97,8 @@ def choose_order(
     allowed = max_memory_default()
     log = as_progress(progress)
     log("Trying control variates on a few blocks")
-    pilot = measure(population, mode, rng=rng, step=step, progress=log)
+    which = some_blocks(population, rng)
+    pilot = measure_pairs(population, mode.position, mode.steps, *_pairs(mode, rng, step), which, log)
     gradients = n_gradients(n_blocks, dim)
     cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
     fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
@@ -144,23 +145,11 @@ def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
     return cost
 
 
-def measure(
-    population: Population,
-    mode: Mode,
-    *,
-    rng: np.random.Generator,
-    step: float | None = None,
-    progress: Progress | None = None,
-) -> Pilot:
-    """Measure the scatter of differences and remainders between draws from the Laplace approximation.
-
-    Pairs are independent or, with ``step``, a random-walk step of this many sds apart.
-    """
-    which, dim = _draw(population, rng, _BLOCKS), mode.dim
-    draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
+def _pairs(mode: Mode, rng: np.random.Generator, step: float | None) -> tuple[FloatArray, FloatArray]:
+    """Draw pairs from the Laplace approximation: independent or, with ``step``, a step of this many sds apart."""
+    draws, others = rng.standard_normal((2, _PAIRS, mode.dim)) @ mode.cholesky.T
     theta = mode.position + draws
-    proposed = mode.position + others if step is None else theta + step * others
-    return _measure_pairs(population, mode.position, mode.steps, theta, proposed, which, progress or Progress())
+    return theta, mode.position + others if step is None else theta + step * others
 
 
 def measure_pairs(
@@ -169,9 +158,8 @@ def measure_pairs(
     steps: FloatArray,
     theta: FloatArray,
     proposed: FloatArray,
-    *,
-    rng: np.random.Generator,
-    progress: Progress | None = None,
+    which: NDArray[np.int32],
+    progress: Progress,
 ) -> Pilot:
     """Measure the scatter of differences and remainders about any anchor, between pairs of points.
 
@@ -180,25 +168,14 @@ def measure_pairs(
     anchor, steps : ndarray, shape (dim,)
         Point at which blocks would be expanded, and steps of the gradient differences there.
     theta, proposed : ndarray, shape (k, dim)
+    which : ndarray of int32
+        Blocks that are evaluated (see `some_blocks`).
 
     Raises
     ------
     ValueError
         If a derivative is not defined at the anchor.
     """
-    which = _draw(population, rng, _BLOCKS)
-    return _measure_pairs(population, anchor, steps, theta, proposed, which, progress or Progress())
-
-
-def _measure_pairs(
-    population: Population,
-    anchor: FloatArray,
-    steps: FloatArray,
-    theta: FloatArray,
-    proposed: FloatArray,
-    which: NDArray[np.int32],
-    progress: Progress,
-) -> Pilot:
     evaluator, dim, n_blocks = population.evaluator(), len(anchor), len(population.blocks)
     rows = np.empty((len(which), n_features(dim, 2)), np.float32)
     parts = np.array_split(np.arange(len(which)), min(_PARTS, len(which)))
@@ -223,9 +200,10 @@ def _measure_pairs(
     )
 
 
-def _draw(population: Population, rng: np.random.Generator, n: int) -> NDArray[np.int32]:
+def some_blocks(population: Population, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Draw the blocks on which control variates are tried."""
     n_blocks = len(population.blocks)
-    return np.sort(rng.choice(n_blocks, size=min(n, n_blocks), replace=False)).astype(np.int32)
+    return np.sort(rng.choice(n_blocks, size=min(_BLOCKS, n_blocks), replace=False)).astype(np.int32)
 
 
 def _difference(evaluator: Evaluator, which: NDArray[np.int32], theta: FloatArray, proposed: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from simulated import ROOT, example
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import InputError
-from stansub.progress import TimeLimitError
+from stansub.progress import Progress, TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target import taylor, variates_order
 from stansub.target.taylor import (
@@ -23,7 +23,7 @@ from stansub.target.taylor import (
     memory_needed,
     n_features,
 )
-from stansub.target.variates_order import choose_order, measure_pairs
+from stansub.target.variates_order import choose_order, measure_pairs, some_blocks
 from stansub.tuning.mode import Mode, find_modes
 from stansub.variates_selection import TooLarge
 
@@ -51,11 +51,16 @@ def mode(target: Target) -> Mode:
     return find_modes(target, rng(), starts=1).best
 
 
+def factors(variates: ControlVariates, theta: Array, proposed: Array) -> Array:
+    """Of the coefficients of its expansions."""
+    return features(variates.first.anchor, theta, proposed, order=variates.first.order)
+
+
 def remainders(target: Target, variates: ControlVariates, theta: Array, proposed: Array) -> Array:
     """Of all blocks, by the definition."""
     which = np.arange(len(target.blocks), dtype=np.int32)
     raw = target.evaluator().block_log_lik(proposed, which) - target.evaluator().block_log_lik(theta, which)
-    return np.asarray(raw - variates.first.coefficients @ variates.first.features(theta, proposed))
+    return np.asarray(raw - variates.first.coefficients @ factors(variates, theta, proposed))
 
 
 def unpack(variates: ControlVariates) -> tuple[Array, Array]:
@@ -105,7 +110,7 @@ def test_with_all_blocks_the_estimate_is_the_log_ratio(target: Target, mode: Mod
     exact = (target.evaluator().block_log_lik(proposed, which) - target.evaluator().block_log_lik(theta, which)).sum()
     for order in (1, 2):
         variates = build(target, mode.position, order=order, steps=mode.steps)
-        expansion = variates.first.total @ variates.first.features(theta, proposed)
+        expansion = variates.first.total @ factors(variates, theta, proposed)
         estimate = len(which) * remainders(target, variates, theta, proposed).mean() + expansion
         assert estimate == pytest.approx(exact, rel=1e-9)
     # The total of the rows before they were rounded to single precision would be seen.
@@ -137,7 +142,9 @@ def test_a_quadratic_leaves_only_rounding() -> None:
     posterior = compile_model(file).with_data(example(file, observations=5000), block_size=10)
     mode = find_modes(posterior, rng()).best
     theta, proposed = mode.position + 3 * mode.cholesky[0, 0] * rng().standard_normal((2, 20, 1))
-    scale = measure_pairs(posterior.population, mode.position, mode.steps, theta, proposed, rng=rng()).scale
+    population = posterior.population
+    which = some_blocks(population, rng())
+    scale = measure_pairs(population, mode.position, mode.steps, theta, proposed, which, Progress()).scale
     # Blocks of equal size have equal curvatures: in the first order, too, nothing tells their remainders apart.
     assert scale[0] > 1
     assert scale[1:].max() < 1e-3
@@ -147,7 +154,8 @@ def test_the_scatter_of_remainders_is_by_definition_and_grows_away_from_the_anch
     theta, proposed = mode.position + rng().standard_normal((2, 30, 3)) @ mode.cholesky.T
 
     def scale(anchor: Array, shift: float = 0.0) -> float:
-        return float(measure_pairs(target, anchor, mode.steps, theta + shift, proposed + shift, rng=rng()).scale[2])
+        pair, which = (theta + shift, proposed + shift), some_blocks(target, rng())
+        return float(measure_pairs(target, anchor, mode.steps, *pair, which, Progress()).scale[2])
 
     variates = build(target, mode.position, order=2, steps=mode.steps)
     by_hand = [
@@ -168,9 +176,8 @@ def test_undefined_log_likelihoods_scatter_without_bound() -> None:
 
     def scale(proposed: float) -> float:
         with np.errstate(invalid="ignore"):
-            pilot = measure_pairs(
-                target, np.ones(1), np.full(1, 1e-4), np.ones((1, 1)), np.full((1, 1), proposed), rng=rng()
-            )
+            pair, which = (np.ones((1, 1)), np.full((1, 1), proposed)), some_blocks(target, rng())
+            pilot = measure_pairs(target, np.ones(1), np.full(1, 1e-4), *pair, which, Progress())
         return float(pilot.scale[1])
 
     assert scale(-1.0) == np.inf
