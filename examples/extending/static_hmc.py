@@ -45,7 +45,7 @@ class StaticHmc:
             start = time.perf_counter()
             rng = np.random.default_rng((settings.seed, chain))
             theta, accepted, split = _chain(model, rng, settings)
-            written = library.rng(int(rng.integers(2**31)))
+            written = model.rng(int(rng.integers(2**31)))
             values.append([model.param_constrain(x, include_tp=True, include_gq=True, rng=written) for x in theta])
             rates.append(accepted)
             seconds.append((split - start, time.perf_counter() - split))
