@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -368,12 +369,7 @@ def _measure(posterior: Posterior) -> _Costs:
 
 
 def _seconds(action: Callable[[], object], tries: int = 5) -> float:
-    best = math.inf
-    for _ in range(tries):
-        began = clock.now()
-        action()
-        best = min(best, clock.now() - began)
-    return best
+    return min(timeit.repeat(action, timer=clock.now, number=1, repeat=tries))
 
 
 def _duration(seconds: float) -> str:

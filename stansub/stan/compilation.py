@@ -294,8 +294,8 @@ class CompiledModel:
         if N_ROWS in parts.sizes and observations == self.analysis.size:
             observations = None  # rows of data are computed from these
         try:
-            cut = InParts.of(parts, library, exporting, given.values, seed=given.seed)
-            found = self._cut(given, cut, observations)
+            values = InParts.values(parts, exporting, given.values, seed=given.seed)
+            found = self._cut(given, InParts(parts, library, values), observations)
         except InputError:
             return None
         if not found.proof.holds:

@@ -60,10 +60,6 @@ class Whole:
         """Return whether there may be a sum over another size besides ``sums``; no, there is one."""
         return False
 
-    def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
-        """Return the cut of the first rows of each sum."""
-        return replace(self, data=_first_rows(self.data, sums, n))
-
     def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
         """Return the text of each sum if it is other than the user's program with the user's data."""
         return ()
@@ -99,17 +95,6 @@ class InParts:
     library: Library
     data: Data
 
-    @classmethod
-    def of(cls, parts: Parts, library: Library, exporting: Library | None, data: Data, *, seed: int) -> InParts:
-        """Return the cut with the values of transformed data.
-
-        Raises
-        ------
-        InputError
-            If these values are not available.
-        """
-        return cls(parts, library, cls.values(parts, exporting, data, seed=seed))
-
     @staticmethod
     def values(parts: Parts, exporting: Library | None, data: Data, *, seed: int) -> Data:
         """Return the data with the values of transformed data.
@@ -135,10 +120,6 @@ class InParts:
         present = set().union(*sums)
         groups = [group for group in self.parts.groups if size in group]
         return bool(groups) and not any(group & present for group in groups)
-
-    def first_rows(self, sums: Sequence[Names], n: int) -> InParts:
-        """See `Whole`."""
-        return replace(self, data=_first_rows(self.data, sums, n))
 
     def texts(self, sums: Sequence[Names]) -> tuple[Text, ...]:
         """See `Whole`; the text of a sum has no rows of the others."""
@@ -256,7 +237,7 @@ def _trial(
     if n < 1:
         return f"it is {n}"
     try:
-        few = cut.first_rows(sums, _TRIAL_ROWS)
+        few = replace(cut, data=_first_rows(cut.data, sums, _TRIAL_ROWS))
         return trials.attempt(_refusal, few, sums, dim, points, check=check)
     except (InputError, trials.CrashError) as error:
         return str(error)

@@ -24,11 +24,7 @@ Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 def arrays_of(n_bytes: int) -> Empty:
     """Return the maker of arrays of ``n_bytes`` in total; their values do not depend on where they are stored."""
-    return _in_memory if n_bytes <= memory.room().size // _SHARE else _in_file
-
-
-def _in_memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.empty(shape, dtype)
+    return np.empty if n_bytes <= memory.room().size // _SHARE else _in_file
 
 
 def _in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
