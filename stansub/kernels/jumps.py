@@ -334,7 +334,8 @@ class JumpKernel(MetropolisHastings):
 
     def __init__(self, decider: Decider, tables: Callable[[float], Table] | None, names: tuple[str, ...]) -> None:
         super().__init__(decider, tables)
-        self._move = Stat("move", np.int32, f"Proposed move: {_numbered(names)}.")
+        numbered = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+        self._move = Stat("move", np.int32, f"Proposed move: {numbered}.")
         self._tries, self._undone = [0] * len(names), [0] * len(names)
 
     @property
@@ -450,7 +451,3 @@ def _read_only(position: FloatArray) -> FloatArray:
 
 def _close(one: FloatArray, other: FloatArray) -> bool:
     return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
-
-
-def _numbered(names: tuple[str, ...]) -> str:
-    return ", ".join(f"{number} {name}" for number, name in enumerate(names))

@@ -116,7 +116,8 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     RunError
         If the program cannot be compiled, or CmdStan fails.
     """
-    with _quiet() as cmdstanpy, _scratch() as place:
+    scratch_folder = tempfile.TemporaryDirectory(prefix="stansub-", ignore_cleanup_errors=True)
+    with _quiet() as cmdstanpy, scratch_folder as place:
         scratch = Path(place)
         began = clock.now()
         with stage_progress(console, show=show) as log:
@@ -272,11 +273,6 @@ def _quiet() -> Iterator[Any]:
         yield cmdstanpy
     finally:
         logger.disabled = before
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for CmdStan's files, removed afterwards."""
-    return tempfile.TemporaryDirectory(prefix="stansub-", ignore_cleanup_errors=True)
 
 
 def _reason(text: str, *, last: bool = False) -> str:

@@ -229,10 +229,6 @@ class Measurement:
         longer = (self.tau + 1) / 2
         return longer * drift, longer * error
 
-    def with_mixing_of(self, other: Measurement) -> Measurement:
-        """Return the measurements with the autocorrelation times of another method."""
-        return replace(self, tau=other.tau, tau_error=other.tau_error)
-
 
 def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
     """Return the default and its alternatives: proved bounds, Pocock's test at several levels, penalty, all the data.
@@ -289,7 +285,9 @@ def measure(prepared: Prepared, methods: Sequence[Method], seconds: float, progr
         return measured
     strictest = min(tests, key=lambda one: one.method.epsilon or 0.0)
     return [
-        one.with_mixing_of(strictest) if one.method.rule.exact and one.n_steps < strictest.n_steps else one
+        replace(one, tau=strictest.tau, tau_error=strictest.tau_error)
+        if one.method.rule.exact and one.n_steps < strictest.n_steps
+        else one
         for one in measured
     ]
 

@@ -115,7 +115,7 @@ def _exceedance(ax: Axes, tails: pd.DataFrame) -> None:
     ax.set(xscale="log", yscale="log", xlim=expected, ylim=(least, 1.3))
     ax.set(xlabel="Share expected for Student's t", ylabel="Share of the subsets beyond")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(_plain_percent())
+        axis.set_major_formatter(lambda share, _: percent(share))
     ax.set_title("Tails of t: in the shaded area if tolerable", loc="left")
     ax.legend(loc="lower right", fontsize=8, **_BACKED)
 
@@ -139,9 +139,3 @@ def _difference_quantiles(ax: Axes, trial: Trial) -> None:
     ax.set(xlabel="Normal quantiles", ylabel="Differences of blocks, in sd")
     ax.set_title("Block differences: heavy tails depart from the line", loc="left")
     ax.legend(loc="upper left", fontsize=8)
-
-
-def _plain_percent() -> Any:
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda share, _: percent(share))

@@ -27,6 +27,7 @@ from stansub.stan.syntax import (
     Statement,
     Target,
     Tilde,
+    added_density,
     density_of,
     find,
     names,
@@ -77,12 +78,7 @@ def _drawn(program: Program, statement: Statement) -> Density | None:
     """Return the density of a statement of the model, if no other is in the same loop."""
     loop = next((one for one in find(For, program.model.statements) if one.span.contains(statement.span)), None)
     adding = [one for one in walk(loop.body) if isinstance(one, Target | Tilde)] if loop else [statement]
-    match adding:
-        case [Tilde(_, _, ()) as one]:
-            return density_of(one)
-        case [Target(expression)]:
-            return density_of(expression)
-    return None
+    return added_density(adding[0]) if len(adding) == 1 else None
 
 
 def _returned(functions: Sequence[Function]) -> Density | None:

@@ -29,8 +29,7 @@ from stansub.stan.syntax import (
     Slice,
     Statement,
     Subscript,
-    Target,
-    Tilde,
+    added_density,
     bare,
     changed,
     find,
@@ -122,16 +121,10 @@ class _Ragged:
         """Return what is computed from segments other than densities of their elements; None if there is nothing."""
         own = {one.name for one in find(Declaration, self.loop.body)}
         for one in self.terms:
-            match one:
-                case Tilde(left, Call(name, arguments), ()):
-                    values = (left, *arguments)
-                case Target(Call(name, values)) if name.endswith(("_lpdf", "_lpmf", "_lupdf", "_lupmf")):
-                    pass
-                case _:
-                    return one
-            if name.startswith(JOINT) or "_glm" in name or names(one) & own:
+            density = added_density(one)
+            if density is None or density.name.startswith(JOINT) or "_glm" in density.name or names(one) & own:
                 return one
-            for value in values:
+            for value in (density.left, *density.arguments):
                 if (found := self._together(value)) is not None:
                     return found
         return None

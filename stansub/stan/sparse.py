@@ -60,7 +60,7 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    followed = _followed(own, values, n, sparse=True)
+    followed = _followed(own, values, n)
     family, arguments = arguments_of(followed, n, of_family=of_family)
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
@@ -82,9 +82,9 @@ def cutting(values: Data, size: str) -> Cut | None:
         return None
 
 
-def _followed(own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:
+def _followed(own: LikelihoodSplit, values: Mapping[str, Any], n: int) -> ObservationTerm:
     try:
-        return follow(own.likelihood, values, n, sparse=sparse)
+        return follow(own.likelihood, values, n, sparse=True)
     except NoPredictorsError:
         raise
     except InputError as error:
@@ -107,7 +107,7 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
 
     def affine(rows: slice) -> tuple[Affine, list[Part]]:
         k = rows.stop - rows.start
-        followed = _followed(own, cut.part(rows), k, sparse=True)
+        followed = _followed(own, cut.part(rows), k)
         found = affine_density(followed, k)
         return found, [_part(one, _variables(followed), k) for one in found.arguments]
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stansub.errors import InputError
-from stansub.progress import Progress
 from stansub.target.factors import Population
 from stansub.types import IntArray
 
@@ -35,9 +34,7 @@ class Footprints:
         return np.flatnonzero(self.depends[:, np.asarray(parameters, np.int64)].any(axis=1)).astype(np.int32)
 
 
-def find_footprints(
-    population: Population, rng: np.random.Generator, *, n_points: int = _POINTS, progress: Progress | None = None
-) -> Footprints:
+def find_footprints(population: Population, rng: np.random.Generator, *, n_points: int = _POINTS) -> Footprints:
     """Return the footprints of all factors.
 
     A factor does not depend on a parameter if its derivative is exactly 0 at each of several random points. The points
@@ -52,7 +49,6 @@ def find_footprints(
     RuntimeError
         If the population was made without gradients.
     """
-    progress = progress or Progress()
     evaluator, dim, n_factors = population.evaluator(), population.dim, len(population.blocks)
     depends = np.zeros((n_factors, dim), np.bool_)
     parts = np.array_split(np.arange(n_factors, dtype=np.int32), -(-n_factors * dim // _CHUNK))
@@ -61,7 +57,6 @@ def find_footprints(
         theta = rng.uniform(-_RADIUS, _RADIUS, dim) * 0.5 ** (attempt // 20)
         try:
             for part in parts:
-                progress.check()
                 depends[part] |= evaluator.block_gradients(theta, part) != 0
         except ValueError:  # not defined here
             continue

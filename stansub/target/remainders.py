@@ -191,7 +191,9 @@ class LinearPredictors:
 
     def smoothed(self, centre: FloatArray, lengths: FloatArray) -> LinearPredictors:
         """Return the same predictors with kinks smoothed (see `Family.smoothed`)."""
-        return self._of_family(self.family.smoothed(centre, lengths)) if self.family.floor else self
+        if not self.family.floor:
+            return self
+        return replace(self, family=self.family.smoothed(centre, lengths), _kept={})
 
     def smoothed_at(self, anchor: FloatArray, cholesky: FloatArray, *, threads: int = 1) -> LinearPredictors:
         """Return the same predictors with kinks smoothed about an anchor, in the metric of a covariance."""
@@ -203,9 +205,6 @@ class LinearPredictors:
             return self
         centre, lengths = (np.concatenate(one, axis=1) for one in zip(*self.map(of, threads=threads), strict=True))
         return self.smoothed(centre, lengths)
-
-    def _of_family(self, family: Family) -> LinearPredictors:
-        return replace(self, family=family, _kept={})
 
     @property
     def matrices(self) -> tuple[FloatArray, ...]:

@@ -22,7 +22,6 @@ from stansub.stan.sizes import JOINT, changing_names, data_declarations, declara
 from stansub.stan.syntax import (
     Call,
     Declaration,
-    Density,
     Expression,
     For,
     Group,
@@ -37,8 +36,8 @@ from stansub.stan.syntax import (
     Tilde,
     Transpose,
     UnsizedType,
+    added_density,
     bare,
-    density_of,
     find,
     flat,
     names,
@@ -131,7 +130,7 @@ class _Line:
 
     def _table(self, statement: Statement) -> Expression | None:
         """Return the number of cells in this row or column, if the statement is their density."""
-        density = self._density(statement)
+        density = added_density(statement)
         if density is None or density.name.startswith(JOINT) or density.name.endswith("_glm"):
             return None
         base, indices = flat(density.left)
@@ -142,12 +141,6 @@ class _Line:
             (axis,) = self._open(indices, 2)
             return sizes[axis]
         return None
-
-    @staticmethod
-    def _density(statement: Statement) -> Density | None:
-        if isinstance(statement, Tilde):
-            return None if statement.truncation else density_of(statement)
-        return density_of(statement.expression) if isinstance(statement, Target) else None
 
     @cached_property
     def _sizes(self) -> Mapping[str, tuple[Expression, ...]]:

@@ -26,7 +26,7 @@ from stansub.stan.syntax.expressions import (
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_statements, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
-from stansub.stan.syntax.queries import Density, calls, density_of, names, shortened, symbols, writes
+from stansub.stan.syntax.queries import Density, added_density, calls, density_of, names, shortened, symbols, writes
 from stansub.stan.syntax.statements import (
     Assign,
     Braces,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stansub.stan.syntax.expressions import Call, Expression, Name
 from stansub.stan.syntax.nodes import Node, find
 from stansub.stan.syntax.program import Program
-from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Tilde
+from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Target, Tilde
 
 _DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
 
@@ -44,6 +44,16 @@ def density_of(node: Node | None) -> Density | None:
             return Density(name, left, arguments)
         case Call(name, (left, *arguments)) if name.endswith(_DENSITIES):
             return Density(name.rpartition("_")[0], left, tuple(arguments))
+    return None
+
+
+def added_density(statement: Statement) -> Density | None:
+    """Return the density that a statement adds and nothing else; None for other statements and truncated densities."""
+    match statement:
+        case Tilde(_, _, ()):
+            return density_of(statement)
+        case Target(expression):
+            return density_of(expression)
     return None
 
 
