@@ -21,7 +21,7 @@ import stansub
 from stansub import InputError, cli
 from stansub.codec import Encoded
 from stansub.output import inference_data, plots, summary
-from stansub.output.facts import Facts
+from stansub.output.facts import JSON_ATTRS, Facts
 from stansub.run import store
 
 PACKAGE = Path(stansub.__file__).parent
@@ -252,7 +252,7 @@ def with_attribute(draws: Path, path: Path, name: str, value: Any, group: str = 
 BROKEN = ("{", "[1, 2", "[" * 50_000, "\udcff{")
 
 
-@pytest.mark.parametrize("name", [*inference_data.JSON_ATTRS, inference_data.LIST_ATTRS])
+@pytest.mark.parametrize("name", [*JSON_ATTRS, inference_data.LIST_ATTRS])
 def test_broken_json_in_a_netcdf_file(draws: Path, tmp_path: Path, name: str) -> None:
     file = with_attribute(draws, tmp_path / "draws.nc", name, BROKEN[0])
     with pytest.raises(InputError, match=r"draws\.nc.*damaged"):
@@ -281,7 +281,7 @@ NAMES = [*sorted(Facts.__annotations__), *OTHERS]
 
 def check_facts(draws: Path, folder: Path, name: str, value: Any) -> None:
     """A file with one other fact is refused, or its summary and pictures are made."""
-    made = [json.dumps(value)] if name in inference_data.JSON_ATTRS else [json.dumps(value), value]
+    made = [json.dumps(value)] if name in JSON_ATTRS else [json.dumps(value), value]
     for one in made:
         if type(one) not in (str, float, int) or (isinstance(one, int) and abs(one) >= 2**63):
             continue  # NetCDF has no such attributes

@@ -71,22 +71,27 @@ class LevelAudit(TypedDict):
     n_wrong: int
 
 
-class Facts(TypedDict, total=False):
-    """Facts that are read back; others are only stored."""
+class JsonFacts(TypedDict, total=False):
+    """Facts that files hold as JSON."""
 
     mode_check: ModeCheck
-    normality: Normality
-    last_check: LastCheck
     audit_by_level: list[LevelAudit]
+    last_check: LastCheck
     starts: list[dict[str, Any]]
-    settings: dict[str, Any]
     asked: dict[str, Any]
+    settings: dict[str, Any]
     versions: dict[str, str]
     programs: dict[str, str]
+    normality: Normality
     choices: dict[str, str]
     choice_values: dict[str, dict[str, Any]]
     setup_times: dict[str, float]
     levels: dict[str, list[str]]
+
+
+class Facts(JsonFacts, total=False):
+    """Facts that are read back; others are only stored."""
+
     model: str
     model_code: str
     n_observations: int
@@ -102,6 +107,7 @@ class Facts(TypedDict, total=False):
     wall_time: float
 
 
+JSON_ATTRS = tuple(JsonFacts.__annotations__)
 _HINTS = get_type_hints(Facts)
 # Settings that are read back; the others are only displayed.
 _SETTINGS = {"max_error": float | None, "parallel_chains": int | None, "adapt_delta": float, "max_treedepth": int}

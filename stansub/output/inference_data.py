@@ -26,7 +26,7 @@ from stansub._version import __version__
 from stansub.errors import InputError, InterruptError
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.facts import misfits
+from stansub.output.facts import JSON_ATTRS, misfits
 
 if TYPE_CHECKING:
     import arviz
@@ -42,21 +42,6 @@ SCHEMA_ATTRS = (
     "creation_library_version",
     "inference_library",
     "inference_library_version",
-)
-JSON_ATTRS = (
-    "mode_check",
-    "audit_by_level",
-    "last_check",
-    "starts",
-    "asked",
-    "settings",
-    "versions",
-    "programs",
-    "normality",
-    "choices",
-    "choice_values",
-    "setup_times",
-    "levels",
 )
 # Names of the attributes that are lists, as JSON: NetCDF does not distinguish a list of one value from the value.
 LIST_ATTRS = "list_attrs"
