@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,12 @@ import numpy as np
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import DrawsWarning, InputError
 from stansub.run.config import SampleConfig
+from stansub.run.options import DecisionOptions
 from stansub.run.posteriors import Data, Model
 from stansub.run.sample import sample
 
-# Options of subsampling tests.
-_OF_SUBSETS = (
-    "bounds",
-    "epsilon",
-    "final_epsilon",
-    "delta",
-    "max_error",
-    "looks",
-    "first_look",
-    "range_source",
-    "audit",
-)
+# Options of subsampling tests; control variates also serve the proposal.
+_OF_SUBSETS = {one.name for one in fields(DecisionOptions)} - {"control_variates"}
 _ONE_RUN = ("checkpoint", "resume")
 
 

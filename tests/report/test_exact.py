@@ -115,3 +115,18 @@ def test_the_normality_trial_is_made_for_one_kernel_among_all_the_data() -> None
         found = inference_data.attrs(idata).get("normality")
         assert (found is not None) == tried
         assert not tried or found["tail_fails"]
+
+
+def test_options_of_the_test_are_not_those_of_the_exact_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[dict[str, Any]] = []
+
+    def sample(*_: Any, **options: Any) -> Any:
+        runs.append(options)
+        if options["test"] == "exact":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("stansub.diagnostics.exact.sample", sample)
+    with pytest.raises(KeyboardInterrupt):
+        compare_exact(normal_mean(), test="poisson", bounds="learned", kappa=2.0, audit=0.1, control_variates=2)
+    assert {*runs[0]} == {"test", "bounds", "kappa", "audit", "control_variates", "seed"}
+    assert {*runs[1]} == {"test", "control_variates", "seed"}
