@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stansub._version import __version__
-from stansub.findings import Severity, Words
+from stansub.findings import Severity
 from stansub.output import plots
 from stansub.output import summary as summaries
 from stansub.output.checks import R_HAT_MAX
@@ -22,27 +22,8 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
-class RunPage(NamedTuple):
-    """Text of the report; ``style`` is the class of the box around the verdict."""
-
-    title: str
-    created: str
-    version: str
-    style: str
-    verdict: str
-    headline: str
-    warnings: tuple[Words, ...]
-    statistics: Table
-    left_out: int
-    notes: tuple[str, ...]
-    details: Table
-    command: str
-    origin: Table
-    program: str
-
-
-def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] = ()) -> RunPage:
-    """Return the text of a report on draws.
+def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the texts of a report on draws by their names in its template; ``style`` is that of the verdict's box.
 
     Parameters
     ----------
@@ -66,22 +47,22 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
         Severity.REJECT: ("do-not-use", "Do not use these draws"),
     }[severity]
     details = (line for part in summaries.details(found.record, facts) for line in part)
-    return RunPage(
-        title=f"Posterior of {facts.get('model', 'an unnamed program')}",
-        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=__version__,
-        style=style,
-        verdict=verdict,
-        headline=headline(found.statistics, found.record, facts, found.findings),
-        warnings=tuple(one.describe() for one in found.findings),
-        statistics=Table((), ("", *cells), rows),
-        left_out=found.n_scalars - found.n_shown,
-        notes=notes,
-        details=_labelled(details),
-        command=command,
-        origin=_labelled(origin_of(draws)),
-        program=str(facts.get("model_code", "")),
-    )
+    return {
+        "title": f"Posterior of {facts.get('model', 'an unnamed program')}",
+        "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": __version__,
+        "style": style,
+        "verdict": verdict,
+        "headline": headline(found.statistics, found.record, facts, found.findings),
+        "warnings": tuple(one.describe() for one in found.findings),
+        "statistics": Table((), ("", *cells), rows),
+        "left_out": found.n_scalars - found.n_shown,
+        "notes": notes,
+        "details": _labelled(details),
+        "command": command,
+        "origin": _labelled(origin_of(draws)),
+        "program": str(facts.get("model_code", "")),
+    }
 
 
 def pictures_of(draws: InferenceData, predicted: InferenceData | None = None) -> list[Picture]:
