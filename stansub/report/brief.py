@@ -8,6 +8,7 @@ from rich.text import Text
 
 from stansub.output.style import clipped
 from stansub.report.page import Cell, Table, apart, compose, fixed, signed
+from stansub.wording import aligned
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +82,5 @@ def _worst(comparison: "Comparison") -> Table:
 def _tabulate(table: Table, write: Callable[[str, str], None]) -> None:
     """Write the table's lines, with names left-aligned and figures right-aligned."""
     cells = [table.columns, *([cell.text for cell in row] for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for number, (name, *figures) in enumerate(cells):
-        right = (text.rjust(width) for text, width in zip(figures, widths[1:], strict=True))
-        write("  ".join([name.ljust(widths[0]), *right]), "" if number else "bold")
+    for number, line in enumerate(aligned(cells)):
+        write(line, "" if number else "bold")

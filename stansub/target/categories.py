@@ -169,7 +169,7 @@ class Ordered(_Categories):
     def _own_gap(self, values: FloatArray) -> FloatArray:
         """Return that argument's value; that of any other if there are not two cutpoints."""
         row = np.minimum(self.category + 1, self.n_arguments - 1)
-        return np.asarray(np.take_along_axis(values, row[np.newaxis], 0)[0])
+        return _taken(values, row)
 
     def _gap(self, order: int, eta: FloatArray) -> FloatArray:
         return np.where(self._inner, _gap(order, self._own_gap(eta)), 0.0)
