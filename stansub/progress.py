@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub import clock
 from stansub.errors import RunError
@@ -91,8 +90,6 @@ class Progress:
         Called with each text.
     max_time : float, optional
         Seconds from now after which every call raises `TimeLimitError`.
-    stop : ndarray of int32, shape (1,), optional
-        Once set to 1, every call raises `StoppedError`.
     on_end : callable, optional
         Called with the name and the seconds of each stage that ends.
 
@@ -100,6 +97,8 @@ class Progress:
     ----------
     began : float
         Time of creation (see `stansub.clock.now`).
+    stop : ndarray of int32, shape (1,)
+        Once set to 1, every call raises `StoppedError`.
     seconds : dict of str to float
         Seconds of finished stages, in order.
     waits : str
@@ -111,14 +110,13 @@ class Progress:
         log: Callable[[str], None] | None = None,
         *,
         max_time: float | None = None,
-        stop: NDArray[np.int32] | None = None,
         on_end: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.began = clock.now()
+        self.began, self.stop = clock.now(), np.zeros(1, np.int32)
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
         self.waits = ""
-        self._log, self._max_time, self._stop, self._on_end = log, max_time, stop, on_end
+        self._log, self._max_time, self._on_end = log, max_time, on_end
         self._lock = threading.Lock()  # programs are compiled in parallel
 
     def __call__(self, text: str, *, remedy: str = "") -> None:
@@ -159,7 +157,7 @@ class Progress:
 
     def check(self) -> None:
         """Raise TimeLimitError or StoppedError if it is time."""
-        if self._stop is not None and self._stop[0]:
+        if self.stop[0]:
             raise StoppedError("the run was stopped")
         if self._max_time is not None and clock.now() - self.began > self._max_time:
             raise TimeLimitError(self._time_limit())

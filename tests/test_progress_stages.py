@@ -2,7 +2,6 @@
 
 import threading
 
-import numpy as np
 import pytest
 from clocks import Clock
 
@@ -71,10 +70,9 @@ def test_every_call_meets_the_time_limit(call: str, clock: Clock) -> None:
 
 
 def test_a_stop_reaches_work_on_its_way() -> None:
-    stop = np.zeros(1, np.int32)
-    progress = Progress(stop=stop)
+    progress = Progress()
     progress("Working")
-    stop[0] = 1
+    progress.stop[0] = 1
     with pytest.raises(StoppedError):
         progress.advance(1, 2)
 

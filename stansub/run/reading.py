@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stansub import clock
 from stansub.errors import InputError
 from stansub.output import files
@@ -50,12 +48,12 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         raise InputError(f"{path} contains no draws after warmup yet")
     config = replace(found.config(), resume=path, console=console)
     program, given = found.program(config)
-    show, stop = wanted(show_progress, console), np.ones(1, np.int32)
+    show = wanted(show_progress, console)
     with contextlib.ExitStack() as partitions:
         with stage_progress(console, show=show) as progress:
             data = partitions.enter_context(opened(program, given, config, progress))
             compiled = compile_model(program, progress=progress)
-            ready = resumed(compiled, data, config, found, stop, Progress(), progress)
+            ready = resumed(compiled, data, config, found, Progress(), progress)
         setup = ready.prepared.setup.adapted(ready.adaptation)
         outcome = Outcome("" if found.finished else "this is its last checkpoint")
         finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)

@@ -131,7 +131,6 @@ def draw(
     """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
-    stop = np.zeros(1, dtype=np.int32)
     memory.check_start()
     if config.checkpoint is not None and not _resumes_own_checkpoint(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
@@ -139,18 +138,17 @@ def draw(
     # Imports overlap with reading data and compiling, not with the chains. A daemon thread that still imports when an
     # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
-    pooling = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
+    pooling = Progress(on_end=leaving_lines(console) if show else None)
     with contextlib.ExitStack() as partitions:
         with stage_progress(console, show=show, max_time=config.max_time) as progress:
             data = partitions.enter_context(opened(model, data, config, progress))
-            ready = _make_ready(model, data, config, found, stop, pooling, progress, target)
+            ready = _make_ready(model, data, config, found, pooling, progress, target)
         _warn_of_mixing(ready.prepared.setup, console, fail=only_if_mixing)
-        return _draw(ready, stop, pooling, progress, console=console, show=show, target=target)
+        return _draw(ready, pooling, progress, console=console, show=show, target=target)
 
 
 def _draw(
     ready: ReadyRun,
-    stop: NDArray[np.int32],
     pooling: Progress,
     progress: Progress,
     *,
@@ -159,7 +157,7 @@ def _draw(
     target: Path | None,
 ) -> xarray.DataTree:
     """Run the chains and collect their draws; if a step fails, save the draws so far."""
-    prepared, writer = ready.prepared, _writer(ready, stop, console)
+    prepared, writer = ready.prepared, _writer(ready, pooling.stop, console)
 
     def keep() -> Path | None:
         return keep_unconstrained(ready.chains, writer.path if writer is not None and not writer.failure else None)
@@ -167,7 +165,7 @@ def _draw(
     values = prepared.posterior.values
     values.report_to(pooling)
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
-        finished = run_chains(ready, writer, stop, pooling, max_time=progress.left(), console=console, show=show)
+        finished = run_chains(ready, writer, pooling, max_time=progress.left(), console=console, show=show)
     with (
         files.rescuing(keep, called="unconstrained draws"),
         values.unchanged(),
@@ -219,19 +217,18 @@ def _make_ready(
     data: Data,
     config: SampleConfig,
     found: Checkpoint | None,
-    stop: NDArray[np.int32],
     pooling: Progress,
     progress: Progress,
     target: Path | None,
 ) -> ReadyRun:
     """Return chains at their starting values or, if a run is resumed, at their saved states."""
     if found is not None:
-        return resumed(model, data, config, found, stop, pooling, progress)
+        return resumed(model, data, config, found, pooling, progress)
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
     prepared = prepare(model, data, config, progress, folder)
     with prepared.posterior.values.unchanged():
-        chains = make_chains(prepared, stop, progress)
+        chains = make_chains(prepared, pooling.stop, progress)
     return ReadyRun(prepared, chains, _adaptation(prepared, pooling), None)
 
 
@@ -240,7 +237,6 @@ def resumed(
     data: Data,
     config: SampleConfig,
     found: Checkpoint,
-    stop: NDArray[np.int32],
     pooling: Progress,
     progress: Progress,
 ) -> ReadyRun:
@@ -248,14 +244,13 @@ def resumed(
     prepared = resume.prepare(model, data, config, found, progress)
     adaptation = _adaptation(prepared, pooling)
     with prepared.posterior.values.unchanged():
-        chains = resume.chains_of(prepared, found, adaptation, stop, progress)
+        chains = resume.chains_of(prepared, found, adaptation, pooling.stop, progress)
     return ReadyRun(prepared, chains, adaptation, found)
 
 
 def run_chains(
     ready: ReadyRun,
     writer: checkpoint.CheckpointWriter | None,
-    stop: NDArray[np.int32],
     pooling: Progress,
     *,
     max_time: float | None,
@@ -266,8 +261,8 @@ def run_chains(
 
     Parameters
     ----------
-    stop : ndarray of int32, shape (1,)
-        Set to 1 to stop all chains.
+    pooling : Progress
+        That of the chains' common work; its ``stop`` stops the chains too.
     max_time : float, optional
         Seconds.
     """
@@ -285,7 +280,7 @@ def run_chains(
             chains,
             adaptation,
             parallel=setup.threads,
-            stop=stop,
+            stop=pooling.stop,
             remote=remote_chains,
             writer=writer,
             until=until,

@@ -260,10 +260,10 @@ class FakeAdaptation:
     at = (10, 20)
     last = 0
 
-    def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
+    def __init__(self, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
         self.calls: list[tuple[int, int]] = []
-        self._stop, self._stops_at, self._fails, self._stops_within = stop, stops_at, fails, stops_within
-        self._progress = Progress(stop=stop)
+        self._stops_at, self._fails, self._stops_within = stops_at, fails, stops_within
+        self.progress = Progress()
 
     def adapt(self, chains: Any, n_steps: int) -> Any:
         assert {chain.steps for chain in chains} == {n_steps}
@@ -272,17 +272,16 @@ class FakeAdaptation:
         if self._fails:
             raise ArithmeticError("the adaptation failed")
         if n_steps == self._stops_at:
-            self._stop[0] = 1
+            self.progress.stop[0] = 1
         if self._stops_within:
-            self._progress.advance(1, 2)
+            self.progress.advance(1, 2)
             raise AssertionError("it went on")
         yield
 
 
 def run(chains: Any, **options: Any) -> tuple[Outcome, FakeAdaptation]:
-    stop = np.zeros(1, np.int32)
-    adaptation: Any = FakeAdaptation(stop, **options)
-    return chains_module.run(chains, adaptation, parallel=2, stop=stop), adaptation
+    adaptation: Any = FakeAdaptation(**options)
+    return chains_module.run(chains, adaptation, parallel=2, stop=adaptation.progress.stop), adaptation
 
 
 def test_chains_meet_and_go_on_without_those_that_failed() -> None:
@@ -327,8 +326,8 @@ class EndlessChain(FakeChain):
 
 
 def test_the_time_limit_holds_in_a_stage(clock: Clock) -> None:
-    stop = np.zeros(1, np.int32)
-    adaptation: Any = FakeAdaptation(stop)
+    adaptation: Any = FakeAdaptation()
+    stop = adaptation.progress.stop
     chains: Any = [EndlessChain(stop, clock)]
     outcome = chains_module.run(chains, adaptation, parallel=1, stop=stop, max_time=0.2)
     assert outcome.stopped == "max_time"
