@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from stansub.planning.pilot import Measurement, measure, methods_of
 from stansub.planning.worst_case import WorstCase, worst_case
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
+from stansub.run.options import DecisionOptions
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import prepare
 from stansub.types import FloatArray
@@ -47,28 +48,8 @@ _WARMUP_SHARE, _LEAST_WARMUP, _MOST_WARMUP = 0.1, 100, 2000
 # Maximum draws of all chains, and numbers in them.
 _MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
 # Options that a plan chooses, and the share of the time that it fills.
-PLANNED = (
-    "test",
-    "bounds",
-    "kappa",
-    "epsilon",
-    "delta",
-    "max_error",
-    "final_epsilon",
-    "looks",
-    "first_look",
-    "control_variates",
-    "range_source",
-    "proposal",
-    "kernel",
-    "inits",
-    "iter_warmup",
-    "iter_sampling",
-    "thin",
-    "max_time",
-    "resume",
-    "until",
-)
+_OF_CHAINS = ("proposal", "kernel", "inits", "iter_warmup", "iter_sampling", "thin", "max_time", "resume", "until")
+_PLANNED = (*(one.name for one in fields(DecisionOptions) if one.name != "audit"), *_OF_CHAINS)
 _FILLED = 0.9
 # Exact draws are recommended unless others have a risk lower by this share; likewise fixed levels over decreasing ones.
 _WORTH = 0.1
@@ -425,7 +406,7 @@ def follow(
         If an option is given that the plan chooses, or as in `plan`.
     """
     plain = SampleConfig()
-    given = [name for name in PLANNED if getattr(config, name) != getattr(plain, name)]
+    given = [name for name in _PLANNED if getattr(config, name) != getattr(plain, name)]
     if given:
         named = ", ".join(f"`{name}`" for name in given)
         raise InputError(f"the plan for the budget chooses {named}: leave out {named} or `budget`")
