@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
+from stansub.diagnostics.subsets import unconstrained_draws
 from stansub.errors import InputError
 from stansub.kernels.proposals import RandomWalk, optimal_walk
 from stansub.output import inference_data
 from stansub.output.statistics import scalars, table
-from stansub.run.inits import unconstrain
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
@@ -132,7 +132,7 @@ def make_truth(
         MEANS: _target(values, statistics, "parameters", source),
         VARIANCES: _target(squares := (values - centre) ** 2, _statistics(squares), "parameters", source),
     }
-    theta = _unconstrained(reference, posterior, functions, source)
+    theta = _unconstrained(reference, posterior, source)
     flat = theta.reshape(-1, posterior.dim)
     if functions.quantities:
         for name, drawn in functions.of_quantities(flat, functions.generator(seed)).items():
@@ -177,27 +177,14 @@ def _target(values: FloatArray, statistics: pd.DataFrame, what: str, source: str
     return Target(moving, mean, sd, mcse, shared)
 
 
-def _unconstrained(reference: InferenceData, posterior: Posterior, functions: Functions, source: str) -> FloatArray:
+def _unconstrained(reference: InferenceData, posterior: Posterior, source: str) -> FloatArray:
     """Return unconstrained positions of about `_DRAWS` draws, evenly spread, shape (chain, draw, dim)."""
-    found = inference_data.group(reference, "posterior")
-    n_chains, n_draws = found.sizes["chain"], found.sizes["draw"]
-    rows = np.linspace(0, n_draws - 1, min(n_draws, max(4, _DRAWS // n_chains))).astype(np.int64)
-    if "unconstrained_posterior" in inference_data.groups(reference):
-        theta = inference_data.group(reference, "unconstrained_posterior")["theta"].values
-        if theta.shape == (n_chains, n_draws, posterior.dim):
-            return np.ascontiguousarray(theta[:, rows])
-    values = {name: found[name].values for name in functions.parameters.names}
-    out = np.empty((n_chains, rows.size, posterior.dim))
-    for chain in range(n_chains):
-        for place, row in enumerate(rows):
-            try:
-                one = {name: drawn[chain, row] for name, drawn in values.items()}
-                out[chain, place] = unconstrain(posterior, one)
-            except InputError as error:
-                raise InputError(
-                    f"{source}: draw {row + 1} of chain {chain + 1} does not fit the program ({error})"
-                ) from error
-    return out
+    sizes = inference_data.group(reference, "posterior").sizes
+    n = min(sizes["draw"], max(4, _DRAWS // sizes["chain"]))
+    try:
+        return unconstrained_draws(reference, posterior, np.linspace(0, sizes["draw"] - 1, n).astype(np.int64))
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
 
 
 def _proposal(draws: FloatArray, source: str) -> RandomWalk:

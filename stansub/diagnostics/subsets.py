@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 from stansub import streams
 from stansub.errors import InputError
 from stansub.output import inference_data
+from stansub.output.layout import Layout
+from stansub.run.inits import unconstrain
 from stansub.run.limits import MOST, Count
 from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
@@ -35,25 +36,37 @@ def random_rows(n: int, m: int, seed: int) -> Places:
     return np.sort(rng.choice(n, min(m, n), replace=False, shuffle=False)).astype(np.int64)
 
 
-def unconstrained_draws(draws: InferenceData, posterior: Posterior) -> FloatArray:
+def unconstrained_draws(draws: InferenceData, posterior: Posterior, rows: Places | None = None) -> FloatArray:
     """Return unconstrained positions of draws, shape (chain, draw, dim), computed from the parameters for NUTS.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, optional
+        Draws of each chain to return; all by default.
 
     Raises
     ------
     InputError
-        If a parameter was not kept.
+        If a parameter was not kept, or a draw does not fit the program.
     """
-    if "unconstrained_posterior" in inference_data.groups(draws):
-        return np.asarray(inference_data.group(draws, "unconstrained_posterior")["theta"].values)
     held = inference_data.group(draws, "posterior")
-    names = [one.name for one in posterior.program.parameters.declarations]
+    sizes = held.sizes["chain"], held.sizes["draw"]
+    rows = np.arange(sizes[1]) if rows is None else rows
+    if "unconstrained_posterior" in inference_data.groups(draws):
+        theta = inference_data.group(draws, "unconstrained_posterior")["theta"].values
+        if theta.shape == (*sizes, posterior.dim):
+            return np.ascontiguousarray(theta[:, rows])
+    names = Layout.from_names(posterior.full.param_names()).names
     if missing := [name for name in names if name not in held.data_vars]:
         raise InputError(f"the draws have no parameter {missing[0]}: sample again and keep all parameters")
-    sizes = held.sizes["chain"], held.sizes["draw"]
-    theta = np.empty((*sizes, posterior.dim))
-    for at in np.ndindex(sizes):
-        values = {name: held[name].values[at].tolist() for name in names}
-        theta[at] = posterior.full.param_unconstrain_json(json.dumps(values).encode())
+    values = {name: held[name].values for name in names}
+    theta = np.empty((sizes[0], rows.size, posterior.dim))
+    for chain, place in np.ndindex(theta.shape[:2]):
+        row = rows[place]
+        try:
+            theta[chain, place] = unconstrain(posterior, {name: drawn[chain, row] for name, drawn in values.items()})
+        except InputError as error:
+            raise InputError(f"draw {row + 1} of chain {chain + 1} does not fit the program ({error})") from error
     return theta
 
 
