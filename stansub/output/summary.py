@@ -23,6 +23,7 @@ from stansub.output.record import (
     total,
 )
 from stansub.output.statistics import affordable, count, table
+from stansub.output.style import clipped
 from stansub.output.words import WITHOUT_MODE, audited_decisions, last_check, normality_trial, one_step_bias, with_level
 from stansub.wording import percent
 
@@ -326,7 +327,7 @@ def _lines(statistics: "pd.DataFrame", width: int) -> list[str]:
     for dispensable in _DISPENSABLE:
         if room(gap) < min(longest, _NAME):
             columns.pop(dispensable, None)
-    names = [_clipped(name, max(room(gap), _NAME)) for name in statistics.index]
+    names = [clipped(name, max(room(gap), _NAME)) for name in statistics.index]
     name_width = max(map(len, names), default=0)
     lines = zip(["", *names], *columns.values(), strict=True)
     return [(" " * gap).join((name.ljust(name_width), *row)).rstrip() for name, *row in lines]
@@ -374,13 +375,6 @@ def _on_points(cells: list[str]) -> list[str]:
 def _aligned(cells: list[str]) -> list[str]:
     width = max(map(len, cells))
     return [cell.rjust(width) for cell in cells]
-
-
-def _clipped(name: str, room: int) -> str:
-    if len(name) <= room:
-        return name
-    tail = name[-(room // 2) :]
-    return name[: room - len(tail) - 1] + "…" + tail
 
 
 def _short(number: float) -> str:

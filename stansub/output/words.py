@@ -34,9 +34,6 @@ def last_check(check: Mapping[str, Any], asked: str) -> str:
     )
 
 
-# Parts of sentences
-
-
 def audited_decisions(audit: Audit, which: str = "audited") -> str:
     """Return the result of the audit of decisions, in a sentence."""
     error = (
@@ -82,6 +79,3 @@ def normality_trial(figures: Mapping[str, Any]) -> str:
         f"{figures['blocks']:,} blocks, {percent(figures['nominal'])} expected; {percent(figures['wrong'])} of "
         f"{figures['n_decisions']:,} trial decisions wrong, at most {percent(figures['promised'])} promised"
     )
-
-
-# What was chosen
