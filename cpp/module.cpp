@@ -378,11 +378,11 @@ void define_parts(nb::module_& m) {
   nb::class_<FunctionRange, Range>(m, "FunctionRange")
       .def(
           "__init__",
-          [](FunctionRange* self, std::uintptr_t function, std::uintptr_t first, double factor) {
+          [](FunctionRange* self, std::uintptr_t function, std::uintptr_t first, double factor, const nb::object&) {
             new (self) FunctionRange(from_address<FunctionRange::Function>(function, "the function of a range"),
                                      reinterpret_cast<void*>(first), factor);
           },
-          "address"_a, "self_address"_a = 0, "factor"_a = 1.0);
+          "address"_a, "self_address"_a = 0, "factor"_a = 1.0, "owner"_a = nb::none(), nb::keep_alive<1, 5>());
   nb::class_<DerivativeRange, Range>(m, "DerivativeRange").def(nb::init<double>(), "constant"_a);
   nb::class_<ScannedRange, Range>(m, "ScannedRange").def(nb::init<>());
   nb::class_<EstimatedRange, Range>(m, "EstimatedRange").def(nb::init<>());

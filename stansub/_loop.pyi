@@ -445,9 +445,10 @@ class FunctionRange(Range):
     """``factor`` times what a C function writes; infinite, so that no look but the last decides, where it fails.
 
     The function is ``int (*)(void *self, const double *theta, const double *theta_new, double *out)`` and returns 0.
+    The range keeps its owner alive.
     """
 
-    def __init__(self, address: int, self_address: int = 0, factor: float = 1.0) -> None: ...
+    def __init__(self, address: int, self_address: int = 0, factor: float = 1.0, owner: object = None) -> None: ...
 
 class DerivativeRange(Range):
     """Twice the largest remainder of blocks whose derivative of order p + 1 is at most ``constant`` in operator norm.

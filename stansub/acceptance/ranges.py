@@ -79,7 +79,7 @@ class RangeFunction(Range):
     factor : float
         Multiplier of the value, such as the number of observations in the largest block.
     owner : object
-        What keeps the function alive; it must live as long as the deciders.
+        What keeps the function alive.
     """
 
     address: int
@@ -87,7 +87,7 @@ class RangeFunction(Range):
     owner: object = field(default=None, repr=False, compare=False)
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
-        return _loop.FunctionRange(self.address, factor=self.factor)
+        return _loop.FunctionRange(self.address, factor=self.factor, owner=self.owner)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The compiled loop against its definition."""
 
+import gc
 import pickle
 import threading
+import weakref
 from itertools import combinations
 
 import numpy as np
@@ -431,6 +433,23 @@ class TestRange:
         ]
         assert decisions[0].n_obs_used == decisions[1].n_obs_used < 1000
         assert pairs == [(0.0, 1.5)]
+
+    def test_a_function_lives_as_long_as_the_decider_that_calls_it(self):
+        """A process that is sent a range makes its own function, which nothing else keeps."""
+
+        class Owner:
+            pass
+
+        owner = Owner()
+        alive = weakref.ref(owner)
+        given = RangeFunction(1, owner=owner)
+        decider = make(linear(np.ones(10)), make_test("hoeffding"), 0.0, given)
+        del owner, given
+        gc.collect()
+        assert alive() is not None
+        del decider
+        gc.collect()
+        assert alive() is None
 
     def test_without_a_range_the_last_look_decides(self):
         @RANGE
