@@ -26,8 +26,8 @@ from stansub.types import FloatArray
 POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round; at the end, those that tune a step size and those that test it.
 _ROUND, _ADAPTING, _SHOWING = 60, 100, 200
-# Maximum step size, in radians (`cpp/surrogate_nuts.hpp`): a tree of seven steps turns by more than half a circle, where
-# it ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
+# Maximum step size, in radians (`cpp/surrogate_nuts.hpp`): a tree of seven steps turns by more than half a circle, and
+# ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
 _LARGEST = 0.55
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
 _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
