@@ -22,9 +22,9 @@ def rate(record: Record) -> Sequence[str]:
     """The row of the first table."""
     one, other = record["stansub"], record["nuts"]
     figures = (
-        ["", "", "", f"below {other['at_most']:.2g}", f"above {one['per_core'] / other['at_most']:.3g}"]
+        ["", "", "", f"below {other['at_most']:.2g}", f"above {_rounded(one['per_core'] / other['at_most'])}"]
         if "at_most" in other
-        else [*_run(other), f"{one['per_core'] / other['per_core']:.3g}"]
+        else [*_run(other), _rounded(one["per_core"] / other["per_core"])]
     )
     times = f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f}"
     return [
@@ -33,16 +33,20 @@ def rate(record: Record) -> Sequence[str]:
     ]  # fmt: skip
 
 
+def _rounded(x: float) -> str:
+    return f"{float(f'{x:.3g}'):,g}"
+
+
 def _run(side: Record) -> list[str]:
     ess = f"{side['ess']:,.0f} (`{side['slowest']}`)"
-    return [f"{side['cores']:,.0f}", ess, f"{side['r_hat']:.3f}", f"{side['per_core']:.3g}"]
+    return [f"{side['cores']:,.0f}", ess, f"{side['r_hat']:.3f}", _rounded(side["per_core"])]
 
 
 def enough(record: Record) -> Sequence[str]:
     """The row of the second."""
     one, other = record["stansub"]["enough"], record["nuts"]["enough"]
     above = "above " if "at_most" in record["nuts"] else ""
-    return [record["row"], f"{record['n']:,}", f"{one:,.1f}", f"{above}{other:,.0f}", f"{above}{other / one:.3g}"]
+    return [record["row"], f"{record['n']:,}", f"{one:,.1f}", f"{above}{other:,.0f}", f"{above}{_rounded(other / one)}"]
 
 
 def agreement(record: Record) -> Sequence[str]:
