@@ -159,7 +159,7 @@ class TestOthers:
         ("content", "reason"),
         [
             (b"SQLite format 3\x00" + bytes(100), "is an SQLite database, the checkpoint format of earlier versions"),
-            (b"stansub checkpoint 4\n" + bytes(100), "is a checkpoint of another version, or damaged"),
+            (b"stansub checkpoint 3\n" + bytes(100), "is a checkpoint of another version, or damaged"),
             (b"some text that is long enough" * 10, "is not a checkpoint"),
             (b"", "is damaged"),
             (b"stansub check", "is damaged"),
