@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import scipy.linalg
 from numpy.typing import NDArray
 from polyagamma import random_polyagamma
@@ -147,8 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     row = ROWS["crossed"]
     data = row.data(options.size)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "crossed.json"
-        file.write_bytes(orjson.dumps(data, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
+        file = row.stored(data, folder)
         sides = {"stansub": ours(row, file, NAMES, 3600.0), "gibbs": gibbs(data, options.seconds, seed=1)}
     for name, one in sides.items():
         figures = f"smallest ESS {one.ess:.0f} ({one.slowest}), R-hat {one.r_hat:.3f}, {one.per_core:.3g} a core-s"

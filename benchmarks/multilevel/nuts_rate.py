@@ -92,8 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         theirs = nuts(small, gradient, Path(folder), options.seconds)
         print(f"NUTS: ESS {theirs.ess:.0f} ({theirs.slowest}), R-hat {theirs.r_hat:.3f}, {theirs.note}", flush=True)
-        file = Path(folder) / "horseshoe.json"
-        file.write_bytes(orjson.dumps(data, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
+        file = row.stored(data, folder)
         del data
         own = ours(row, file, NAMES, options.seconds)
     gaps = differences(own, theirs)

@@ -11,49 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from run import Bound, rounded, table
 
 HERE = Path(__file__).resolve().parent
 REPORTS = HERE.parent.parent / "reports" / "multilevel"
 
 Record = Mapping[str, Any]
-
-
-def rate(record: Record) -> Sequence[str]:
-    """The row of the first table."""
-    one, other = record["stansub"], record["nuts"]
-    figures = (
-        ["", "", "", f"below {other['at_most']:.2g}", f"above {_rounded(one['per_core'] / other['at_most'])}"]
-        if "at_most" in other
-        else [*_run(other), _rounded(one["per_core"] / other["per_core"])]
-    )
-    times = f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f}"
-    return [
-        record["row"], f"{record['n']:,}", one["note"], times, *_run(one), other["note"], *figures,
-        f"{one['load']}, {other['load']}",
-    ]  # fmt: skip
-
-
-def _rounded(x: float) -> str:
-    return f"{float(f'{x:.3g}'):,g}"
-
-
-def _run(side: Record) -> list[str]:
-    ess = f"{side['ess']:,.0f} (`{side['slowest']}`)"
-    return [f"{side['cores']:,.0f}", ess, f"{side['r_hat']:.3f}", _rounded(side["per_core"])]
+# Draws of all chains of NUTS.
+_DRAWS = 4_000
 
 
 def enough(record: Record) -> Sequence[str]:
-    """The row of the second."""
+    """The row of core-seconds to an ESS of 400."""
     one, other = record["stansub"]["enough"], record["nuts"]["enough"]
     above = "above " if "at_most" in record["nuts"] else ""
-    return [record["row"], f"{record['n']:,}", f"{one:,.1f}", f"{above}{other:,.0f}", f"{above}{_rounded(other / one)}"]
+    return [record["row"], f"{record['n']:,}", f"{one:,.1f}", f"{above}{other:,.0f}", f"{above}{rounded(other / one)}"]
 
 
 def agreement(record: Record) -> Sequence[str]:
-    """The row of the third."""
+    """The row of an agreement."""
     mean, sd, long = record["mean"], record["sd"], record["reference"]
+    ess = f"{long['ess']:,.0f} (`{long['slowest']}`)"
     return [
-        record["row"], f"{record['n']:,}", f"{mean['n']:,}", record["by"], f"{long['ess']:,.0f} (`{long['slowest']}`)",
+        record["row"], f"{record['n']:,}", f"{mean['n']:,}", record["by"], f"{long['iterations']:,}", ess,
         f"{long['r_hat']:.3f}", f"{record['stansub']['ess']:,.0f}", f"{mean['size']:.3f} sd", f"{mean['z']:.1f}",
         f"{sd['size']:.3f}", f"{sd['z']:.1f}", f"{mean['expected']:.1f}", f"{mean['rms']:.2f}", f"{sd['rms']:.2f}",
     ]  # fmt: skip
@@ -65,7 +45,7 @@ def measured(machine: Record) -> str:
     return f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores; {versions}."
 
 
-def text(results: Record, agreed: Record | None) -> str:
+def text(results: Record, agreed: Record) -> str:
     """The page of these results."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
@@ -76,20 +56,32 @@ def text(results: Record, agreed: Record | None) -> str:
     )
     return environment.get_template("page.md").render(
         results=results,
-        rates=map(rate, results["records"]),
+        rates=table(results["records"]),
         enough=map(enough, results["records"]),
-        agreement=[agreement(one) for one in agreed["records"]] if agreed else [],
-        agreement_machine=agreed["machine"] if agreed else {},
+        agreement=map(agreement, agreed["records"]),
+        agreement_machine=agreed["machine"],
         measured=measured,
     )
 
 
+def at_most(reduced: Record) -> Record:
+    """What NUTS can reach at most on the horseshoe, from a run on sufficient statistics (`nuts_rate.py`)."""
+    run = reduced["nuts"]
+    note = f"on sufficient statistics, as if every draw were effective: {run['note']}; R-hat {run['r_hat']:.2f}"
+    leapfrog = run["cores"] / reduced["gradient"] / _DRAWS  # with those of warmup
+    return Bound(reduced["gradient"], leapfrog, note).record() | {"load": round(reduced["load"], 1)}
+
+
 def main() -> None:
     """Write the page."""
-    results, agreed = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        for path in (REPORTS / "results.json", REPORTS / "agreement.json")
+    results, agreed, reduced = (
+        json.loads((REPORTS / name).read_text(encoding="utf-8"))
+        for name in ("results.json", "agreement.json", "nuts_rate.json")
     )
+    by_size = {one["size"]: one for one in reduced["records"]}
+    for record in results["records"]:
+        if record["row"] == "horseshoe" and record["size"] in by_size:
+            record["nuts"] = at_most(by_size[record["size"]])
     (REPORTS / "README.md").write_text(text(results, agreed), encoding="utf-8")
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from scipy.special import expit
+
+from stansub.stan import source
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Shares of the observations and, of these again, of the levels of groupings.
@@ -41,6 +44,17 @@ class Row:
     def program(self) -> Path:
         """Its file."""
         return PROGRAMS / f"{self.name}.stan"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        return [one.name for one in source.read(self.program).program.parameters.declarations]
+
+    def stored(self, data: Data, folder: str | Path) -> Path:
+        """Write data to a JSON file in a folder."""
+        file = Path(folder) / f"{self.name}.json"
+        file.write_bytes(orjson.dumps(data, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
+        return file
 
     def data(self, size: str, seed: int = 1) -> Data:
         """Its data at a size."""

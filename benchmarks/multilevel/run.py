@@ -2,7 +2,7 @@
 
 python benchmarks/multilevel/run.py --size reduced --only crossed poisson --core-seconds 300
 python benchmarks/multilevel/run.py --size full --json results.json
-python benchmarks/multilevel/run.py --size full --side stansub --json results.json     # that side of the file anew
+python benchmarks/multilevel/run.py --size full --side stansub --json results.json     # NUTS as in the file
 
 Data follow from the seed. `stansub.sample` runs with its defaults, NUTS (nutpie on the same library) until it has 1,000
 draws a chain or its time is up, which the table says. Both are summarised by bulk ESS of every parameter of the program
@@ -32,13 +32,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import arviz
 import numpy as np
-import orjson
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
+from gaps import gaps  # noqa: E402
 from rows import ROWS, SIZES, Row  # noqa: E402
 from suite.base import StillInWarmup, Task, Unavailable  # noqa: E402
 from suite.figures import Draws, parameters, slowest  # noqa: E402
@@ -47,13 +46,12 @@ from suite.nuts import nutpie  # noqa: E402
 from suite.workloads import Workload  # noqa: E402
 
 import stansub  # noqa: E402
-import stansub.stan.source  # noqa: E402
 from stansub.errors import StansubError  # noqa: E402
 from stansub.output.inference_data import attrs, group  # noqa: E402
 
 ENOUGH = 400
 # Limit of wall time, in seconds.
-_HOURS = 2 * 3600.0
+HOURS = 2 * 3600.0
 SIDES = ("stansub", "nuts")
 
 
@@ -169,7 +167,7 @@ def nuts(row: Row, data: Path, names: Sequence[str], core_seconds: float) -> Sid
     """NUTS by nutpie, ended by a limit of processor time."""
     workload = Workload(row.name, row.n, row.program, lambda path: None)
     began = time.process_time()
-    task = Task(workload, data, seed=1, chains=4, seconds=_HOURS, core_seconds=core_seconds, cache=data.parent)
+    task = Task(workload, data, seed=1, chains=4, seconds=HOURS, core_seconds=core_seconds, cache=data.parent)
     try:
         run = nutpie(task)
     except StillInWarmup as error:
@@ -184,16 +182,8 @@ def nuts(row: Row, data: Path, names: Sequence[str], core_seconds: float) -> Sid
 
 def differences(one: Side, other: Side) -> dict[str, float]:
     """Largest difference of means in sds and of sds as a ratio, and both in standard errors."""
-    found = {"mean": 0.0, "mean_z": 0.0, "sd": 0.0, "sd_z": 0.0}
-    for name in one.draws.keys() & other.draws.keys():
-        a, b = one.draws[name], other.draws[name]
-        sd, log_ratio = b.std(), abs(np.log(a.std() / b.std()))
-        error = np.hypot(*(float(arviz.mcse(values, method="mean")) for values in (a, b)))
-        of_sd = np.hypot(*(float(arviz.mcse(values, method="sd")) / values.std() for values in (a, b)))
-        gap = abs(a.mean() - b.mean())
-        for key, value in zip(found, (gap / sd, gap / error, log_ratio, log_ratio / of_sd), strict=True):
-            found[key] = max(found[key], float(value))
-    return found
+    mean, sd = gaps(one.draws, other.draws).values()
+    return {"mean": mean.size, "mean_z": mean.z, "sd": sd.size, "sd_z": sd.z}
 
 
 def measure(
@@ -201,16 +191,13 @@ def measure(
 ) -> dict[str, Any]:
     """One row: some sides of it, beside what is known of the others, and how they differ if both have draws."""
     made, load = row.data(size), round(os.getloadavg()[0], 1)
-    data = folder / f"{row.name}.json"
-    data.write_bytes(orjson.dumps(made, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
-    declared = stansub.stan.source.read(row.program).program.parameters.declarations
-    names = [one.name for one in declared]
+    data, names = row.stored(made, folder), row.parameters
     record: dict[str, Any] = {**known, "row": row.name, "size": size, "n": made["N"]}
     record.pop("differences", None)
     found: dict[str, Side | Bound] = {}
     for side in sides:
         try:
-            own = timed(row, data, names, _HOURS) if side == "stansub" else nuts(row, data, names, core_seconds)
+            own = timed(row, data, names, HOURS) if side == "stansub" else nuts(row, data, names, core_seconds)
             found[side] = own
             record[side] = own.record() | {"load": load}
         except (StansubError, Unavailable) as error:
@@ -227,54 +214,58 @@ def line(record: Mapping[str, Any]) -> str:
     cells, rates = [f"{record['row']}", f"{record['n']:,}"], []
     for side in SIDES:
         one = record.get(side, {"failed": ""})
+        load = str(one.get("load", ""))
         if "ess" in one:
             rates.append(one["per_core"])
             cells += [
-                one["note"], f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s", f"{one['cores']:.0f}",
-                f"{one['ess']:.0f} ({one['slowest']})", f"{one['r_hat']:.3f}", f"{one['rate']:.3g}",
-                f"{one['per_core']:.3g}",
+                one["note"], load, f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s",
+                f"{one['cores']:.0f}", f"{one['ess']:,.0f} (`{one['slowest']}`)", f"{one['r_hat']:.3f}", rounded(one["rate"]),
+                rounded(one["per_core"]),
             ]  # fmt: skip
         elif "at_most" in one:
             rates.append(one["at_most"])
-            cells += [one["note"], *[""] * 5, f"below {one['at_most']:.2g}"]
+            cells += [one["note"], load, *[""] * 5, f"below {one['at_most']:.2g}"]
         else:
-            cells += [one["failed"], *[""] * 6]
-    found = record.get("differences")
-    above = "" if found else "above "
-    cells.append(f"{above}{rates[0] / rates[1]:.3g}" if len(rates) == 2 else "")
-    cells.append(
-        f"{found['mean']:.2f} sd ({found['mean_z']:.1f}), {found['sd']:.2f} ({found['sd_z']:.1f})" if found else ""
-    )
+            cells += [one["failed"], load, *[""] * 6]
+    above = "above " if "at_most" in record.get("nuts", {}) else ""
+    cells.append(f"{above}{rounded(rates[0] / rates[1])}" if len(rates) == 2 else "")
     return f"| {' | '.join(cells)} |"
+
+
+def rounded(x: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{float(f'{x:.3g}'):,g}"
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
     """All rows as Markdown."""
-    side = "set-up + run", "core-seconds", "smallest ESS", "R-hat", "ESS/s", "ESS/core-s"
-    head = [
-        "row",
-        "observations",
-        "stansub",
-        *side,
-        "NUTS",
-        *side,
-        "ratio by cores",
-        "means, log sds (largest z)",
-    ]
+    side = "load", "set-up + run", "core-seconds", "smallest ESS", "R-hat", "ESS/s", "ESS/core-s"
+    head = ["row", "observations", "stansub", *side, "NUTS", *side, "ratio by cores"]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *map(line, records)])
 
 
+def known(file: Path | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """Records in a file, by row and size."""
+    records = json.loads(file.read_text())["records"] if file and file.exists() else []
+    return {(one["row"], one["size"]): one for one in records}
+
+
+def save(file: Path | None, records: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Write records to a file, if there is one."""
+    if file:
+        file.write_text(json.dumps({"machine": machine(), "records": list(records.values())}, indent=1))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the rows that are asked for."""
+    """Run the requested rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--size", choices=SIZES, default="reduced")
     parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
     parser.add_argument("--side", nargs="*", choices=SIDES, default=SIDES)
     parser.add_argument("--core-seconds", type=float, default=400.0, help="limit of NUTS")
-    parser.add_argument("--json", type=Path, help="file whose rows are added or made anew")
+    parser.add_argument("--json", type=Path, help="file to update: new rows are added, old ones replaced")
     options = parser.parse_args(arguments)
-    kept = json.loads(options.json.read_text())["records"] if options.json and options.json.exists() else []
-    records = {(one["row"], one["size"]): one for one in kept}
+    records = known(options.json)
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             key = name, options.size
@@ -282,8 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 ROWS[name], options.size, Path(folder), records.get(key, {}), options.side,
                 core_seconds=options.core_seconds,
             )  # fmt: skip
-            if options.json:
-                options.json.write_text(json.dumps({"machine": machine(), "records": list(records.values())}, indent=1))
+            save(options.json, records)
     print(table(list(records.values())))
     return 0
 

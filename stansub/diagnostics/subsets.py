@@ -51,14 +51,14 @@ def unconstrained_draws(draws: InferenceData, posterior: Posterior, rows: Places
     """
     held = inference_data.group(draws, "posterior")
     sizes = held.sizes["chain"], held.sizes["draw"]
-    rows = np.arange(sizes[1]) if rows is None else rows
     if "unconstrained_posterior" in inference_data.groups(draws):
         theta = inference_data.group(draws, "unconstrained_posterior")["theta"].values
         if theta.shape == (*sizes, posterior.dim):
-            return np.ascontiguousarray(theta[:, rows])
+            return np.asarray(theta if rows is None else theta[:, rows])
     names = Layout.from_names(posterior.full.param_names()).names
     if missing := [name for name in names if name not in held.data_vars]:
         raise InputError(f"the draws have no parameter {missing[0]}: sample again and keep all parameters")
+    rows = np.arange(sizes[1]) if rows is None else rows
     values = {name: held[name].values for name in names}
     theta = np.empty((sizes[0], rows.size, posterior.dim))
     for chain, place in np.ndindex(theta.shape[:2]):

@@ -49,7 +49,7 @@ class Tuned(NamedTuple):
     time : float
         Autocorrelation time of the slowest parameter, in transitions; infinite if not measured.
     transition_cost : float
-        Microseconds of a transition, by a rule of thumb.
+        Microseconds of a transition, by a rule of thumb; infinite if not measured.
     n : int
         Transitions per step.
     diverging : float
@@ -59,7 +59,7 @@ class Tuned(NamedTuple):
     inner: NoUTurn | Gibbs
     draws: FloatArray
     time: float = np.inf
-    transition_cost: float = 0.0
+    transition_cost: float = np.inf
     n: int = 1
     diverging: float = 0.0
 
