@@ -219,8 +219,8 @@ def line(record: Mapping[str, Any]) -> str:
             rates.append(one["per_core"])
             cells += [
                 one["note"], load, f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s",
-                f"{one['cores']:.0f}", f"{one['ess']:,.0f} (`{one['slowest']}`)", f"{one['r_hat']:.3f}", rounded(one["rate"]),
-                rounded(one["per_core"]),
+                f"{one['cores']:.0f}", f"{one['ess']:,.0f} (`{one['slowest']}`)", f"{one['r_hat']:.3f}",
+                rounded(one["rate"]), rounded(one["per_core"]),
             ]  # fmt: skip
         elif "at_most" in one:
             rates.append(one["at_most"])
