@@ -1,6 +1,6 @@
 """Approximation of a log likelihood in a surrogate: a second-order expansion and corrections that need no data.
 
-The remainder R of the expansion is of third order, and its variance grows with the number of groups. Two corrections
+The remainder R of the expansion is of third order, and its variance grows with the number of groups. Three corrections
 remove most of it and cost little compared with a gradient of the surrogate:
 
 - A slope. Among linear functions, the one nearest to R under a normal distribution has the mean of R's gradient as its
@@ -9,6 +9,8 @@ remove most of it and cost little compared with a gradient of the surrogate:
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
   stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
   a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
+- Interpolation between expansions for several values of an argument that is one coefficient for all observations, such
+  as a residual standard deviation (`stansub.target.interpolation`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
 Examples are effects of years beside a trend, and a slope of a covariate far from 0 beside an intercept.
@@ -17,7 +19,7 @@ Examples are effects of years beside a trend, and a slope of a covariate far fro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -26,11 +28,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.groupings import Pairs, Recentred, pairs
+from stansub.target.interpolation import LIMIT, Interpolation, interpolations
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
-# In sds of a coefficient: the size beyond which a profile is nearly constant; and fitting points with their weights.
-LIMIT = 6.0
+# Fitting points of a profile, in sds of a coefficient, with their weights.
 _NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
 _WEIGHTS = np.exp(-(_NODES**2) / 4)
 # The same for each of two coefficients at once.
@@ -124,6 +126,7 @@ class Approximation:
     quadratic: Quadratic
     slope: FloatArray
     profiles: Profiles
+    interpolations: tuple[Interpolation, ...] = ()
 
     @classmethod
     def plain(cls, quadratic: Quadratic) -> Approximation:
@@ -138,7 +141,8 @@ class Approximation:
     def correction(self, phi: FloatArray) -> float:
         """Return the corrections' value."""
         change = phi - self.point
-        return float(self.slope @ change) + self.profiles.value(change)
+        interpolated = sum(one.value(phi) for one in self.interpolations)
+        return float(self.slope @ change) + self.profiles.value(change) + interpolated
 
     def __call__(self, phi: FloatArray) -> float:
         """Return the value."""
@@ -146,25 +150,29 @@ class Approximation:
 
     def gradient(self, phi: FloatArray) -> FloatArray:
         """Return the gradient, shape (m,)."""
-        change = phi - self.point
-        expanded = self.quadratic.gradient - self.quadratic.precision @ change
-        return np.asarray(expanded + self.slope + self.profiles.gradient(change))
+        interpolated = sum((one.gradient(phi) for one in self.interpolations), start=np.zeros(len(phi)))
+        return self.quadratic.slope(phi) + self.slope + self.profiles.gradient(phi - self.point) + interpolated
 
 
-def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
+def approximation(
+    predictors: SparsePredictors, phis: Sequence[FloatArray], *, interpolated: bool = True
+) -> Approximation:
     """Return the expansion about the mean of draws, with the corrections that leave the smallest remainders there.
 
     Parameters
     ----------
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of a surrogate.
+    interpolated : bool
+        Whether interpolations are among the corrections: only if the draws are close to the posterior.
     """
     quadratic = predictors.expansion(np.mean(phis, axis=0))
     recentred = Recentred(predictors, quadratic.point)
     draws = np.array([recentred(phi) for phi in phis])
-    found = Approximation(quadratic, np.zeros(predictors.dim), _profiles(predictors, quadratic, recentred, draws))
-    slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0)
-    return Approximation(quadratic, slope, found.profiles)
+    profiles = _profiles(predictors, quadratic, recentred, draws)
+    between = interpolations(predictors, quadratic, phis) if interpolated else ()
+    found = Approximation(quadratic, np.zeros(predictors.dim), profiles, between)
+    return replace(found, slope=np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0))
 
 
 def _mixed(r: FloatArray, s: FloatArray) -> FloatArray:

@@ -269,6 +269,19 @@ class Quadratic:
         d = phi - self.point
         return float(self.value + self.gradient @ d - 0.5 * d @ (self.precision @ d))
 
+    def slope(self, phi: FloatArray) -> FloatArray:
+        """Return the gradient at other arguments, shape (m,)."""
+        return np.asarray(self.gradient - self.precision @ (phi - self.point))
+
+    def combined(self, factor: float, other: Quadratic, other_factor: float) -> Quadratic:
+        """Return a linear combination with another about the same point."""
+        return Quadratic.of(
+            self.point,
+            factor * self.value + other_factor * other.value,
+            factor * self.gradient + other_factor * other.gradient,
+            sp.csr_array(factor * self.precision + other_factor * other.precision),
+        )
+
 
 @dataclass(frozen=True)
 class SparsePredictors:

@@ -8,7 +8,7 @@ only the expansion replaces the likelihood; later, corrections for such draws ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
+from stansub.target.interpolation import common_arguments
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
@@ -110,15 +111,15 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     exploration = _Exploration(split, tuner, gibbs, progress)
     found = exploration.begin(plain, start)
     n_passes += found.n_passes
-    for approximated, passes in ((_expanded, 1), (approximation, 1 + len(found.draws))):
+    for approximated, per_draw in _stages(split.predictors):
         for _ in range(_EXPANSIONS):
             if found.noise < _SMALL:
                 break
             progress("Expanding again")
             surrogate = split.surrogate(found.approximation)
-            about = approximated(split.predictors, [surrogate.phi(theta) for theta in found.draws])
+            about = approximated([surrogate.phi(theta) for theta in found.draws])
             again = exploration(about, found.draws)
-            n_passes += passes + again.n_passes
+            n_passes += 1 + per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
             if not again.noise < found.noise:
                 break
             found = again
@@ -138,9 +139,15 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
 
 
-def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
-    """Return the expansion about the mean of draws, without corrections."""
-    return Approximation.plain(predictors.expansion(np.mean(phis, axis=0)))
+def _stages(predictors: SparsePredictors) -> Iterator[tuple[Callable[[Sequence[FloatArray]], Approximation], int]]:
+    """Yield functions from arguments at draws to approximations, each for draws closer to the posterior.
+
+    With each comes the number of passes over the data that it takes for each draw.
+    """
+    yield lambda phis: Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 0
+    yield lambda phis: approximation(predictors, phis, interpolated=False), 1
+    if common_arguments(predictors):
+        yield lambda phis: approximation(predictors, phis), 1
 
 
 def _joint(

@@ -16,6 +16,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.surrogate import Surrogate
 from stansub.target.approximation import Approximation, Profiles
+from stansub.target.interpolation import Interpolation
 from stansub.target.sparse import Quadratic
 
 PROGRAM = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
@@ -52,7 +53,18 @@ def random_approximation(seed: int) -> Approximation:
         0.1 * np.random.default_rng(seed + 100).standard_normal((5, 4)),
     )
     point, gradient, slope = rng.standard_normal((3, M))
-    return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles)
+    interpolated = tuple(
+        Interpolation(place, size, (without(place, point, rng), without(place, point, rng)))
+        for place, size in ((0, 0.4), (7, 1.2))
+    )
+    return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles, interpolated)
+
+
+def without(place: int, point: Array, rng: np.random.Generator) -> Quadratic:
+    """A quadratic function that does not depend on one coefficient, with entries in places of its own."""
+    root = np.tril(rng.standard_normal((M, M)) * (rng.random((M, M)) < 0.3))
+    root[place] = 0
+    return Quadratic.of(point, rng.normal(), rng.normal(size=M) * (np.arange(M) != place), sp.csr_array(root @ root.T))
 
 
 def surrogate(library: Library, found: Approximation) -> Surrogate:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stansub.progress import Progress
-from stansub.target.approximation import LIMIT, Approximation, approximation
+from stansub.target.approximation import Approximation, approximation
 from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
+from stansub.target.interpolation import LIMIT
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning.surrogate import ridge_mode

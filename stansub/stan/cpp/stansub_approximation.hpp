@@ -8,6 +8,7 @@
 
 #include <stan/model/model_header.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <iosfwd>
 #include <stdexcept>
@@ -94,6 +95,38 @@ inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& pl
   return (s.cube() * (a + s * (b + s * c))).sum() + of_pairs;
 }
 
+// Sum of b F_1(x) + b^2 F_2(x) over coefficients that are an argument of all observations (stansub.target.interpolation),
+// with t = scale x_j, b = t (1 + (t / limit)^8)^(-1/8), and quadratic functions F that do not depend on x_j. Each has a
+// constant, a gradient, a diagonal and values in the pattern of the precision: two adjacent columns.
+struct StansubInterpolations {
+  using Matrix = Eigen::Ref<const Eigen::MatrixXd>;
+
+  const StansubPlaces& places;
+  const StansubVector& scales;
+  const Matrix &constants, &gradients, &diagonals, &values;
+  const StansubPlaces &columns, &starts, &heads;
+
+  // Adds the gradient to `slope`, and returns the value.
+  double operator()(const Eigen::VectorXd& x, double limit, Eigen::VectorXd& slope) const {
+    double sum = 0;
+    for (std::size_t j = 0; j < places.size(); ++j) {
+      const double t = scales[j] * x[places[j]], root = std::pow(1 + std::pow(t / limit, 8), -0.125), b = t * root;
+      Eigen::VectorXd slopes[2];
+      double terms[2];
+      for (int k = 0; k < 2; ++k) {
+        const Eigen::Index at = 2 * j + k;
+        slopes[k] = gradients.col(at);
+        terms[k] = constants(k, j) + slopes[k].dot(x);
+        terms[k] += stansub_quadratic(x, diagonals.col(at), values.col(at), columns, starts, heads, slopes[k]);
+      }
+      sum += b * (terms[0] + b * terms[1]);
+      slope += b * (slopes[0] + b * slopes[1]);
+      slope[places[j]] += scales[j] * std::pow(root, 9) * (terms[0] + 2 * b * terms[1]);
+    }
+    return sum;
+  }
+};
+
 }  // namespace
 
 // What the program calls. Stan passes the stream of its print statements last.
@@ -104,7 +137,11 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubPlaces& places, const Eigen::Ref<const Eigen::MatrixXd>& profiles,
     const StansubPlaces& profiles_starts, const StansubVector& weights, const StansubPlaces& weighed,
     const StansubPlaces& weights_starts, const StansubPlaces& first, const StansubPlaces& second,
-    const Eigen::Ref<const Eigen::MatrixXd>& mixed, double limit, std::ostream*) {
+    const Eigen::Ref<const Eigen::MatrixXd>& mixed, const StansubPlaces& common, const StansubVector& common_scales,
+    const Eigen::Ref<const Eigen::MatrixXd>& common_constants,
+    const Eigen::Ref<const Eigen::MatrixXd>& common_gradients,
+    const Eigen::Ref<const Eigen::MatrixXd>& common_diagonals, const Eigen::Ref<const Eigen::MatrixXd>& common_values,
+    double limit, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
@@ -115,6 +152,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
     value += stansub_profiles(x, places, profiles, profiles_starts, weights, weighed, weights_starts,
                               {first, second, mixed}, limit, slope);
+    value += StansubInterpolations{common, common_scales, common_constants, common_gradients, common_diagonals,
+                                   common_values, columns, starts, heads}(x, limit, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
     } else {
