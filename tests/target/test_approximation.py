@@ -1,5 +1,6 @@
 """What stands for a likelihood in a surrogate: corrections beside what they correct."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import expit
 
 from stansub.progress import Progress
 from stansub.target.approximation import Approximation, approximation
+from stansub.target.dispersion import NegativeBinomial2
 from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
 from stansub.target.interpolation import LIMIT
@@ -21,26 +23,30 @@ Array = NDArray[np.float64]
 N, J, M = 2400, 40, 43
 
 
-def likelihood(kind: str) -> SparsePredictors:
-    """An intercept, a slope and a grouping; and, for one of them, a scale."""
-    rng = np.random.default_rng(1)
-    x, g = rng.standard_normal(N), 2 + rng.integers(J, size=N)
-    numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, M))
+def likelihood(kind: str, levels: int = J) -> SparsePredictors:
+    """An intercept, a slope and a grouping; and, for two of them, a scale or a shape."""
+    rng, m = np.random.default_rng(1), levels + 3
+    x, g = rng.standard_normal(N), 2 + rng.integers(levels, size=N)
+    numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, m))
     row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
-    eta = 0.7 + 0.5 * x + rng.normal(0, 0.5, J)[g - 2]
+    eta = 0.7 + 0.5 * x + rng.normal(0, 0.5, levels)[g - 2]
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
-    scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    scale = SparseRows.of(np.ones((1, 1)), np.array([m - 1], np.int64), sp.csr_array((N, m)), np.zeros(1))
+    if kind == "negative binomial":
+        shape = 2.0
+        counts = rng.negative_binomial(shape, shape / (shape + np.exp(eta))).astype(float)
+        return SparsePredictors((row, scale), NegativeBinomial2(counts))
     return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
 
 
-def normal(predictors: SparsePredictors, n: int, seed: int) -> list[Array]:
+def normal(predictors: SparsePredictors, n: int, seed: int, prior: float = 4) -> list[Array]:
     """Draws of a normal distribution whose precision is the likelihood's, and a normal prior's."""
     expansion, _ = ridge_mode(predictors, Progress())
     m = predictors.dim
-    point, precision = expansion.point, expansion.precision.toarray() + 4 * np.eye(m)
+    point, precision = expansion.point, expansion.precision.toarray() + prior * np.eye(m)
     root = np.linalg.cholesky(np.linalg.inv(precision))
     return [point + root @ one for one in np.random.default_rng(seed).standard_normal((n, m))]
 
@@ -51,12 +57,51 @@ KINDS = ["binomial", "poisson", "normal"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_corrections_leave_less_out(kind: str) -> None:
     predictors = likelihood(kind)
-    found = approximation(predictors, normal(predictors, 60, 1))
+    found = approximation(predictors, normal(predictors, 60, 1), interpolated=False)
     plain = _noise(predictors, Approximation.plain(found.quadratic))
     sloped = replace(Approximation.plain(found.quadratic), slope=_mean_gradient(predictors, found))
     assert _noise(predictors, sloped) < 0.75 * plain
     assert _noise(predictors, found) < (0.75 if kind == "normal" else 0.35) * plain
     assert _noise(predictors, replace(found, slope=-found.slope)) > plain
+
+
+@pytest.mark.parametrize(("kind", "share"), [("normal", 0.25), ("negative binomial", 0.5)])
+def test_interpolated_expansions_leave_less_out(kind: str, share: float) -> None:
+    """With normal errors nothing but the interpolation's own error."""
+    predictors = likelihood(kind)
+    phis = normal(predictors, 60, 1)
+    found, without = approximation(predictors, phis), approximation(predictors, phis, interpolated=False)
+    (own,) = found.interpolations
+    assert own.place == M - 1
+    assert _noise(predictors, found) < share * _noise(predictors, without)
+    swapped = replace(own, terms=own.terms[::-1])
+    assert _noise(predictors, replace(found, interpolations=(swapped,))) > _noise(predictors, without)
+
+
+def test_likelihoods_without_a_common_argument_have_no_interpolations() -> None:
+    predictors = likelihood("binomial")
+    assert not approximation(predictors, normal(predictors, 20, 1)).interpolations
+
+
+def test_interpolations_leave_no_mode_beyond_their_limit() -> None:
+    """Squares of many effects add a nearly linear function of the scale, which a bounded function does not replace."""
+    predictors = likelihood("normal", levels=1200)
+    m = predictors.dim
+    scale, sd = np.arange(m) == m - 1, 1 / np.sqrt(2 * N)
+    phis = normal(predictors, 20, 1, prior=0.25)
+
+    def highest(one: Callable[[Array], float]) -> float:
+        """By how many sds of the scale all draws move to where the mean of a function is largest."""
+        steps = np.linspace(-30, 30, 61)
+        return float(steps[np.argmax([np.mean([one(phi + t * sd * scale) for phi in phis]) for t in steps])])
+
+    phis = [phi + highest(predictors.log_lik) * sd * scale for phi in phis]
+    found = approximation(predictors, phis)
+    (own,) = found.interpolations
+    first = replace(own.terms[0], value=own.terms[0].value + own.size * found.slope[m - 1])
+    ended = replace(found, slope=found.slope * ~scale, interpolations=(replace(own, terms=(first, own.terms[1])),))
+    assert abs(highest(found)) <= 1
+    assert abs(highest(ended)) > LIMIT
 
 
 def _noise(predictors: SparsePredictors, one: Approximation) -> float:
@@ -69,7 +114,7 @@ def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
     return np.asarray(np.mean([predictors.gradient(phi) - plain.gradient(phi) for phi in phis], axis=0))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "slopes"])
+@pytest.mark.parametrize("kind", [*KINDS, "negative binomial", "slopes"])
 def test_gradients(kind: str) -> None:
     predictors = slopes("poisson") if kind == "slopes" else likelihood(kind)
     phis = normal(predictors, 20, 1)
