@@ -46,8 +46,9 @@ _EXACT = 1e-4
 _ROUNDS, _EXPANSIONS = 3, 4
 # Starting values to try.
 _STARTS = 50
-# Sd of the remainders' differences below which another expansion gains nothing.
-_SMALL = 0.05
+# Sds of the remainders below which another expansion gains nothing, and one with interpolations, which makes gradients
+# of the surrogate dearer.
+_SMALL, _SMALL_ENOUGH = 0.05, 0.2
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,15 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     exploration = _Exploration(split, tuner, gibbs, progress)
     found = exploration.begin(plain, start)
     n_passes += found.n_passes
-    for approximated, per_draw in _stages(split.predictors):
+    for stage in _stages(split.predictors):
         for _ in range(_EXPANSIONS):
-            if found.noise < _SMALL:
+            if found.noise < stage.small:
                 break
             progress("Expanding again")
             surrogate = split.surrogate(found.approximation)
-            about = approximated([surrogate.phi(theta) for theta in found.draws])
+            about = stage.approximated([surrogate.phi(theta) for theta in found.draws])
             again = exploration(about, found.draws)
-            n_passes += 1 + per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
+            n_passes += 1 + stage.per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
             if not again.noise < found.noise:
                 break
             found = again
@@ -139,15 +140,30 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
 
 
-def _stages(predictors: SparsePredictors) -> Iterator[tuple[Callable[[Sequence[FloatArray]], Approximation], int]]:
-    """Yield functions from arguments at draws to approximations, each for draws closer to the posterior.
+class _Stage(NamedTuple):
+    """Approximations of one kind.
 
-    With each comes the number of passes over the data that it takes for each draw.
+    Attributes
+    ----------
+    approximated : callable
+        Function from arguments at draws to an approximation.
+    per_draw : int
+        Passes over the data for each draw.
+    small : float
+        Sd of the remainders below which none is made.
     """
-    yield lambda phis: Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 0
-    yield lambda phis: approximation(predictors, phis, interpolated=False), 1
+
+    approximated: Callable[[Sequence[FloatArray]], Approximation]
+    per_draw: int
+    small: float
+
+
+def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
+    """Yield kinds of approximations, each for draws closer to the posterior."""
+    yield _Stage(lambda phis: Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 0, _SMALL)
+    yield _Stage(lambda phis: approximation(predictors, phis, interpolated=False), 1, _SMALL)
     if common_arguments(predictors):
-        yield lambda phis: approximation(predictors, phis), 1
+        yield _Stage(lambda phis: approximation(predictors, phis), 1, _SMALL_ENOUGH)
 
 
 def _joint(
