@@ -37,7 +37,13 @@ class Differences:
     def __init__(self, density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> None:
         self._dim, self._check = density.dim, check
         here = self._gradient(density, theta)
-        whole = np.array([self._difference(density, theta, here, np.array([k])) for k in range(density.dim)])
+        rows, values = [], []
+        for k in range(density.dim):
+            column = self._difference(density, theta, here, np.array([k]))
+            rows.append(np.flatnonzero(column))
+            values.append(column[rows[-1]])
+        starts = np.cumsum([0, *map(len, rows)])
+        whole = sp.csc_array((np.concatenate(values), np.concatenate(rows), starts), shape=(self._dim, self._dim))
         self._pattern = _without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
         counts = np.diff(self._pattern.indptr)
         self._alone = np.flatnonzero(counts > max(_MANY * np.median(counts), 2 * _MANY))

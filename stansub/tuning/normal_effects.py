@@ -200,21 +200,22 @@ class _Search:
         curvatures = [self._curvatures(theta, others) for theta in (self.mean, moved)]
         changed = np.abs(curvatures[0] - curvatures[1]) > _ROUNDING * (1 + np.abs(curvatures[0]))
         own, here = others[changed], curvatures[0][changed]
-        rows, constants = np.zeros((len(own), self.full.dim)), np.zeros(len(own))
+        slopes, constants = np.zeros((len(own), len(self.scales))), np.zeros(len(own))
         if own.size:
             if not (here > 0).all():
                 return None
-            for k in self.scales:
+            for slope, k in zip(slopes.T, self.scales, strict=True):
                 theta = self.mean.copy()
                 theta[k] += 1
                 with np.errstate(invalid="ignore"):
-                    rows[:, k] = -0.5 * np.log(self._curvatures(theta, others)[changed] / here)
-            if not np.isfinite(rows).all():
+                    slope[:] = -0.5 * np.log(self._curvatures(theta, others)[changed] / here)
+            if not np.isfinite(slopes).all():
                 return None
-            rows[np.abs(rows) < _ROUNDING] = 0
-            constants = -0.5 * np.log(here) - rows @ self.mean
-        sizes = np.ones(len(own), np.int64)
-        return _Functions(sizes, own, sp.csr_array(rows), constants, np.ones(len(own), bool))
+            slopes[np.abs(slopes) < _ROUNDING] = 0
+            constants = -0.5 * np.log(here) - slopes @ self.mean[self.scales]
+        at, column = np.nonzero(slopes)
+        rows = sp.csr_array((slopes[at, column], (at, self.scales[column])), shape=(len(own), self.full.dim))
+        return _Functions(np.ones(len(own), np.int64), own, rows, constants, np.ones(len(own), bool))
 
     def _curvatures(self, theta: FloatArray, others: Places) -> FloatArray:
         """Return by how much the prior's slopes fall if all of some coefficients grow from 0 to 1."""
@@ -393,8 +394,8 @@ class Structure:
     def _moves(self, precision: sp.csr_array, index: Places, draws: FloatArray) -> Iterator[_Move]:
         """Yield those of each scale, and of scales that several blocks share."""
         functions, rows = self.functions, self.functions.rows
-        blocks = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
-        of_block = sp.csr_array((np.ones(len(blocks)), (blocks, np.arange(len(blocks)))))
+        block_of = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
+        of_block = sp.csr_array((np.ones(len(block_of)), (block_of, np.arange(len(block_of)))))
         reads = sp.csc_array(of_block @ abs(rows))
         lines = []
         for k in self.scales:
@@ -406,18 +407,16 @@ class Structure:
             yield from (_Move(direction, fixes, n) for direction, n in lines)
         alone = np.diff(reads.indptr) == 1
         informed = np.mean([self._informed(precision, index, theta) for theta in draws], axis=0)
-        entries, first = rows.tocoo(), functions.firsts
-        single = functions.sizes == 1
+        first, single = functions.firsts, functions.sizes == 1
+        local, factor = _first_of(rows, alone)
         for k in self.scales[~alone[self.scales]]:
             column = rows[:, [k]].toarray().ravel()
             direction = np.zeros((2, self.dim))  # with all, and with the informed effects' scales
             direction[:, k] = 1
-            for b in np.flatnonzero(single & (column[first] != 0)):
-                own = (entries.row == first[b]) & alone[entries.col]
-                if own.any():
-                    local, factor = entries.col[own][0], entries.data[own][0]
-                    direction[0, local] = -column[first[b]] / factor
-                    direction[1, local] = direction[0, local] * (informed[b] > _STRONG)
+            blocks = np.flatnonzero(single & (column[first] != 0) & (local[first] >= 0))
+            own = first[blocks]
+            direction[0, local[own]] = -column[own] / factor[own]
+            direction[1, local[own]] = direction[0, local[own]] * (informed[blocks] > _STRONG)
             for one, modes in ((direction[0], (True,)), (direction[1], (True, False))):
                 n = int(np.count_nonzero(one))
                 if n > 1:
@@ -431,3 +430,12 @@ class Structure:
         scales = functions(theta)[functions.firsts]
         own = precision.diagonal()[index[functions.places[first]]] * np.exp(2 * scales)
         return np.asarray(own / (1 + own))
+
+
+def _first_of(rows: sp.csr_array, which: NDArray[np.bool_]) -> tuple[Places, FloatArray]:
+    """Return column and value of each row's first entry in some columns; -1 and 0 if it has none."""
+    entries = rows.tocoo()
+    own = np.flatnonzero(which[entries.col])[::-1]  # the first entry of a row is set last
+    columns, values = np.full(rows.shape[0], -1), np.zeros(rows.shape[0])
+    columns[entries.row[own]], values[entries.row[own]] = entries.col[own], entries.data[own]
+    return columns, values
