@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from stansub import clock, interrupts
 from stansub.errors import InputError
+from stansub.target.threads import one_blas_thread
 
 # Seconds between two progress checks, and of a turn.
 _POLL, _TURN = 0.1, 0.5
@@ -72,11 +73,12 @@ class Local:
 
 
 def turn(advancing: Advancing, seconds: float) -> bool:
-    """Do pieces for ``seconds``; return whether work is left."""
+    """Do pieces for ``seconds``, in this thread alone; return whether work is left."""
     end = clock.now() + seconds
-    while advancing.advance():
-        if clock.now() > end:
-            return True
+    with one_blas_thread():
+        while advancing.advance():
+            if clock.now() > end:
+                return True
     return False
 
 

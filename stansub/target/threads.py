@@ -1,4 +1,4 @@
-"""The number of threads, and passes over data that use them themselves."""
+"""The number of threads, and work that uses them itself: passes over data, and chains."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from threadpoolctl import ThreadpoolController
 THREADS = min(4, os.cpu_count() or 1)
 
 _lock = Lock()
-# Passes that run, and what restores BLAS's threads after the last one.
+# Work that runs, and what restores BLAS's threads after the last one.
 _running: list[Any] = []
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread: on small parts of the data, its threads mostly wait for each other."""
+    """Let BLAS use one thread: on small parts of the data and beside chains, its threads mostly wait for each other."""
     with _lock:
         _running.append(_running[0] if _running else _controller().limit(limits=1, user_api="blas"))
     try:
