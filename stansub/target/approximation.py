@@ -9,8 +9,8 @@ remove most of it and cost little compared with a gradient of the surrogate:
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
   stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
   a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
-- Interpolation between expansions for several values of an argument that is one coefficient for all observations, such
-  as a residual standard deviation (`stansub.target.interpolation`).
+- Interpolation between expansions for several values of a coefficient of an argument without groupings, such as a
+  residual standard deviation (`stansub.target.interpolation`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
 Examples are effects of years beside a trend, and a slope of a covariate far from 0 beside an intercept.

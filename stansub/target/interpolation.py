@@ -1,4 +1,4 @@
-"""Interpolated expansions: how an expansion changes with an argument that is one coefficient for all observations.
+"""Interpolated expansions: how an expansion changes with a coefficient of an argument that has no groupings.
 
 Examples are the logarithms of a residual standard deviation and of the shape of a negative binomial. A change delta of
 such a coefficient multiplies the squares of all others' changes, so the sum of what a second-order expansion omits has
@@ -20,6 +20,8 @@ from stansub.types import FloatArray
 
 # In sds of a coefficient: nodes on either side of the point, and the size beyond which corrections are nearly constant.
 _NODE, LIMIT = 3.0, 6.0
+# Coefficients that may have an interpolation: each makes a gradient of the surrogate dearer by two products.
+_MOST = 4
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Interpolation:
 def interpolations(
     predictors: SparsePredictors, quadratic: Quadratic, phis: Sequence[FloatArray]
 ) -> tuple[Interpolation, ...]:
-    """Return the interpolation of each such argument of the likelihood; takes two passes over the data for each.
+    """Return the interpolation of each such coefficient; takes two passes over the data for each.
 
     Parameters
     ----------
@@ -75,14 +77,15 @@ def interpolations(
         Arguments at draws of a surrogate.
     """
     sds = np.std(phis, axis=0)
-    places = [place for place in common_arguments(predictors) if sds[place] > 0]
+    places = [place for place in common_coefficients(predictors) if sds[place] > 0]
     return tuple(_interpolation(predictors, quadratic, place, float(sds[place]), phis) for place in places)
 
 
-def common_arguments(predictors: SparsePredictors) -> list[int]:
-    """Return the places of coefficients that are an argument of all observations."""
-    rows = (row for row in predictors.rows if row.is_constant and not row.columns and len(row.places) == 1)
-    return sorted({int(row.places[0]) for row in rows})
+def common_coefficients(predictors: SparsePredictors) -> list[int]:
+    """Return the places of the coefficients of arguments without groupings, if others have some and these are few."""
+    rows = [row for row in predictors.rows if not row.columns]
+    found = sorted({int(place) for row in rows for place in row.places})
+    return found if len(rows) < len(predictors.rows) and len(found) <= _MOST else []
 
 
 def _interpolation(

@@ -25,7 +25,7 @@ from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
-from stansub.target.interpolation import common_arguments
+from stansub.target.interpolation import common_coefficients
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
@@ -162,7 +162,7 @@ def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior."""
     yield _Stage(lambda phis: Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 0, _SMALL)
     yield _Stage(lambda phis: approximation(predictors, phis, interpolated=False), 1, _SMALL)
-    if common_arguments(predictors):
+    if common_coefficients(predictors):
         yield _Stage(lambda phis: approximation(predictors, phis), 1, _SMALL_ENOUGH)
 
 

@@ -24,7 +24,7 @@ N, J, M = 2400, 40, 43
 
 
 def likelihood(kind: str, levels: int = J) -> SparsePredictors:
-    """An intercept, a slope and a grouping; and, for two of them, a scale or a shape."""
+    """An intercept, a slope and a grouping; and, for some of them, a scale or two, or a shape."""
     rng, m = np.random.default_rng(1), levels + 3
     x, g = rng.standard_normal(N), 2 + rng.integers(levels, size=N)
     numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, m))
@@ -35,6 +35,14 @@ def likelihood(kind: str, levels: int = J) -> SparsePredictors:
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
     scale = SparseRows.of(np.ones((1, 1)), np.array([m - 1], np.int64), sp.csr_array((N, m)), np.zeros(1))
+    if kind == "normal, two sds":
+        second = rng.random(N) < 0.3
+        numbers.resize((N, m + 1))
+        row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+        places = np.array([m - 1, m], np.int64)
+        scale = SparseRows.of(np.column_stack([np.ones(N), second]), places, sp.csr_array((N, m + 1)), np.zeros(1))
+        errors = rng.standard_normal(N) * np.where(second, 0.4, 1)
+        return SparsePredictors((row, scale), LocationScale(eta + errors, NormalErrors()))
     if kind == "negative binomial":
         shape = 2.0
         counts = rng.negative_binomial(shape, shape / (shape + np.exp(eta))).astype(float)
@@ -65,20 +73,19 @@ def test_corrections_leave_less_out(kind: str) -> None:
     assert _noise(predictors, replace(found, slope=-found.slope)) > plain
 
 
-@pytest.mark.parametrize(("kind", "share"), [("normal", 0.25), ("negative binomial", 0.5)])
+@pytest.mark.parametrize(("kind", "share"), [("normal", 0.25), ("normal, two sds", 0.4), ("negative binomial", 0.5)])
 def test_interpolated_expansions_leave_less_out(kind: str, share: float) -> None:
-    """With normal errors nothing but the interpolation's own error."""
+    """With normal errors nothing but the interpolation's own error, and products of several scales' changes."""
     predictors = likelihood(kind)
     phis = normal(predictors, 60, 1)
     found, without = approximation(predictors, phis), approximation(predictors, phis, interpolated=False)
-    (own,) = found.interpolations
-    assert own.place == M - 1
+    assert [one.place for one in found.interpolations] == list(range(M - 1, predictors.dim))
     assert _noise(predictors, found) < share * _noise(predictors, without)
-    swapped = replace(own, terms=own.terms[::-1])
-    assert _noise(predictors, replace(found, interpolations=(swapped,))) > _noise(predictors, without)
+    swapped = tuple(replace(one, terms=one.terms[::-1]) for one in found.interpolations)
+    assert _noise(predictors, replace(found, interpolations=swapped)) > _noise(predictors, without)
 
 
-def test_likelihoods_without_a_common_argument_have_no_interpolations() -> None:
+def test_likelihoods_of_one_argument_have_no_interpolations() -> None:
     predictors = likelihood("binomial")
     assert not approximation(predictors, normal(predictors, 20, 1)).interpolations
 
@@ -114,7 +121,7 @@ def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
     return np.asarray(np.mean([predictors.gradient(phi) - plain.gradient(phi) for phi in phis], axis=0))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "negative binomial", "slopes"])
+@pytest.mark.parametrize("kind", [*KINDS, "normal, two sds", "negative binomial", "slopes"])
 def test_gradients(kind: str) -> None:
     predictors = slopes("poisson") if kind == "slopes" else likelihood(kind)
     phis = normal(predictors, 20, 1)
