@@ -31,6 +31,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
 from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.transitions import accepted_rate, normal_rate
@@ -151,6 +152,7 @@ def _within_gibbs(
     return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note,))
 
 
+@one_blas_thread()
 def _with_surrogate(
     posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft:

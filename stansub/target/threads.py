@@ -1,4 +1,4 @@
-"""The number of threads, and work that uses them itself: passes over data, and chains."""
+"""The number of threads, and work that uses them itself, or none: passes over data, set-up and chains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _running: list[Any] = []
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread: on small parts of the data and beside chains, its threads mostly wait for each other."""
+    """Let BLAS use one thread: for short vectors and beside other threads, its own mostly wait for each other."""
     with _lock:
         _running.append(_running[0] if _running else _controller().limit(limits=1, user_api="blas"))
     try:

@@ -3,16 +3,19 @@
 Effects z with phi = S z, where other parameters determine the matrix S, form a narrow curved ridge with those
 parameters if the data are informative about phi; u = S z does not. If the data are uninformative, z itself is better.
 Each block therefore has a weight w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1
-is u. The weight is the share of the posterior precision of z that comes from the data.
+is u. The weight is the share of the posterior precision of z that comes from the data. If the parameters are u, because
+the scale is in their prior, the functions are multiplied by w - 1.
 
 The search does not read the program's text: evaluations of phi, which need no data, determine S, and random points
-prove it.
+prove it. Effects that are u are found from their prior (`stansub.tuning.normal_effects`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +28,11 @@ from stansub.types import FloatArray
 Map = Callable[[FloatArray], FloatArray]
 Places = NDArray[np.int64]
 
+# Number of centred blocks with the same scales up to which these are uncertain enough to matter, and of their effects;
+# the share above which such a block stays as it is.
+_FEW, _MOST, _INFORMED = 64, 512, 0.8
+# Precision of coefficients that are not effects, relative to the largest.
+_FLAT = 1e-8
 # Distance of points from the first, and number of points for the proof.
 _SPREAD, _PROVED = 0.5, 3
 # Relative changes below which a value is constant, and by which functions may differ.
@@ -41,23 +49,57 @@ class Effects:
         Coordinates with S z in their place.
     rows : ndarray of int64
         The arguments to which S maps each effect, ordered as `Coordinates.places`.
+    centred : ndarray of bool, shape (n_blocks,)
+        Whether the parameters of a block are u rather than z.
     """
 
     full: Coordinates
     rows: Places
+    centred: NDArray[np.bool_]
+
+    @classmethod
+    def none(cls, dim: int) -> Effects:
+        """Return no blocks."""
+        return cls(Coordinates.plain(dim), np.empty(0, np.int64), np.empty(0, bool))
 
     @property
     def n_blocks(self) -> int:
         """Return the number of blocks."""
         return len(self.full.sizes)
 
+    @cached_property
+    def few(self) -> NDArray[np.bool_]:
+        """Return which centred blocks share their scales with few others, shape (n_blocks,)."""
+        full, numbers = self.full, self.full.sizes * (self.full.sizes + 1) // 2
+        ends = np.cumsum(numbers)
+        starts = full.starts[ends - numbers], full.starts[ends]
+        keys = [np.unique(full.columns[first:end]).tobytes() for first, end in zip(*starts, strict=True)]
+        counts = Counter(keys)
+        found = self.centred & np.array([counts[key] <= _FEW for key in keys], bool)
+        return np.asarray(found & (full.sizes[found].sum() <= _MOST))
+
+    def halfway(self) -> Coordinates:
+        """Return coordinates in which all parameters interact that do so in any that match."""
+        return self.weighted(np.where(self.centred & ~self.few, 1.0, 0.5))
+
     def weighted(self, weights: FloatArray) -> Coordinates:
         """Return coordinates with a weight for each block, shape (n_blocks,)."""
-        full = self.full
-        own = np.repeat(weights, full.sizes * (full.sizes + 1) // 2)
-        by_entry = np.repeat(own, np.diff(full.starts))
-        parts = full.dim, full.sizes, full.places, full.starts, full.columns
-        return Coordinates(*parts, full.coefficients * by_entry, full.constants * own)
+        full, factors = self.full, weights - self.centred
+        moved = factors != 0
+        sizes = full.sizes[moved]
+        of_function = np.repeat(moved, full.sizes * (full.sizes + 1) // 2)
+        rows = sp.csr_array((full.coefficients, full.columns, full.starts), shape=(len(of_function), full.dim))
+        own = rows[of_function]
+        by_function = np.repeat(factors[moved], sizes * (sizes + 1) // 2)
+        return Coordinates(
+            full.dim,
+            sizes,
+            full.places[np.repeat(moved, full.sizes)],
+            own.indptr.astype(np.int32),
+            own.indices.astype(np.int32),
+            own.data * np.repeat(by_function, np.diff(own.indptr)),
+            full.constants[of_function] * by_function,
+        )
 
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.
@@ -70,25 +112,66 @@ class Effects:
         """
         if self.full.is_plain:
             return self.full
+        shares = self._alone(precision, points)
+        if self.few.any():
+            shares[self.few] = self._integrated(precision, points.mean(axis=0))
+        shares[self.centred & (~self.few | (shares > _INFORMED))] = 1
+        return self.weighted(shares)
+
+    def _alone(self, precision: sp.csr_array, points: FloatArray) -> FloatArray:
+        """Return the mean shares of each block, given all other coefficients."""
         sizes = self.full.sizes
         block = np.full(precision.shape[0], -1)
         block[self.rows] = np.repeat(np.arange(len(sizes)), sizes)
         entries = precision.tocoo()
         same = (block[entries.row] == block[entries.col]) & (block[entries.row] >= 0)
         own = sp.csr_array((entries.data[same], (entries.row[same], entries.col[same])), shape=precision.shape)
-        first, shares = np.cumsum(sizes) - sizes, np.zeros(len(sizes))
+        shares = np.zeros(len(sizes))
         for theta in points:
-            for slot in range(sizes.max(initial=0)):
-                some = np.flatnonzero(sizes > slot)
-                unit = theta.copy()
-                unit[self.full.places] = 0
-                unit[self.full.places[first[some] + slot]] = 1
+            for some, values in self._columns(theta):
                 column = np.zeros(len(block))
-                column[self.rows] = self.full.inward(unit)[self.full.places]
+                column[self.rows] = values
                 products = np.bincount(block[self.rows], (column * (own @ column))[self.rows])[some]
                 informed = np.maximum(products, 0.0)
                 shares[some] += informed / (1 + informed) / sizes[some]
-        return self.weighted(shares / len(points))
+        return np.asarray(shares / len(points))
+
+    def _integrated(self, precision: sp.csr_array, theta: FloatArray) -> FloatArray:
+        """Return the shares of `few` blocks, with all other coefficients integrated out.
+
+        Other groupings may compensate effects that many observations read, such as those of departments, in which each
+        student and lecturer has an effect, too.
+        """
+        m, sizes = precision.shape[0], self.full.sizes
+        first, block = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+        entries = [(np.ones(m), np.arange(m), np.arange(m))]  # of other coefficients, which stay as they are
+        entries[0][0][self.rows] = 0
+        for slot, (some, values) in enumerate(self._columns(theta)):
+            has = np.flatnonzero(np.isin(block, some))
+            entries.append((values[has], self.rows[has], self.rows[first[block[has]] + slot]))
+        values, rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
+        scaled = sp.csr_array((values, (rows, columns)), shape=(m, m))
+        own = np.full(m, _FLAT * np.abs(precision.diagonal()).max())
+        own[self.rows] = 1  # the prior precision of z
+        whole = sp.csc_array(scaled.T @ precision @ scaled + sp.diags_array(own))
+        few = np.repeat(self.few, sizes)
+        units = np.zeros((m, few.sum()))
+        places = self.rows[few]
+        units[places, np.arange(len(places))] = 1
+        variances = sp.linalg.splu(whole).solve(units)[places, np.arange(len(places))]
+        shares = np.bincount(block[few], np.clip(1 - variances, 0, 1), minlength=len(sizes)) / sizes
+        return np.asarray(shares[self.few])
+
+    def _columns(self, theta: FloatArray) -> Iterator[tuple[Places, FloatArray]]:
+        """Yield the blocks with so many effects, and that column of their S, shape (n_effects,)."""
+        sizes = self.full.sizes
+        first = np.cumsum(sizes) - sizes
+        for slot in range(sizes.max(initial=0)):
+            some = np.flatnonzero(sizes > slot)
+            unit = theta.copy()
+            unit[self.full.places] = 0
+            unit[self.full.places[first[some] + slot]] = 1
+            yield some, self.full.inward(unit)[self.full.places]
 
 
 def find_effects(
@@ -110,7 +193,7 @@ def find_effects(
         check()
         return phi(theta)
 
-    none = Effects(Coordinates.plain(len(start)), np.empty(0, np.int64))
+    none = Effects.none(len(start))
     try:
         if not _changes(checked, start, rng.standard_normal(len(start))).any():
             return none
@@ -226,7 +309,7 @@ def _proved(
             keep[j] = keep[j] and bool(np.abs(gap).max() < _SAME)
     kept = [j for j, good in enumerate(keep) if good]
     if not kept:
-        return Effects(Coordinates.plain(len(start)), np.empty(0, np.int64))
+        return Effects.none(len(start))
     coefficients = np.concatenate([slopes[j] for j in kept])
     coefficients[np.abs(coefficients) < _SAME] = 0
     rows = sp.csr_array(coefficients)
@@ -240,4 +323,4 @@ def _proved(
         rows.data,
         constants,
     )
-    return Effects(full, np.concatenate([blocks[j][1] for j in kept]))
+    return Effects(full, np.concatenate([blocks[j][1] for j in kept]), np.zeros(len(kept), bool))

@@ -24,6 +24,7 @@ from stansub.target.cholesky import cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
+from stansub.tuning.coordinates import Effects
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]
@@ -354,6 +355,32 @@ class Structure:
             np.array([_WIDTH / np.sqrt(1 + one.n) for one in moves]),
             np.array([one.fixes for one in moves], np.uint8),
         )
+
+    def joined(self, effects: Effects) -> Effects:
+        """Return effects with those that are parameters themselves, if few of these share a scale."""
+        functions, jacobian = self.functions, sp.csc_array(self.phi.jacobian)
+        firsts = np.cumsum(functions.sizes) - functions.sizes
+        own = np.flatnonzero(functions.has_effects)
+        places = functions.places[firsts[own]]
+        at = jacobian.indptr[places]
+        alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < _ROUNDING)
+        own, places, at = own[alone], places[alone], at[alone]
+        rows, full = functions.rows[functions.firsts[own]], effects.full
+        both = Coordinates(
+            full.dim,
+            np.concatenate([full.sizes, functions.sizes[own]]).astype(np.int32),
+            np.concatenate([full.places, places]).astype(np.int32),
+            np.concatenate([full.starts[:-1], full.starts[-1] + rows.indptr]).astype(np.int32),
+            np.concatenate([full.columns, rows.indices]).astype(np.int32),
+            np.concatenate([full.coefficients, rows.data]),
+            np.concatenate([full.constants, functions.constants[functions.firsts[own]]]),
+        )
+        joined = Effects(
+            both,
+            np.concatenate([effects.rows, jacobian.indices[at]]).astype(np.int64),
+            np.concatenate([effects.centred, np.ones(len(own), bool)]),
+        )
+        return joined if (joined.few & joined.centred).any() else effects
 
     def _dominant(self, precision: sp.csr_array, places: Places) -> sp.csc_array:
         """Return a positive definite matrix with the pattern of the coefficients' precision given scales."""

@@ -104,8 +104,8 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
     own = rng.spawn(1)[0]
     structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)
-    # Halfway between both coordinates, all parameters that interact in either interact.
-    half = effects.weighted(np.full(effects.n_blocks, 0.5))
+    effects = structure.joined(effects) if structure else effects
+    half = effects.halfway()
     differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
     tuner = Tuner(effects, differences, rng, progress.check)
     gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)

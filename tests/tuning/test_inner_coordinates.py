@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
+from stansub.target.coordinates import Coordinates
 from stansub.tuning.coordinates import Effects, find_effects
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ def test_weights_are_the_data_s_share_of_precision() -> None:
     weights = [shares[end - size : end].mean() for end, size in zip(ends, effects.full.sizes, strict=True)]
     expected = effects.weighted(np.array(weights))
     np.testing.assert_allclose(coordinates.coefficients, expected.coefficients, rtol=1e-9)
-    half = effects.weighted(np.full(effects.n_blocks, 0.5)).inward(np.ones(DIM))
+    half = effects.halfway().inward(np.ones(DIM))
     np.testing.assert_allclose(half[Z], np.exp(0.5))
 
 
@@ -97,3 +98,46 @@ def test_many_scales() -> None:
     assert effects.n_blocks == 3
     np.testing.assert_array_equal(effects.full.columns, [0, 1, 0, 2, 0, 3])
     np.testing.assert_allclose(effects.full.coefficients, 1, rtol=1e-8)
+
+
+def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
+    """Centred effects of few levels and of many, which lie within these; four observations of each of the many."""
+    n = n_few + n_many
+    full = Coordinates(
+        n + 2,
+        np.ones(n, np.int32),
+        np.arange(2, n + 2, dtype=np.int32),
+        np.arange(n + 1, dtype=np.int32),
+        np.repeat(np.arange(2, dtype=np.int32), [n_few, n_many]),
+        np.ones(n),
+        np.zeros(n),
+    )
+    level = np.arange(n_many) % n_few
+    rows = sp.csr_array((np.ones(n_many), (np.arange(n_many), level)), shape=(n_many, n_few))
+    reads = sp.csr_array(sp.hstack([rows, sp.identity(n_many)]))
+    return Effects(full, np.arange(n), np.ones(n, bool)), sp.csr_array(4 * reads.T @ reads)
+
+
+def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> None:
+    few, many = 5, 100
+    effects, precision = nested(few, many)
+    theta = np.zeros((3, effects.full.dim))
+    theta[:, :2] = np.log([0.1, 0.5])
+    sds = np.exp(np.repeat(theta[0, :2], [few, many]))
+    posterior = np.linalg.inv(precision.toarray() * np.outer(sds, sds) + np.eye(few + many))
+    shares = 1 - np.diag(posterior)[:few]
+    alone = precision.diagonal()[:few] * sds[:few] ** 2
+    assert (shares < 0.8 * alone / (1 + alone)).all()
+    coordinates = effects.matching(precision, theta)
+    np.testing.assert_array_equal(coordinates.places, np.arange(2, few + 2))
+    np.testing.assert_allclose(coordinates.coefficients, shares - 1, rtol=1e-6)
+    inner = coordinates.inward(np.concatenate([theta[0, :2], np.ones(few + many)]))
+    np.testing.assert_allclose(inner[2 : few + 2], 0.1 ** (shares - 1), rtol=1e-6)
+    np.testing.assert_array_equal(inner[few + 2 :], 1)
+
+
+def test_centred_effects_that_the_data_determine_stay_as_they_are() -> None:
+    effects, precision = nested(5, 100)
+    theta = np.zeros((1, effects.full.dim))
+    theta[:, :2] = np.log([2.0, 0.01])
+    assert effects.matching(precision, theta).is_plain
