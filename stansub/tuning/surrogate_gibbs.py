@@ -17,6 +17,8 @@ from stansub.types import FloatArray
 
 # Draws of a round, sweeps from one to the next, and sweeps before them; sweeps that show how fast a sampler mixes.
 _ROUND, _APART, _BEFORE, _SHOWING = 30, 6, 30, 300
+# Microseconds from one draw to the next that are not too many, if sweeps are dear.
+_DEAR = 100_000.0
 # Share of the sweeps accepted below which effects are not nearly normal given their scales.
 _LEAST = 0.1
 
@@ -42,13 +44,15 @@ class GibbsTuner:
     def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Draw briefly, from the last of ``draws``."""
         effects = self.structure.about(about, draws)
-        made, accepted = self._sweeps(surrogate, effects, draws[-1], _BEFORE + _ROUND * _APART)
-        return Tuned(Gibbs(effects), made[_BEFORE::_APART]) if accepted >= _LEAST else None
+        apart = _apart(effects)
+        before = _BEFORE * apart // _APART
+        made, accepted = self._sweeps(surrogate, effects, draws[-1], before + _ROUND * apart)
+        return Tuned(Gibbs(effects), made[before::apart]) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most ten."""
         effects = self.structure.about(about, draws)
-        made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING)
+        made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING * _apart(effects) // _APART)
         time = slowest_time(made)
         n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
         return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n) if accepted >= _LEAST else None
@@ -63,6 +67,11 @@ class GibbsTuner:
             accepted += gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate / n
             row[:] = theta
         return draws, accepted
+
+
+def _apart(effects: NormalEffects) -> int:
+    """Return the sweeps from one draw to the next."""
+    return int(np.clip(_DEAR // sweep_cost(effects), 1, _APART))
 
 
 def sweep_cost(effects: NormalEffects) -> float:
