@@ -49,6 +49,9 @@ _STARTS = 50
 # Sds of the remainders below which another expansion gains nothing, and one with interpolations, which makes gradients
 # of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
+# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor an
+# effective draw by the Gibbs sampler may then be dearer.
+_UNCERTAIN, _SAFETY = 0.25, 4.0
 
 
 @dataclass(frozen=True)
@@ -271,14 +274,18 @@ class _Exploration:
         """Return the sampler for steps.
 
         Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
-        only better if draws of some parameter resemble each other, or if funnels make transitions diverge.
+        only better if draws of some parameter resemble each other, or if funnels make transitions diverge. But where a
+        scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it.
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
         by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
 
+        uncertain = self.gibbs is not None and self.gibbs.uncertainty(draws) > _UNCERTAIN
+
         def is_beaten(tuned: Tuned) -> bool:
-            return by_gibbs is not None and tuned.is_slow and by_gibbs.cost <= tuned.cost
+            dearest = _SAFETY if uncertain else float(tuned.is_slow)
+            return by_gibbs is not None and by_gibbs.cost <= dearest * tuned.cost
 
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):

@@ -31,6 +31,10 @@ class GibbsTuner:
     rng: np.random.Generator
     check: Callable[[], None]
 
+    def uncertainty(self, draws: FloatArray) -> float:
+        """Return the largest sd of the logarithm of a scale over draws."""
+        return float(np.std(draws[:, self.structure.scales], axis=0).max())
+
     def begin(self, about: Approximation, start: FloatArray) -> FloatArray:
         """Return draws of effects and scales themselves, without decisions, from parameters far from the posterior."""
         effects, theta, draws = self.structure.about(about, start[np.newaxis]).compiled(), start.copy(), []
