@@ -49,8 +49,8 @@ _STARTS = 50
 # Sds of the remainders below which another expansion gains nothing, and one with interpolations, which makes gradients
 # of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
-# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor an
-# effective draw by the Gibbs sampler may then be dearer.
+# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
+# an effective draw by the Gibbs sampler may then be dearer.
 _UNCERTAIN, _SAFETY = 0.25, 4.0
 
 
