@@ -37,7 +37,8 @@ def table(
     var_names
         Variables to include; all by default.
     max_rows
-        Maximum number of quantities; the others are not computed.
+        Maximum number of quantities; the others are not computed. All elements of small variables are among them, and
+        the first elements of large ones.
 
     Returns
     -------
@@ -111,12 +112,28 @@ def scalars(
     sizes = group(idata, "posterior").sizes
     names: list[str] = []
     parts = [np.empty((sizes["chain"], sizes["draw"], 0))]
-    for name, values in _variables(idata, var_names):
-        flat = values.values.reshape(*values.shape[:2], -1)
-        room = flat.shape[2] if limit is None else min(limit - len(names), flat.shape[2])
-        parts.append(flat[:, :, :room].astype(float))
+    variables = _variables(idata, var_names)
+    for (name, values), room in zip(variables, _apportioned(variables, limit), strict=True):
+        parts.append(values.values.reshape(*values.shape[:2], -1)[:, :, :room].astype(float))
         names += scalar_names(name, values)[:room]
     return names, np.concatenate(parts, axis=2)
+
+
+def chosen_names(idata: "InferenceData", var_names: Sequence[str] | None, limit: int | None) -> list[str]:
+    """Return the names of the quantities that `scalars` chooses."""
+    variables = _variables(idata, var_names)
+    rooms = _apportioned(variables, limit)
+    return [one for (name, own), room in zip(variables, rooms, strict=True) for one in scalar_names(name, own)[:room]]
+
+
+def _apportioned(variables: Sequence[tuple[str, Any]], limit: int | None) -> list[int]:
+    """Return how many elements of each variable are among so many: large ones share what small ones leave."""
+    found = [math.prod(values.shape[2:]) for _, values in variables]
+    left = sum(found) if limit is None else limit
+    for rank, k in enumerate(sorted(range(len(found)), key=found.__getitem__)):
+        found[k] = min(found[k], max(left // (len(found) - rank), min(left, 1)))
+        left -= found[k]
+    return found
 
 
 def still(values: FloatArray) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from stansub.output.record import (
     step_bias,
     total,
 )
-from stansub.output.statistics import affordable, count, table
+from stansub.output.statistics import affordable, chosen_names, count, table
 from stansub.output.style import clipped
 from stansub.output.words import WITHOUT_MODE, audited_decisions, last_check, normality_trial, one_step_bias, with_level
 from stansub.wording import percent
@@ -55,14 +55,14 @@ class Summary(NamedTuple):
         Cost and audits of the run.
     findings
         Problems of the draws, the most serious first.
-    n_shown, n_scalars
-        Quantities shown, and all there are.
+    shown, n_scalars
+        Rows of the quantities shown, and how many quantities there are.
     """
 
     statistics: "pd.DataFrame"
     record: RunRecord
     findings: tuple[Finding, ...]
-    n_shown: int
+    shown: "pd.DataFrame"
     n_scalars: int
 
 
@@ -81,11 +81,11 @@ def summarise(
         Quantities shown; None for all. The checks cover more quantities than the table shows.
     """
     n_scalars = count(idata, var_names)
-    n_shown = n_scalars if max_rows is None else min(max_rows, n_scalars)
-    statistics = table(idata, percentiles=percentiles, var_names=var_names, max_rows=max(n_shown, affordable(idata)))
+    names = chosen_names(idata, var_names, max_rows)
+    statistics = table(idata, percentiles=percentiles, var_names=var_names, max_rows=max(len(names), affordable(idata)))
     record = record_of(idata)
     findings = findings_of(idata, statistics=statistics, record=record)
-    return Summary(statistics, record, findings, n_shown, n_scalars)
+    return Summary(statistics, record, findings, statistics.loc[names], n_scalars)
 
 
 def render(
@@ -143,15 +143,15 @@ def render(
 
 def _write_table(shown: Summary, write: Callable[[str, str], None], width: int) -> None:
     """Write the table, with rows of large R-hat in another colour, and how much of it is not shown."""
-    statistics, n_shown, n_scalars = shown.statistics, shown.n_shown, shown.n_scalars
-    header, *rows = _lines(statistics.iloc[:n_shown], width)
+    header, *rows = _lines(shown.shown, width)
     write(header, "bold")
-    for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
+    for row, r_hat in zip(rows, shown.shown["r_hat"], strict=True):
         write(row, "yellow" if r_hat > R_HAT_MAX else "")
-    if n_shown < n_scalars:
-        write(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows all", "dim")
-    if len(statistics) < n_scalars:
-        write(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
+    if len(shown.shown) < shown.n_scalars:
+        write(f"{len(shown.shown):,} of {shown.n_scalars:,} quantities; stansub summary --all shows all", "dim")
+    if len(shown.statistics) < shown.n_scalars:
+        checked = f"R-hat and ESS were checked for {len(shown.statistics):,} quantities"
+        write(f"{checked}: all elements of small variables, the first elements of large ones", "dim")
 
 
 def details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[tuple[str, str], ...]]:

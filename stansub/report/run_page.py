@@ -33,7 +33,7 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
         Sentences to print below the pictures.
     """
     facts, found = attrs(draws), summaries.summarise(draws)
-    shown = found.statistics.iloc[: found.n_shown]
+    shown = found.shown
     cells, high = summaries.cells(shown), list(shown["r_hat"] > R_HAT_MAX)
     rows = tuple(
         (Cell(str(name)), *(Cell(texts[k], column == "r_hat" and high[k]) for column, texts in cells.items()))
@@ -56,7 +56,7 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
         "headline": headline(found.statistics, found.record, facts, found.findings),
         "warnings": tuple(one.describe() for one in found.findings),
         "statistics": Table((), ("", *cells), rows),
-        "left_out": found.n_scalars - found.n_shown,
+        "left_out": found.n_scalars - len(found.shown),
         "notes": notes,
         "details": _labelled(details),
         "command": command,

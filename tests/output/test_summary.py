@@ -24,8 +24,8 @@ from stansub.findings import ErrorLevel, Finding, HighRHat, LowEss, NotFinite, O
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import audit_of, record_of, step_bias
-from stansub.output.statistics import table
-from stansub.output.summary import render
+from stansub.output.statistics import chosen_names, scalars, table
+from stansub.output.summary import render, summarise
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -451,3 +451,29 @@ class TestRender:
         draws = np.random.default_rng(1).normal(size=(4, 1000, 60))
         draws[0, :, 59] += 2
         assert "x[60]" in printed(run(posterior={"x": draws}), max_rows=5)
+
+
+def test_all_elements_of_small_variables_are_shown_and_checked(capsys):
+    """Scales often come after effects, and are what converges last."""
+    rng = np.random.default_rng(3)
+    u, tau = rng.standard_normal((4, 500, 3000)), rng.standard_normal((4, 500))
+    tau += 3 * np.arange(4)[:, np.newaxis]
+    idata = run(draws=500, posterior={"alpha": rng.standard_normal((4, 500)), "u": u, "pair": u[..., :2], "tau": tau})
+    found = summarise(idata, max_rows=10)
+    assert list(found.shown.index) == ["alpha", *(f"u[{k}]" for k in range(1, 7)), "pair[1]", "pair[2]", "tau"]
+    assert len(found.statistics) == 2500 < found.n_scalars
+    assert "tau" in "".join(one.describe()[0] for one in found.findings)
+    render(idata, Console(), summary=found)
+    printed = capsys.readouterr().out
+    assert "10 of 3,004 quantities" in printed
+    assert "R-hat and ESS were checked for 2,500 quantities: all elements of small variables" in printed
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(2, ["alpha", "tau"]), (3, ["alpha", "u[1]", "tau"]), (None, None)])
+def test_small_variables_come_before_large_ones(limit, expected):
+    rng = np.random.default_rng(3)
+    u = rng.standard_normal((2, 10, 4))
+    idata = run(chains=2, draws=10, posterior={"alpha": u[..., 0], "u": u, "tau": u[..., 1]})
+    names = chosen_names(idata, None, limit)
+    assert names == (expected or ["alpha", "u[1]", "u[2]", "u[3]", "u[4]", "tau"])
+    assert scalars(idata, None, limit)[0] == names
