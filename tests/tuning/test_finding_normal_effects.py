@@ -106,6 +106,21 @@ def test_a_shared_scale_moves_against_local_ones(draws: Array) -> None:
     assert len(lines) >= 2 * len(SCALES) + 1
 
 
+def test_centred_effects_join_the_others(draws: Array) -> None:
+    structure = found(normal_prior, draws)
+    assert structure is not None
+    others = find_effects(phi, draws[-1], np.random.default_rng(2))
+    effects = structure.joined(others)
+    np.testing.assert_array_equal(effects.full.places[-2:], [9, 10])
+    np.testing.assert_array_equal(effects.centred, effects.few)
+    np.testing.assert_array_equal(effects.centred.nonzero()[0] - effects.n_blocks, [-2, -1])
+    theta = draws[0]
+    inner = effects.weighted(np.full(effects.n_blocks, 0.75)).inward(theta)
+    np.testing.assert_allclose(inner[CENTRED], theta[CENTRED] * np.exp(-0.25 * theta[OMEGA]), rtol=1e-5)
+    plain = effects.weighted(np.where(effects.centred, 1.0, 0.75))
+    np.testing.assert_array_equal(plain.places, others.full.places)
+
+
 @pytest.mark.parametrize("prior", [heavy_effects, tied_scales, centred_elsewhere])
 def test_other_posteriors_are_left_alone(prior: Callable[[Array], float], draws: Array) -> None:
     assert found(prior, draws) is None
