@@ -9,7 +9,7 @@ remove most of it and cost little compared with a gradient of the surrogate:
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
   stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
   a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
-- Interpolation between expansions for several values of a coefficient of an argument without groupings, such as a
+- Interpolation between expansions for several values of a coefficient of an argument that reads few of them, such as a
   residual standard deviation (`stansub.target.interpolation`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
@@ -169,8 +169,8 @@ def approximation(
     quadratic = predictors.expansion(np.mean(phis, axis=0))
     recentred = Recentred(predictors, quadratic.point)
     draws = np.array([recentred(phi) for phi in phis])
-    profiles = _profiles(predictors, quadratic, recentred, draws)
     between = interpolations(predictors, quadratic, phis) if interpolated else ()
+    profiles = _profiles(predictors, quadratic, recentred, draws, [one.place for one in between])
     found = Approximation(quadratic, np.zeros(predictors.dim), profiles, between)
     return replace(found, slope=np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0))
 
@@ -185,13 +185,16 @@ def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]
     return s * np.stack([2 * r, s, 3 * r * r, 2 * r * s, s * s]), r * np.stack([r, 2 * s, r * r, 2 * r * s, 3 * s * s])
 
 
-def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, draws: FloatArray) -> Profiles:
-    """Return polynomials fitted by weighted least squares."""
+def _profiles(
+    predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, draws: FloatArray, without: list[int]
+) -> Profiles:
+    """Return polynomials fitted by weighted least squares, except along some coefficients."""
     sds, levels = draws.std(axis=0), pairs(predictors)
     along = _Along(predictors, quadratic.point, sds)
     values = along.each(_NODES)
     read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
     read &= ~_compensated(along.groupings, levels, quadratic.precision, draws)
+    read[without] = False
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()

@@ -1,4 +1,4 @@
-"""Interpolated expansions: how an expansion changes with a coefficient of an argument that has no groupings.
+"""Interpolated expansions: how an expansion changes with a coefficient of an argument that reads few of them.
 
 Examples are the logarithms of a residual standard deviation and of the shape of a negative binomial. A change delta of
 such a coefficient multiplies the squares of all others' changes, so the sum of what a second-order expansion omits has
@@ -20,7 +20,7 @@ from stansub.types import FloatArray
 
 # In sds of a coefficient: nodes on either side of the point, and the size beyond which corrections are nearly constant.
 _NODE, LIMIT = 3.0, 6.0
-# Coefficients that may have an interpolation: each makes a gradient of the surrogate dearer by two products.
+# Number of coefficients that may have an interpolation: each makes a gradient of the surrogate dearer by two products.
 _MOST = 4
 
 
@@ -82,10 +82,10 @@ def interpolations(
 
 
 def common_coefficients(predictors: SparsePredictors) -> list[int]:
-    """Return the places of the coefficients of arguments without groupings, if others have some and these are few."""
-    rows = [row for row in predictors.rows if not row.columns]
-    found = sorted({int(place) for row in rows for place in row.places})
-    return found if len(rows) < len(predictors.rows) and len(found) <= _MOST else []
+    """Return the places of the coefficients of arguments that read few, if another argument reads more."""
+    reads = [row.read for row in predictors.rows]
+    found = set().union(*(own for own in reads if len(own) <= _MOST))
+    return sorted(found) if len(found) <= _MOST < max(map(len, reads)) else []
 
 
 def _interpolation(

@@ -35,12 +35,15 @@ def likelihood(kind: str, levels: int = J) -> SparsePredictors:
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
     scale = SparseRows.of(np.ones((1, 1)), np.array([m - 1], np.int64), sp.csr_array((N, m)), np.zeros(1))
-    if kind == "normal, two sds":
+    if "sds" in kind:
         second = rng.random(N) < 0.3
         numbers.resize((N, m + 1))
         row = SparseRows.of(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
-        places = np.array([m - 1, m], np.int64)
-        scale = SparseRows.of(np.column_stack([np.ones(N), second]), places, sp.csr_array((N, m + 1)), np.zeros(1))
+        both = sp.csr_array((np.ones(N), m - 1 + second, np.arange(N + 1)), shape=(N, m + 1))
+        scale = SparseRows.of(np.empty((N, 0)), np.empty(0, np.int64), both, np.zeros(1))
+        if kind == "normal, sds by a covariate":
+            places, none = np.array([m - 1, m], np.int64), sp.csr_array((N, m + 1))
+            scale = SparseRows.of(np.column_stack([np.ones(N), second]), places, none, np.zeros(1))
         errors = rng.standard_normal(N) * np.where(second, 0.4, 1)
         return SparsePredictors((row, scale), LocationScale(eta + errors, NormalErrors()))
     if kind == "negative binomial":
@@ -73,7 +76,10 @@ def test_corrections_leave_less_out(kind: str) -> None:
     assert _noise(predictors, replace(found, slope=-found.slope)) > plain
 
 
-@pytest.mark.parametrize(("kind", "share"), [("normal", 0.25), ("normal, two sds", 0.4), ("negative binomial", 0.5)])
+SHARES = {"normal": 0.25, "normal, sds by a covariate": 0.4, "normal, sds by kind": 0.4, "negative binomial": 0.5}
+
+
+@pytest.mark.parametrize(("kind", "share"), SHARES.items())
 def test_interpolated_expansions_leave_less_out(kind: str, share: float) -> None:
     """With normal errors nothing but the interpolation's own error, and products of several scales' changes."""
     predictors = likelihood(kind)
@@ -121,7 +127,7 @@ def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
     return np.asarray(np.mean([predictors.gradient(phi) - plain.gradient(phi) for phi in phis], axis=0))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "normal, two sds", "negative binomial", "slopes"])
+@pytest.mark.parametrize("kind", [*KINDS, "normal, sds by kind", "negative binomial", "slopes"])
 def test_gradients(kind: str) -> None:
     predictors = slopes("poisson") if kind == "slopes" else likelihood(kind)
     phis = normal(predictors, 20, 1)
