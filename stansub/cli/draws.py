@@ -23,9 +23,8 @@ def summary(
     from stansub.output.inference_data import LARGE
     from stansub.run.reading import read_draws
 
-    summary_module.render(
-        read_draws(draws, most=LARGE), FlagConsole(), verbose=verbose, max_rows=None if everything else 50
-    )
+    found = read_draws(draws, most=None if everything else LARGE)
+    summary_module.render(found, FlagConsole(), verbose=verbose, max_rows=None if everything else 50)
 
 
 def plot(

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from stansub._version import __version__
 from stansub.errors import InputError, InterruptError
 from stansub.memory import reason
 from stansub.output import files
+from stansub.output.apportioning import apportioned
 from stansub.output.facts import JSON_ATTRS, misfits
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ _LEADING: dict[str, tuple[str, ...]] = {
     "constant_data": (),
 }
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
-# Bytes of draws above which they are written in pieces and thinned on reading: statistics need several times as much.
+# Bytes of draws above which they are written in pieces and reduced on reading: statistics need several times as much.
 LARGE, _SPARSE = 1 << 28, 4
+# Draws of a chain that are kept at least, since R-hat and ESS of fewer are mostly noise, and quantities.
+_KEPT, _LEAST = 1000, 256
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
 
@@ -238,8 +241,9 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
     Parameters
     ----------
     most
-        Bytes of draws to read. A file with more is thinned to about a quarter of these bytes; the attribute ``every``
-        of the tree is the thinning interval.
+        Bytes of draws to read. A file with more is reduced to about a quarter of these bytes: thinned, and if too few
+        draws were left, without some elements of large variables. The attributes ``every`` and ``elements_left_out`` of
+        the tree are the thinning interval and the number of quantities left out.
     """
     import h5py
     import xarray
@@ -255,10 +259,10 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
             held = [name for name, item in file.items() if isinstance(item, h5py.Group)]
         root = _restored(opened().attrs)
         own = root.get("creation_library") == LIBRARY
-        every = 1 if most is None else _every(source, most)
+        reduction = None if most is None else _reduction(source, most)
         taken = [name for name in held if own or name in _FOREIGN_GROUPS]
         lazily = partial(xarray.open_dataset, source, **options)
-        datasets = {name: _thinned(lazily, name, every) if every > 1 else opened(group=name) for name in taken}
+        datasets = {name: reduction.read(lazily, name) if reduction else opened(group=name) for name in taken}
         tree = _tree({name: one.assign_attrs(_restored(one.attrs)) for name, one in datasets.items()}, root)
         for name in datasets:
             group(tree, name)  # raises an error if dimensions have two sizes
@@ -275,12 +279,55 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     if most is not None:
-        tree.attrs["every"] = every
+        tree.attrs["every"] = reduction.every if reduction else 1
+        tree.attrs["elements_left_out"] = (
+            reduction.n_quantities - _n_quantities(datasets["posterior"]) if reduction else 0
+        )
     return tree
 
 
-def _every(source: Path, most: int) -> int:
-    """Return the thinning interval."""
+class _Reduction(NamedTuple):
+    """How a large file is read.
+
+    Attributes
+    ----------
+    every : int
+        Thinning interval.
+    limit : int
+        Number of quantities of a group.
+    n_quantities : int
+        Number of quantities in the file.
+    """
+
+    every: int
+    limit: int
+    n_quantities: int
+
+    def read(self, opened: "Callable[..., xarray.Dataset]", name: str) -> "xarray.Dataset":
+        """Return every ``every``-th draw of a group, without the last elements of large variables."""
+        # Labels would be read completely.
+        with opened(group=name, drop_variables=["draw"]) as dataset:
+            if "draw" not in dataset.sizes:
+                return dataset.load()
+            labels = np.arange(0, dataset.sizes["draw"], self.every)
+            chosen = {"draw": slice(None, None, self.every), **self._first(dataset)}
+            return dataset.isel(chosen).load().assign_coords(draw=labels)
+
+    def _first(self, dataset: "xarray.Dataset") -> dict[Any, slice]:
+        """Return slices of the longest dimensions of variables that have more elements than their share."""
+        variables = list(dataset.data_vars.values())
+        sizes = [math.prod(one.shape[2:]) for one in variables]
+        kept: dict[Any, int] = {}
+        for one, size, share in zip(variables, sizes, apportioned(sizes, self.limit), strict=True):
+            if share < size:
+                longest = max(one.dims[2:], key=dataset.sizes.__getitem__)
+                length = max(1, dataset.sizes[longest] * share // size)
+                kept[longest] = max(length, kept.get(longest, 0))
+        return {dim: slice(length) for dim, length in kept.items()}
+
+
+def _reduction(source: Path, most: int) -> _Reduction | None:
+    """Return how to read a file with more bytes of draws than so many; None for others."""
     import h5py
 
     size = 0
@@ -288,17 +335,17 @@ def _every(source: Path, most: int) -> int:
         for item in file.values():
             if isinstance(item, h5py.Group):
                 size += sum(one.size * one.dtype.itemsize for one in item.values() if len(one.shape) > 1)
-    return math.ceil(_SPARSE * size / most) if size > most else 1
+        drawn = [one.shape for one in file.get("posterior", {}).values() if len(one.shape) > 1]
+    if size <= most or not drawn:
+        return None
+    n_chains, n_draws = drawn[0][:2]
+    every = min(math.ceil(_SPARSE * size / most), max(1, n_draws // _KEPT))
+    limit = most // (_SPARSE * 8 * n_chains * max(1, n_draws // every))
+    return _Reduction(every, max(limit, _LEAST), sum(math.prod(shape[2:]) for shape in drawn))
 
 
-def _thinned(opened: "Callable[..., xarray.Dataset]", name: str, every: int) -> "xarray.Dataset":
-    """Return a group with every ``every``-th draw."""
-    # Labels would be read completely.
-    with opened(group=name, drop_variables=["draw"]) as dataset:
-        if "draw" not in dataset.sizes:
-            return dataset.load()
-        labels = np.arange(0, dataset.sizes["draw"], every)
-        return dataset.isel(draw=slice(None, None, every)).load().assign_coords(draw=labels)
+def _n_quantities(posterior: "xarray.Dataset") -> int:
+    return sum(math.prod(one.shape[2:]) for one in posterior.data_vars.values())
 
 
 def _unusual(tree: "xarray.DataTree") -> Iterator[str]:

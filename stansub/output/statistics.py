@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output import convergence
-from stansub.output.inference_data import group
+from stansub.output.apportioning import apportioned
+from stansub.output.inference_data import attrs, group
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -95,8 +96,10 @@ def _variables(idata: "InferenceData", var_names: Sequence[str] | None) -> list[
 
 
 def count(idata: "InferenceData", var_names: Sequence[str] | None = None) -> int:
-    """Return the number of scalar quantities in the variables."""
-    return sum(math.prod(values.shape[2:]) for _, values in _variables(idata, var_names))
+    """Return the number of scalar quantities in the variables, and of those that were left out when they were read."""
+    left_out: int = attrs(idata).get("elements_left_out", 0) if var_names is None else 0
+    sizes = [math.prod(values.shape[2:]) for _, values in _variables(idata, var_names)]
+    return left_out + int(sum(sizes))
 
 
 def affordable(idata: "InferenceData") -> int:
@@ -127,13 +130,7 @@ def chosen_names(idata: "InferenceData", var_names: Sequence[str] | None, limit:
 
 
 def _apportioned(variables: Sequence[tuple[str, Any]], limit: int | None) -> list[int]:
-    """Return how many elements of each variable are among so many: large ones share what small ones leave."""
-    found = [math.prod(values.shape[2:]) for _, values in variables]
-    left = sum(found) if limit is None else limit
-    for rank, k in enumerate(sorted(range(len(found)), key=found.__getitem__)):
-        found[k] = min(found[k], max(left // (len(found) - rank), min(left, 1)))
-        left -= found[k]
-    return found
+    return apportioned([math.prod(values.shape[2:]) for _, values in variables], limit)
 
 
 def still(values: FloatArray) -> NDArray[np.bool_]:

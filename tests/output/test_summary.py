@@ -477,3 +477,27 @@ def test_small_variables_come_before_large_ones(limit, expected):
     names = chosen_names(idata, None, limit)
     assert names == (expected or ["alpha", "u[1]", "u[2]", "u[3]", "u[4]", "tau"])
     assert scalars(idata, None, limit)[0] == names
+
+
+def test_a_large_file_keeps_enough_draws_for_r_hat(tmp_path, capsys):
+    """Thinned to a few draws, thousands of quantities would always seem not to have converged."""
+    rng = np.random.default_rng(5)
+    draws = {"alpha": rng.standard_normal((4, 1000)), "u": rng.standard_normal((4, 1000, 40, 60))}
+    whole = run(posterior=draws | {"tau": rng.standard_normal((4, 1000))})
+    whole.to_netcdf(tmp_path / "whole.nc")
+    size = 8 * 4 * 1000 * 2402
+    read = inference_data.load(tmp_path / "whole.nc", most=size // 2)
+    kept = inference_data.group(read, "posterior")
+    assert kept.sizes["draw"] == 1000
+    np.testing.assert_array_equal(kept["tau"].values, whole.posterior["tau"].values)
+    n_kept = kept["u"].shape[3]
+    assert kept["u"].shape == (4, 1000, 40, n_kept)
+    assert 4 <= n_kept < 15
+    np.testing.assert_array_equal(kept["u"].values, whole.posterior["u"].values[..., :n_kept])
+    found = summarise(read, max_rows=10)
+    assert found.n_scalars == 2402
+    assert not [one for one in found.findings if isinstance(one, HighRHat | LowEss)]
+    thinned = inference_data.load(tmp_path / "whole.nc", most=size // 2).isel(draw=slice(None, None, 16))
+    assert [one for one in summarise(thinned, max_rows=10).findings if isinstance(one, HighRHat | LowEss)]
+    render(read, Console(), summary=found)
+    assert "of 2,402 quantities" in capsys.readouterr().out
