@@ -279,10 +279,8 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     if most is not None:
-        tree.attrs["every"] = reduction.every if reduction else 1
-        tree.attrs["elements_left_out"] = (
-            reduction.n_quantities - _n_quantities(datasets["posterior"]) if reduction else 0
-        )
+        left_out = reduction.n_quantities - _n_quantities(datasets["posterior"]) if reduction else 0
+        tree.attrs.update(every=reduction.every if reduction else 1, elements_left_out=left_out)
     return tree
 
 

@@ -73,10 +73,9 @@ def trace(
     if len(names) > max_vars:
         worst = table(idata, percentiles=(), var_names=var_names, max_rows=len(names))["r_hat"].fillna(0).to_numpy()
         shown = np.sort(np.argsort(-worst, kind="stable")[:max_vars])
-        left = count(idata, var_names) - len(names)
-        note = f", the {max_vars} of {len(names):,} quantities with the highest R-hat" + (
-            f"; {left:,} left out" * (left > 0)
-        )
+        note = f", the {max_vars} of {len(names):,} quantities with the highest R-hat"
+        if left := count(idata, var_names) - len(names):
+            note += f"; {left:,} left out"
         names, draws = [names[k] for k in shown], draws[..., shown]
     with matplotlib.rc_context(STYLE):
         figure, axes = _grid(rows=max(len(names), 1), height=1.45)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
@@ -40,6 +41,21 @@ class Coordinates:
         """Return coordinates that are the parameters themselves."""
         none = np.empty(0, np.int32)
         return cls(dim, none, none, np.zeros(1, np.int32), none, np.empty(0), np.empty(0))
+
+    @classmethod
+    def of(
+        cls, sizes: NDArray[np.integer], places: NDArray[np.integer], rows: sp.csr_array, constants: FloatArray
+    ) -> Coordinates:
+        """Return coordinates whose functions f are rows of a matrix, shape (n_functions, dim), plus constants."""
+        blocks = sizes.astype(np.int32), places.astype(np.int32)
+        pattern = rows.indptr.astype(np.int32), rows.indices.astype(np.int32)
+        return cls(rows.shape[1], *blocks, *pattern, rows.data, constants)
+
+    @property
+    def rows(self) -> sp.csr_array:
+        """Return the functions f without constants as a matrix, shape (n_functions, dim)."""
+        parts = self.coefficients, self.columns, self.starts
+        return sp.csr_array(parts, shape=(len(self.constants), self.dim))
 
     @property
     def is_plain(self) -> bool:

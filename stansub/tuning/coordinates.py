@@ -86,20 +86,12 @@ class Effects:
         """Return coordinates with a weight for each block, shape (n_blocks,)."""
         full, factors = self.full, weights - self.centred
         moved = factors != 0
-        sizes = full.sizes[moved]
-        of_function = np.repeat(moved, full.sizes * (full.sizes + 1) // 2)
-        rows = sp.csr_array((full.coefficients, full.columns, full.starts), shape=(len(of_function), full.dim))
-        own = rows[of_function]
-        by_function = np.repeat(factors[moved], sizes * (sizes + 1) // 2)
-        return Coordinates(
-            full.dim,
-            sizes,
-            full.places[np.repeat(moved, full.sizes)],
-            own.indptr.astype(np.int32),
-            own.indices.astype(np.int32),
-            own.data * np.repeat(by_function, np.diff(own.indptr)),
-            full.constants[of_function] * by_function,
-        )
+        by_function = np.repeat(factors, full.sizes * (full.sizes + 1) // 2)
+        own = by_function != 0
+        rows, by_function = full.rows[own], by_function[own]
+        rows.data *= np.repeat(by_function, np.diff(rows.indptr))
+        places = full.places[np.repeat(moved, full.sizes)]
+        return Coordinates.of(full.sizes[moved], places, rows, full.constants[own] * by_function)
 
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.
@@ -314,13 +306,7 @@ def _proved(
     coefficients[np.abs(coefficients) < _SAME] = 0
     rows = sp.csr_array(coefficients)
     constants = np.concatenate([here[j] for j in kept]) - coefficients @ start[others]
-    full = Coordinates(
-        len(start),
-        matrices.sizes[kept].astype(np.int32),
-        np.concatenate([effects[blocks[j][0]] for j in kept]).astype(np.int32),
-        rows.indptr.astype(np.int32),
-        others[rows.indices].astype(np.int32),
-        rows.data,
-        constants,
-    )
+    rows = sp.csr_array((rows.data, others[rows.indices], rows.indptr), shape=(len(constants), len(start)))
+    places = np.concatenate([effects[blocks[j][0]] for j in kept])
+    full = Coordinates.of(matrices.sizes[kept], places, rows, constants)
     return Effects(full, np.concatenate([blocks[j][1] for j in kept]), np.zeros(len(kept), bool))

@@ -93,9 +93,8 @@ class _Functions(NamedTuple):
     @classmethod
     def of(cls, full: Coordinates) -> _Functions:
         """Return those of coordinates."""
-        rows = sp.csr_array((full.coefficients, full.columns, full.starts), shape=(len(full.constants), full.dim))
         plain = np.zeros(len(full.sizes), bool)
-        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), rows, full.constants, plain)
+        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), full.rows, full.constants, plain)
 
     def joined(self, other: _Functions) -> _Functions:
         """Return the functions of both."""
@@ -365,15 +364,12 @@ class Structure:
         at = jacobian.indptr[places]
         alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < _ROUNDING)
         own, places, at = own[alone], places[alone], at[alone]
-        rows, full = functions.rows[functions.firsts[own]], effects.full
-        both = Coordinates(
-            full.dim,
-            np.concatenate([full.sizes, functions.sizes[own]]).astype(np.int32),
-            np.concatenate([full.places, places]).astype(np.int32),
-            np.concatenate([full.starts[:-1], full.starts[-1] + rows.indptr]).astype(np.int32),
-            np.concatenate([full.columns, rows.indices]).astype(np.int32),
-            np.concatenate([full.coefficients, rows.data]),
-            np.concatenate([full.constants, functions.constants[functions.firsts[own]]]),
+        full, first = effects.full, functions.firsts[own]
+        both = Coordinates.of(
+            np.concatenate([full.sizes, functions.sizes[own]]),
+            np.concatenate([full.places, places]),
+            sp.csr_array(sp.vstack([full.rows, functions.rows[first]])),
+            np.concatenate([full.constants, functions.constants[first]]),
         )
         joined = Effects(
             both,
