@@ -128,10 +128,11 @@ class Progress:
             What you can do to shorten it, to follow "or".
         """
         self.check()
-        name, now = re.split(r": | \(", text, maxsplit=1)[0], clock.now()
+        name = re.split(r": | \(", text, maxsplit=1)[0]
         with self._lock:
+            now = clock.now()  # while no other thread ends a stage, so that none overlap
             if self.stage is None or self.stage.name != name:
-                self._end()
+                self._end(now)
                 self.stage = Stage(name, text, remedy, now, now)
             else:
                 self.stage = replace(self.stage, text=text, counted_from=now, done=0, total=0)
@@ -165,7 +166,7 @@ class Progress:
     def end(self) -> None:
         """End the last stage."""
         with self._lock:
-            self._end()
+            self._end(clock.now())
 
     def left(self) -> float | None:
         """Return the seconds until the time limit; None without a limit."""
@@ -175,10 +176,10 @@ class Progress:
         """Return the seconds of finished stages in words, without those that took no time."""
         return ", ".join(f"{name} {duration(s)}" for name, s in self.seconds.items() if s >= _WORTH_NAMING)
 
-    def _end(self) -> None:
+    def _end(self, now: float) -> None:
         stage, self.stage = self.stage, None
         if stage is not None:
-            seconds = stage.seconds
+            seconds = now - stage.began
             self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
             if self._on_end is not None:
                 self._on_end(stage.name, seconds)

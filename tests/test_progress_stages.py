@@ -1,6 +1,7 @@
 """Stages, how far they are, and the time limit."""
 
 import threading
+import time
 
 import pytest
 from clocks import Clock
@@ -87,9 +88,15 @@ def test_any_function_of_a_text_will_do() -> None:
     as_progress(None)("nobody hears")
 
 
-def test_stages_of_several_threads_are_all_counted() -> None:
+def test_stages_of_several_threads_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_slowly() -> float:
+        found = now()
+        time.sleep(1e-4)
+        return found
+
+    monkeypatch.setattr("stansub.clock.now", read_slowly)
     progress = Progress()
-    threads = [threading.Thread(target=lambda n=n: [progress(f"Stage {n}") for _ in range(200)]) for n in range(4)]
+    threads = [threading.Thread(target=lambda n=n: [progress(f"Stage {n}") for _ in range(50)]) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
