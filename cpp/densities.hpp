@@ -8,8 +8,10 @@
 #include <stdexcept>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "program.hpp"
+#include "vector_math.hpp"
 
 namespace stansub {
 
@@ -40,10 +42,9 @@ inline double binomial(const double* y, const double* eta, std::size_t) { return
 // A count and its exposure, as a function of the log rate.
 inline double poisson(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - y[1] * std::exp(eta[0]); }
 
-// A count and its dispersion phi, by the log of its mean: y eta - (y + phi) log(e^eta + phi).
+// A count and its dispersion phi, by the log of its mean: y eta - (y + phi) log(1 + e^(eta - log phi)).
 inline double neg_binomial(const double* y, const double* eta, std::size_t) {
-  const double x = eta[0] - std::log(y[1]);
-  return y[0] * x - (y[0] + y[1]) * softplus(x);
+  return y[0] * eta[0] - (y[0] + y[1]) * softplus(eta[0] - std::log(y[1]));
 }
 
 // An outcome and the scale of its error.
@@ -140,6 +141,34 @@ inline double ordered(const double* y, const double* eta, std::size_t q) {
   return -softplus(-below - gap) - softplus(below) + std::log(-std::expm1(-gap));
 }
 
+// Rows of numbers, a column for each observation, at a distance from each other.
+struct Block {
+  const double* first;
+  std::size_t size, distance;
+  const double* operator[](std::size_t k) const { return first + k * distance; }
+  void copy(std::size_t i, double* column) const {
+    for (std::size_t k = 0; k < size; ++k) column[k] = (*this)[k][i];
+  }
+};
+
+// The sum over n observations of y_0 eta less y_1 times another number.
+inline double less(const Block& y, const Block& eta, std::size_t n, const double* each) {
+  double sums[4] = {};  // do not wait for each other
+  for (std::size_t i = 0; i < n; ++i) sums[i % 4] += y[0][i] * eta[0][i] - y[1][i] * each[i];
+  return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+// Sums of `binomial` and `poisson` over n observations; there are n numbers of scratch memory.
+inline double binomial_sum(const Block& y, const Block& eta, std::size_t n, double* scratch) {
+  vector_math::softplus(eta[0], n, scratch);
+  return less(y, eta, n, scratch);
+}
+
+inline double poisson_sum(const Block& y, const Block& eta, std::size_t n, double* scratch) {
+  vector_math::exp(eta[0], n, scratch);
+  return less(y, eta, n, scratch);
+}
+
 }  // namespace densities
 
 // Log likelihood by a known density or by a program; an observation has `n_data` numbers of data.
@@ -154,15 +183,29 @@ class LogLik {
     return program_ ? program_->log_lik(data, eta) : function_(data, eta, q);
   }
 
+  // The sum of n log likelihoods; there are n numbers of scratch memory.
+  double sum(const densities::Block& data, const densities::Block& eta, std::size_t n, double* scratch) const {
+    if (sum_) return sum_(data, eta, n, scratch);
+    std::vector<double> own(data.size), at(eta.size);
+    double found = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      data.copy(i, own.data());
+      eta.copy(i, at.data());
+      found += log_lik(own.data(), at.data(), eta.size);
+    }
+    return found;
+  }
+
  private:
   using Function = double (*)(const double* data, const double* eta, std::size_t q);
+  using Sum = double (*)(const densities::Block& data, const densities::Block& eta, std::size_t n, double* scratch);
 
-  LogLik(std::size_t n, Function function) : n_data(n), function_(function) {}
+  LogLik(std::size_t n, Function function, Sum sum = nullptr) : n_data(n), function_(function), sum_(sum) {}
 
   static LogLik of(Density density) {
     switch (density) {
-      case Density::binomial: return {2, densities::binomial};
-      case Density::poisson: return {2, densities::poisson};
+      case Density::binomial: return {2, densities::binomial, densities::binomial_sum};
+      case Density::poisson: return {2, densities::poisson, densities::poisson_sum};
       case Density::neg_binomial: return {2, densities::neg_binomial};
       case Density::normal: return {2, densities::normal};
       case Density::student_t: return {3, densities::student_t};
@@ -180,6 +223,7 @@ class LogLik {
   }
 
   Function function_ = nullptr;
+  Sum sum_ = nullptr;
   std::shared_ptr<const Program> program_;
 };
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "factorised.hpp"
-#include "numbers.hpp"
 #include "records.hpp"
 #include "thinning.hpp"
 
@@ -36,52 +36,31 @@ class GroupedObservations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 8;
 
-  // Numbers of all observations: p, for each observation or the same for all, at some places of phi, and the whitening
-  // A, p by p.
-  struct Dense {
-    std::vector<Run> runs;
-    bool is_constant;
-    std::size_t p;
-    std::vector<std::int32_t> places;
-    std::vector<double> whitening;
-
-    void copy(std::size_t i, double* row) const {
-      for (const Run& run : runs) {
-        const double* own = run.at(i);
-        for (std::size_t c = 0; c < run.width; ++c) *row++ = own[static_cast<std::ptrdiff_t>(c) * run.column];
-      }
-    }
-  };
-
-  // One coefficient of an observation: its index in phi (-1 for none), and its factor.
-  struct Gathered {
-    const std::int32_t* places;
-    Numbers factors;
-  };
-
-  struct Argument {
-    Dense dense;
-    std::vector<Gathered> gathered;
-    Numbers offset;
-    std::vector<double> shares;  // of the dense term, where there is one, and of each grouping
+  // How an argument's terms enter the bounds.
+  struct Weights {
+    std::vector<double> whitening;  // p by p: A
+    std::vector<double> shares;     // of the dense term, where there is one, and of each grouping
   };
 
   // Records, n of `width` numbers, are those of `Records` without the arguments at the point, which are computed from
   // the rows, and without `data`, which the density takes. Levels are by t. Numbers stay the caller's.
-  GroupedObservations(LogLik density, std::vector<Argument> arguments, const double* records, std::size_t n,
-                      std::size_t width, std::vector<Numbers> data, std::vector<double> point,
-                      std::vector<Level> levels, double share)
+  GroupedObservations(LogLik density, const Arguments& arguments, std::vector<Weights> weights, const double* records,
+                      std::size_t width, std::vector<Numbers> data, std::vector<double> point, std::vector<Level> levels,
+                      double share)
       : kept_(std::move(density), arguments.size(), 2),
-        arguments_(std::move(arguments)),
+        arguments_(arguments),
+        weights_(std::move(weights)),
         q_(arguments_.size()),
         records_(records),
-        n_(n),
+        n_(arguments_.n()),
         width_(width),
         data_(std::move(data)),
         point_(std::move(point)),
         levels_(std::move(levels)),
         share_(share) {
-    if (n_ < 1 || q_ < 1 || q_ > most_arguments) throw std::invalid_argument("there must be observations, of 1 to 8 arguments");
+    if (q_ > most_arguments) throw std::invalid_argument("there must be 1 to 8 arguments");
+    if (weights_.size() != q_ || point_.size() != arguments_.dim())
+      throw std::invalid_argument("there must be a whitening and shares for each argument, and a place for each coefficient");
     kept_.check_width(width_ + q_ + data_.size());
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 0; k < q_; ++k) add_terms(k);
@@ -101,7 +80,7 @@ class GroupedObservations final : public RemainderSource {
     std::vector<std::int32_t> places;        // of the groups in phi
     std::vector<std::vector<std::int32_t>> members;
     std::vector<double> reach;               // dense: m_i / l_k of each observation
-    const Gathered* gathered = nullptr;      // a grouping
+    const Column* gathered = nullptr;      // a grouping
     double sum(std::size_t g) const { return tables[g].total(); }
   };
 
@@ -199,19 +178,16 @@ class GroupedObservations final : public RemainderSource {
     for (std::size_t k = 0; k < q_; ++k) {
       const Argument& argument = arguments_[k];
       double from = move.from.shared[k], to = move.to.shared[k];
-      if (!argument.dense.is_constant) {
-        const auto& places = argument.dense.places;
-        std::size_t c = 0;
-        for (const Run& run : argument.dense.runs) {
+      if (!is_constant_[k])
+        argument.each_run([&](const Run& run, const std::int32_t* places) {
           const double* row = run.at(i);
-          for (std::size_t j = 0; j < run.width; ++j, ++c) {
-            const double own = row[static_cast<std::ptrdiff_t>(j) * run.column];
-            from += own * move.from.d[places[c]];
-            to += own * move.to.d[places[c]];
+          for (std::size_t c = 0; c < run.width; ++c) {
+            const double number = row[static_cast<std::ptrdiff_t>(c) * run.column];
+            from += number * move.from.d[places[c]];
+            to += number * move.to.d[places[c]];
           }
-        }
-      }
-      for (const Gathered& one : argument.gathered)
+        });
+      for (const Column& one : argument.columns)
         if (const std::int32_t place = one.places[i]; place >= 0) {
           const double factor = one.factors[i];
           from += factor * move.from.d[place];
@@ -242,11 +218,11 @@ class GroupedObservations final : public RemainderSource {
   // Argument k at the point.
   double at_point(std::int32_t i, std::size_t k, std::vector<double>& row) const {
     const Argument& argument = arguments_[k];
-    row.resize(argument.dense.p);
-    argument.dense.copy(i, row.data());
+    row.resize(argument.p());
+    argument.copy(i, row.data());
     double found = 0;
-    for (std::size_t c = 0; c < row.size(); ++c) found += row[c] * point_[argument.dense.places[c]];
-    for (const Gathered& one : argument.gathered)
+    for (std::size_t c = 0; c < row.size(); ++c) found += row[c] * point_[argument.places[c]];
+    for (const Column& one : argument.columns)
       if (const std::int32_t place = one.places[i]; place >= 0) found += one.factors[i] * point_[place];
     return found + argument.offset[i];
   }
@@ -272,8 +248,8 @@ class GroupedObservations final : public RemainderSource {
     for (const Term& term : terms_)
       if (term.gathered == nullptr) __builtin_prefetch(&term.reach[i]);
     for (const Argument& argument : arguments_) {
-      for (const Run& run : argument.dense.runs) run.prefetch(i);
-      for (const Gathered& one : argument.gathered) {
+      for (const Run& run : argument.runs) run.prefetch(i);
+      for (const Column& one : argument.columns) {
         __builtin_prefetch(one.places + i);
         one.factors.prefetch(i);
       }
@@ -284,44 +260,38 @@ class GroupedObservations final : public RemainderSource {
 
   void add_terms(std::size_t k) {
     const Argument& argument = arguments_[k];
-    const Dense& dense = argument.dense;
-    std::size_t width = 0;
-    for (const Run& run : dense.runs) width += run.width;
-    if (dense.places.size() != dense.p || dense.whitening.size() != dense.p * dense.p || width != dense.p)
-      throw std::invalid_argument("each number of all observations has a place");
-    for (const std::int32_t place : dense.places) check(place);
-    if (argument.shares.size() != argument.gathered.size() + (dense.p > 0))
-      throw std::invalid_argument("each term of an argument has a share");
+    const auto& [whitening, shares] = weights_[k];
+    is_constant_.push_back(argument.is_constant());
+    if (whitening.size() != argument.p() * argument.p()) throw std::invalid_argument("a whitening is p by p");
+    if (shares.size() != argument.columns.size() + (argument.p() > 0)) throw std::invalid_argument("each term of an argument has a share");
     double sum = 0;
-    for (const double share : argument.shares) sum += share > 0 ? share : std::numeric_limits<double>::infinity();
+    for (const double share : shares) sum += share > 0 ? share : std::numeric_limits<double>::infinity();
     if (!(sum <= 1 + 1e-9)) throw std::invalid_argument("shares are positive, and add up to 1");
-    const auto times = [&](std::size_t j) { return 1 / (argument.shares[j] * argument.shares[j]); };
+    const auto times = [&](std::size_t j) { return 1 / (shares[j] * shares[j]); };
     std::size_t j = 0;
-    if (dense.p > 0) add_dense(k, times(j++));
-    for (const Gathered& one : argument.gathered) add_grouping(k, times(j++), one);
-  }
-
-  void check(std::int32_t place) const {
-    if (place < 0 || place >= static_cast<std::int32_t>(dim())) throw std::invalid_argument("no such place in phi");
+    if (argument.p() > 0) add_dense(k, times(j++));
+    for (const Column& one : argument.columns) add_grouping(k, times(j++), one);
   }
 
   // |z . d| = |(A'^-1 z) . (A d)| <= |A'^-1 z| |A d|, with A upper triangular.
   void add_dense(std::size_t k, double times) {
-    const Dense& dense = arguments_[k].dense;
+    const Argument& argument = arguments_[k];
+    const std::size_t p = argument.p();
+    const auto& whitening = weights_[k].whitening;
     Term term;
     term.argument = k;
     term.times = times;
-    std::vector<double> row(dense.p), solved(dense.p), weights(n_);
+    std::vector<double> row(p), solved(p), weights(n_);
     term.reach.resize(n_);
     double largest = 0, length = 0;
     for (std::size_t i = 0; i < n_; ++i) {
-      if (i == 0 || !dense.is_constant) {
-        dense.copy(i, row.data());
+      if (i == 0 || !is_constant_[k]) {
+        argument.copy(i, row.data());
         double squares = 0;
-        for (std::size_t c = 0; c < dense.p; ++c) {
+        for (std::size_t c = 0; c < p; ++c) {
           double one = row[c];
-          for (std::size_t b = 0; b < c; ++b) one -= dense.whitening[b * dense.p + c] * solved[b];
-          solved[c] = one / dense.whitening[c * dense.p + c];
+          for (std::size_t b = 0; b < c; ++b) one -= whitening[b * p + c] * solved[b];
+          solved[c] = one / whitening[c * p + c];
           squares += solved[c] * solved[c];
         }
         length = std::sqrt(squares);
@@ -335,17 +305,14 @@ class GroupedObservations final : public RemainderSource {
     terms_.push_back(std::move(term));
   }
 
-  void add_grouping(std::size_t k, double times, const Gathered& one) {
+  void add_grouping(std::size_t k, double times, const Column& one) {
     Term term;
     term.argument = k;
     term.times = times;
     term.gathered = &one;
     std::vector<std::size_t> counts(dim());
     for (std::size_t i = 0; i < n_; ++i)
-      if (one.places[i] >= 0) {
-        check(one.places[i]);
-        ++counts[one.places[i]];
-      }
+      if (one.places[i] >= 0) ++counts[one.places[i]];
     std::vector<std::vector<std::int32_t>> members(dim());
     for (std::size_t place = 0; place < dim(); ++place) members[place].reserve(counts[place]);
     for (std::size_t i = 0; i < n_; ++i)
@@ -376,15 +343,17 @@ class GroupedObservations final : public RemainderSource {
       const Term& term = terms_[j];
       double most = 0;
       if (term.gathered == nullptr) {
-        const Dense& dense = arguments_[term.argument].dense;
-        std::vector<double> row(dense.is_constant ? dense.p : 0);
-        if (dense.is_constant) dense.copy(0, row.data());
+        const Argument& argument = arguments_[term.argument];
+        const auto& whitening = weights_[term.argument].whitening;
+        const std::size_t p = argument.p();
+        std::vector<double> row(is_constant_[term.argument] ? p : 0);
+        if (!row.empty()) argument.copy(0, row.data());
         double squares = 0, shared = 0;
-        for (std::size_t b = 0; b < dense.p; ++b) {
+        for (std::size_t b = 0; b < p; ++b) {
           double along = 0;
-          for (std::size_t c = b; c < dense.p; ++c) along += dense.whitening[b * dense.p + c] * point.d[dense.places[c]];
+          for (std::size_t c = b; c < p; ++c) along += whitening[b * p + c] * point.d[argument.places[c]];
           squares += along * along;
-          if (dense.is_constant) shared += row[b] * point.d[dense.places[b]];
+          if (!row.empty()) shared += row[b] * point.d[argument.places[b]];
         }
         point.shared[term.argument] = shared;
         point.lengths[j] = std::sqrt(squares);
@@ -399,7 +368,9 @@ class GroupedObservations final : public RemainderSource {
   }
 
   Records kept_;
-  std::vector<Argument> arguments_;
+  const Arguments& arguments_;
+  std::vector<Weights> weights_;
+  std::vector<char> is_constant_;  // whether an argument's dense numbers are the same for all
   std::size_t q_;
   const double* records_;
   std::size_t n_, width_;

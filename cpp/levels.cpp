@@ -26,35 +26,16 @@ using Places = Vector<std::int32_t>;
 using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-struct Given {
-  std::vector<LevelPasses::Argument> arguments;
+std::vector<LevelPasses::Grouping> to_groupings(const std::vector<Places>& levels, const std::vector<Places>& level_places,
+                                                const std::vector<std::size_t>& n_levels, std::size_t n) {
+  if (level_places.size() != levels.size() || n_levels.size() != levels.size())
+    throw std::invalid_argument("there must be levels and their coefficients for each grouping");
   std::vector<LevelPasses::Grouping> groupings;
-};
-
-Given to_rows(const std::vector<Matrix>& dense, const std::vector<Places>& places, const std::vector<NumbersArray>& offsets,
-              const std::vector<std::int32_t>& gathered_of, const std::vector<Places>& gathered_places,
-              const std::vector<NumbersArray>& gathered_factors, const std::vector<Places>& levels,
-              const std::vector<Places>& level_places, const std::vector<std::size_t>& n_levels, std::size_t n) {
-  const std::size_t q = dense.size();
-  if (places.size() != q || offsets.size() != q || gathered_places.size() != gathered_of.size() ||
-      gathered_factors.size() != gathered_of.size() || level_places.size() != levels.size() || n_levels.size() != levels.size())
-    throw std::invalid_argument("there must be places and offsets for each argument, factors for each column, and levels for each grouping");
-  Given given;
-  for (std::size_t k = 0; k < q; ++k) {
-    const bool is_constant = dense[k].shape(0) == 1;
-    if (!is_constant) require_length(dense[k].shape(0), n, "rows");
-    require_length(places[k].shape(0), dense[k].shape(1), "places");
-    given.arguments.push_back({dense[k].data(), is_constant, to_vector(places[k]), {}, to_numbers(offsets[k], n)});
-  }
-  for (std::size_t j = 0; j < gathered_of.size(); ++j) {
-    require_length(gathered_places[j].shape(0), n, "places of a column");
-    given.arguments.at(gathered_of[j]).columns.push_back({gathered_places[j].data(), to_numbers(gathered_factors[j], n)});
-  }
   for (std::size_t g = 0; g < levels.size(); ++g) {
     require_length(levels[g].shape(0), n, "levels");
-    given.groupings.push_back({levels[g].data(), n_levels[g], to_vector(level_places[g])});
+    groupings.push_back({levels[g].data(), n_levels[g], to_vector(level_places[g])});
   }
-  return given;
+  return groupings;
 }
 
 // Rows of numbers of the observations, as a view.
@@ -69,23 +50,16 @@ void bind_levels(nb::module_& m) {
   nb::class_<LevelPasses>(m, "LevelPasses")
       .def(
           "__init__",
-          [](LevelPasses* self, const std::vector<Matrix>& dense, const std::vector<Places>& places,
-             const std::vector<NumbersArray>& offsets, const std::vector<std::int32_t>& gathered_of,
-             const std::vector<Places>& gathered_places, const std::vector<NumbersArray>& gathered_factors,
-             const std::vector<Places>& levels, const std::vector<Places>& level_places,
-             const std::vector<std::size_t>& n_levels, std::shared_ptr<Program> program, const std::optional<Matrix>& data,
-             std::size_t n, std::size_t dim) {
-            if (program && (!data || data->shape(0) != program->n_data() || data->shape(0) < 1 || data->shape(1) != n))
+          [](LevelPasses* self, const Arguments& arguments, const std::vector<Places>& levels,
+             const std::vector<Places>& level_places, const std::vector<std::size_t>& n_levels,
+             std::shared_ptr<Program> program, const std::optional<Matrix>& data) {
+            if (program && (!data || data->shape(0) != program->n_data() || data->shape(0) < 1 || data->shape(1) != arguments.n()))
               throw std::invalid_argument("data must have a row for each number and a column for each observation");
-            auto [arguments, groupings] = to_rows(dense, places, offsets, gathered_of, gathered_places, gathered_factors,
-                                                  levels, level_places, n_levels, n);
-            new (self) LevelPasses(std::move(arguments), std::move(groupings), std::move(program),
-                                   data ? data->data() : nullptr, n, dim);
+            new (self) LevelPasses(arguments, to_groupings(levels, level_places, n_levels, arguments.n()), std::move(program),
+                                   data ? data->data() : nullptr);
           },
-          "dense"_a.noconvert(), "places"_a, "offsets"_a.noconvert(), "gathered_of"_a, "gathered_places"_a.noconvert(),
-          "gathered_factors"_a.noconvert(), "levels"_a.noconvert(), "level_places"_a, "n_levels"_a,
-          "program"_a.none(), "data"_a.noconvert().none(), "n"_a, "dim"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(),
-          nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 12>())
+          "arguments"_a, "levels"_a.noconvert(), "level_places"_a, "n_levels"_a, "program"_a.none(),
+          "data"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 7>())
       .def_prop_ro("proposed", [](LevelPasses& self) { return rows_of(self, self.proposed()); })
       .def_prop_ro("state", [](LevelPasses& self) { return rows_of(self, self.state()); })
       .def(

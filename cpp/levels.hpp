@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "numbers.hpp"
+#include "arguments.hpp"
 #include "program.hpp"
 #include "program_gradients.hpp"
 
@@ -20,21 +20,6 @@ namespace stansub {
 // beside them: q + 1 rows at the state and at a proposal, log likelihoods and gradients in the arguments.
 class LevelPasses {
  public:
-  // One coefficient of each observation: its place in x (-1 for none), and its factor.
-  struct Column {
-    const std::int32_t* places;
-    Numbers factors;
-  };
-
-  // Numbers of all observations in common places, a row each or one row for all, and columns.
-  struct Argument {
-    const double* dense;
-    bool is_constant;
-    std::vector<std::int32_t> places;
-    std::vector<Column> columns;
-    Numbers offset;
-  };
-
   // Level of each observation, n_levels for none.
   struct Grouping {
     const std::int32_t* of;
@@ -43,28 +28,22 @@ class LevelPasses {
   };
 
   // Without a program, the caller evaluates the log likelihoods.
-  LevelPasses(std::vector<Argument> arguments, std::vector<Grouping> groupings, std::shared_ptr<const Program> program,
-              const double* data, std::size_t n, std::size_t dim)
-      : arguments_(std::move(arguments)),
+  LevelPasses(const Arguments& arguments, std::vector<Grouping> groupings, std::shared_ptr<const Program> program, const double* data)
+      : arguments_(arguments),
         groupings_(std::move(groupings)),
         program_(std::move(program)),
         data_(data),
-        n_(n),
-        dim_(dim),
-        here_(n_rows() * n),
-        there_(n_rows() * n),
-        x_(dim + 1),
-        sums_(dim + 1),
+        n_(arguments.n()),
+        dim_(arguments.dim()),
+        here_(n_rows() * n_),
+        there_(n_rows() * n_),
+        x_(dim_ + 1),
+        sums_(dim_ + 1),
         eta_(arguments_.size() * block),
         takes_(block) {
     if (program_) {
       if (program_->n_arguments() != arguments_.size()) throw std::invalid_argument("the program has other arguments");
       gradients_.emplace(*program_);
-    }
-    for (const Argument& one : arguments_) {
-      for (const std::int32_t place : one.places) require_place(place, 0);
-      for (const Column& column : one.columns)
-        for (std::size_t i = 0; i < n_; ++i) require_place(column.places[i], -1);
     }
     for (const Grouping& one : groupings_) {
       for (std::size_t i = 0; i < n_; ++i)
@@ -148,14 +127,10 @@ class LevelPasses {
     for (std::size_t first = 0; first < n_; first += block) work(first, std::min(block, n_ - first));
   }
 
-  void require_place(std::int32_t place, std::int32_t least) const {
-    if (place < least || place >= static_cast<std::int32_t>(dim_)) throw std::invalid_argument("no such coefficient");
-  }
-
   std::vector<Read> read_by(const Grouping& grouping) const {
     std::vector<bool> own(dim_ + 1);
     for (const std::int32_t place : grouping.places) {
-      require_place(place, 0);
+      arguments_.require_place(place, 0);
       own[place + 1] = true;
     }
     const auto any = [&](const std::int32_t* places, std::size_t n) {
@@ -183,46 +158,7 @@ class LevelPasses {
   }
 
   void arguments(std::size_t first, std::size_t count) {
-    const double* x = coefficients();
-    for (std::size_t k = 0; k < arguments_.size(); ++k) {
-      const Argument& one = arguments_[k];
-      double* eta = &eta_[k * block];
-      add_dense(one, first, count, eta);
-      for (const Column& column : one.columns)
-        each(column, first, count, [&](std::size_t j, std::int32_t place, double factor) { eta[j] += factor * x[place]; });
-      if (one.offset.is_constant()) {
-        const double offset = one.offset[0];
-        for (std::size_t j = 0; j < count; ++j) eta[j] += offset;
-      } else {
-        for (std::size_t j = 0; j < count; ++j) eta[j] += one.offset[first + j];
-      }
-    }
-  }
-
-  // The coefficients of some observations, with their factors.
-  template <class Work>
-  static void each(const Column& column, std::size_t first, std::size_t count, Work work) {
-    const std::int32_t* places = column.places + first;
-    if (column.factors.is_constant()) {
-      const double factor = column.factors[0];
-      for (std::size_t j = 0; j < count; ++j) work(j, places[j], factor);
-    } else {
-      for (std::size_t j = 0; j < count; ++j) work(j, places[j], column.factors[first + j]);
-    }
-  }
-
-  void add_dense(const Argument& one, std::size_t first, std::size_t count, double* eta) const {
-    const double* x = coefficients();
-    const std::size_t p = one.places.size();
-    const auto dot = [&](const double* row) {
-      double found = 0;
-      for (std::size_t c = 0; c < p; ++c) found += row[c] * x[one.places[c]];
-      return found;
-    };
-    if (one.is_constant)
-      std::fill_n(eta, count, dot(one.dense));
-    else
-      for (std::size_t j = 0; j < count; ++j) eta[j] = dot(one.dense + (first + j) * p);
+    for (std::size_t k = 0; k < arguments_.size(); ++k) arguments_[k].at(coefficients(), first, count, &eta_[k * block]);
   }
 
   void apply_to(std::size_t first, std::size_t count) {
@@ -251,17 +187,17 @@ class LevelPasses {
   void add(const Read& read, const double* slopes, std::size_t first, std::size_t count) {
     double* sums = sums_.data() + 1;
     for (const Column* column : read.columns)
-      each(*column, first, count, [&](std::size_t j, std::int32_t place, double factor) { sums[place] += factor * slopes[j]; });
+      column->each(first, count, [&](std::size_t j, std::int32_t place, double factor) { sums[place] += factor * slopes[j]; });
     if (!read.dense) return;
-    const Argument& one = arguments_[read.argument];
-    const std::size_t p = one.places.size();
-    for (std::size_t j = 0; j < count; ++j) {
-      const double* row = one.is_constant ? one.dense : one.dense + (first + j) * p;
-      for (std::size_t c = 0; c < p; ++c) sums[one.places[c]] += row[c] * slopes[j];
-    }
+    arguments_[read.argument].each_run([&](const Run& run, const std::int32_t* places) {
+      for (std::size_t j = 0; j < count; ++j) {
+        const double* row = run.at(first + j);
+        for (std::size_t c = 0; c < run.width; ++c) sums[places[c]] += row[static_cast<std::ptrdiff_t>(c) * run.column] * slopes[j];
+      }
+    });
   }
 
-  std::vector<Argument> arguments_;
+  const Arguments& arguments_;
   std::vector<Grouping> groupings_;
   std::shared_ptr<const Program> program_;
   std::optional<ProgramGradients> gradients_;

@@ -26,11 +26,28 @@ class Numbers {
     return *static_cast<const double*>(at);
   }
 
+  void copy(std::size_t first, std::size_t count, double* out) const {
+    switch (kind_) {
+      case Kind::u1: return copy<std::uint8_t>(first, count, out);
+      case Kind::i2: return copy<std::int16_t>(first, count, out);
+      case Kind::i4: return copy<std::int32_t>(first, count, out);
+      case Kind::i8: return copy<std::int64_t>(first, count, out);
+      case Kind::f4: return copy<float>(first, count, out);
+      case Kind::f8: return copy<double>(first, count, out);
+    }
+  }
+
   bool is_constant() const { return bytes_ == 0; }
 
   void prefetch(std::size_t i) const { __builtin_prefetch(address(i)); }
 
  private:
+  template <class T>
+  void copy(std::size_t first, std::size_t count, double* out) const {
+    const char* at = static_cast<const char*>(address(first));
+    for (std::size_t j = 0; j < count; ++j, at += bytes_) out[j] = static_cast<double>(*reinterpret_cast<const T*>(at));
+  }
+
   const void* address(std::size_t i) const { return first_ + static_cast<std::ptrdiff_t>(i) * bytes_; }
 
   const char* first_;

@@ -17,6 +17,7 @@
 
 #include "arrays.hpp"
 #include "cholesky.hpp"
+#include "full_data.hpp"
 #include "grouped.hpp"
 #include "normal_effects.hpp"
 #include "numbers.hpp"
@@ -160,38 +161,40 @@ std::vector<double> table_transitions(const Vector<double>& energies, std::int32
 using Column = NumbersArray;
 using Columns = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
 
-// Rows of all observations, where a matrix with one row is the row of all.
-GroupedObservations::Dense to_dense(const std::vector<Columns>& runs, const Vector<std::int32_t>& places,
-                                    const Matrix& whitening, std::size_t n) {
-  GroupedObservations::Dense dense{{}, true, 0, to_vector(places), {whitening.data(), whitening.data() + whitening.size()}};
-  for (const Columns& run : runs) {
+// Numbers of all observations, where a matrix with one row is the row of all.
+std::vector<Run> to_runs(const std::vector<Columns>& rows, std::size_t n) {
+  std::vector<Run> runs;
+  for (const Columns& run : rows) {
     if (run.shape(0) != 1) require_length(run.shape(0), n, "columns");
-    dense.runs.push_back({run.data(), run.shape(0) == 1 ? 0 : run.stride(0), run.stride(1), run.shape(1)});
-    dense.is_constant &= run.shape(0) == 1 || run.shape(1) == 0;
-    dense.p += run.shape(1);
+    runs.push_back({run.data(), run.shape(0) == 1 ? 0 : run.stride(0), run.stride(1), run.shape(1)});
   }
-  return dense;
+  return runs;
 }
 
-// Numbers of all observations and groupings, of which `gathered_of` says to which argument each belongs.
-std::vector<GroupedObservations::Argument> to_arguments(
-    const std::vector<std::vector<Columns>>& rows, const std::vector<Vector<std::int32_t>>& places,
-    const std::vector<Matrix>& whitenings, const std::vector<Column>& offsets,
-    const std::vector<std::int32_t>& gathered_of, const std::vector<Vector<std::int32_t>>& gathered_places,
-    const std::vector<Column>& gathered_factors, const std::vector<std::vector<double>>& shares, std::size_t n) {
+// Columns, of which `gathered_of` says to which argument each belongs.
+std::vector<Argument> to_arguments(const std::vector<std::vector<Columns>>& rows, const std::vector<Vector<std::int32_t>>& places,
+                                   const std::vector<NumbersArray>& offsets, const std::vector<std::int32_t>& gathered_of,
+                                   const std::vector<Vector<std::int32_t>>& gathered_places,
+                                   const std::vector<NumbersArray>& gathered_factors, std::size_t n) {
   const std::size_t q = rows.size();
-  if (places.size() != q || shares.size() != q || whitenings.size() != q || offsets.size() != q ||
-      gathered_places.size() != gathered_of.size() || gathered_factors.size() != gathered_of.size())
-    throw std::invalid_argument("there must be places, offsets and a whitening for each argument, and factors for each grouping");
-  std::vector<GroupedObservations::Argument> arguments;
+  if (places.size() != q || offsets.size() != q || gathered_places.size() != gathered_of.size() ||
+      gathered_factors.size() != gathered_of.size())
+    throw std::invalid_argument("there must be places and offsets for each argument, and factors for each column");
+  std::vector<Argument> arguments;
   for (std::size_t k = 0; k < q; ++k)
-    arguments.push_back({to_dense(rows[k], places[k], whitenings[k], n), {}, to_numbers(offsets[k], n), shares[k]});
+    arguments.push_back({to_runs(rows[k], n), to_vector(places[k]), {}, to_numbers(offsets[k], n)});
   for (std::size_t j = 0; j < gathered_of.size(); ++j) {
-    if (gathered_places[j].shape(0) != n || gathered_of[j] < 0 || gathered_of[j] >= static_cast<std::int32_t>(q))
-      throw std::invalid_argument("a grouping has a place and a factor for each observation, of one of the arguments");
-    arguments[gathered_of[j]].gathered.push_back({gathered_places[j].data(), to_numbers(gathered_factors[j], n)});
+    if (gathered_of[j] < 0 || gathered_of[j] >= static_cast<std::int32_t>(q)) throw std::invalid_argument("no such argument");
+    require_length(gathered_places[j].shape(0), n, "places of a column");
+    arguments[gathered_of[j]].columns.push_back({gathered_places[j].data(), to_numbers(gathered_factors[j], n)});
   }
   return arguments;
+}
+
+std::vector<Numbers> to_columns(const std::vector<NumbersArray>& data, std::size_t n) {
+  std::vector<Numbers> columns;
+  for (const NumbersArray& one : data) columns.push_back(to_numbers(one, n));
+  return columns;
 }
 
 // Joint decisions of one chain about the remainders of a surrogate. Moves with large bounds use a smaller kappa, so
@@ -385,28 +388,45 @@ void bind_transitions(nb::module_& m) {
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1);
 
+  nb::class_<Arguments>(m, "Arguments")
+      .def(
+          "__init__",
+          [](Arguments* self, const std::vector<std::vector<Columns>>& rows, const std::vector<Vector<std::int32_t>>& places,
+             const std::vector<NumbersArray>& offsets, const std::vector<std::int32_t>& gathered_of,
+             const std::vector<Vector<std::int32_t>>& gathered_places, const std::vector<NumbersArray>& gathered_factors,
+             std::size_t n, std::size_t dim) {
+            new (self) Arguments(to_arguments(rows, places, offsets, gathered_of, gathered_places, gathered_factors, n), n, dim);
+          },
+          "rows"_a.noconvert(), "places"_a, "offsets"_a.noconvert(), "gathered_of"_a, "gathered_places"_a.noconvert(),
+          "gathered_factors"_a.noconvert(), "n"_a, "dim"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(),
+          nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>())
+      .def(
+          "log_lik",
+          [](const Arguments& self, const DensityOrProgram& density, const std::vector<NumbersArray>& data, const Vector<double>& phi) {
+            require_dim(phi.shape(0), self.dim());
+            const std::vector<Numbers> columns = to_columns(data, self.n());
+            nb::gil_scoped_release release;
+            return full_data_log_lik(self, to_log_lik(density), columns, phi.data());
+          },
+          "density"_a, "data"_a.noconvert(), "phi"_a);
+
   nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
       .def(
           "__init__",
-          [](GroupedObservations* self, const DensityOrProgram& density, const std::vector<std::vector<Columns>>& rows,
-             const std::vector<Vector<std::int32_t>>& places, const std::vector<Matrix>& whitenings,
-             const std::vector<Column>& offsets, const std::vector<std::int32_t>& gathered_of,
-             const std::vector<Vector<std::int32_t>>& gathered_places, const std::vector<Column>& gathered_factors,
-             const std::vector<std::vector<double>>& shares, const Matrix& records, const std::vector<Column>& data,
-             const Vector<double>& point, const Vector<double>& radii, const Vector<double>& factors, double share) {
-            const std::size_t n = records.shape(0);
-            std::vector<Numbers> given;
-            for (const Column& one : data) given.push_back(to_numbers(one, n));
-            new (self) GroupedObservations(
-                to_log_lik(density),
-                to_arguments(rows, places, whitenings, offsets, gathered_of, gathered_places, gathered_factors, shares, n),
-                records.data(), n, records.shape(1), std::move(given), to_vector(point), to_levels(radii, factors), share);
+          [](GroupedObservations* self, const DensityOrProgram& density, const Arguments& arguments,
+             const std::vector<Matrix>& whitenings, const std::vector<std::vector<double>>& shares, const Matrix& records,
+             const std::vector<NumbersArray>& data, const Vector<double>& point, const Vector<double>& radii,
+             const Vector<double>& factors, double share) {
+            require_length(records.shape(0), arguments.n(), "records");
+            require_length(shares.size(), whitenings.size(), "shares");
+            std::vector<GroupedObservations::Weights> weights;
+            for (std::size_t k = 0; k < whitenings.size(); ++k)
+              weights.push_back({{whitenings[k].data(), whitenings[k].data() + whitenings[k].size()}, shares[k]});
+            new (self) GroupedObservations(to_log_lik(density), arguments, std::move(weights), records.data(), records.shape(1),
+                                           to_columns(data, arguments.n()), to_vector(point), to_levels(radii, factors), share);
           },
-          "density"_a, "rows"_a.noconvert(), "places"_a, "whitenings"_a, "offsets"_a.noconvert(), "gathered_of"_a,
-          "gathered_places"_a.noconvert(), "gathered_factors"_a.noconvert(), "shares"_a, "records"_a.noconvert(),
-          "data"_a.noconvert(), "point"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(),
-          nb::keep_alive<1, 6>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 11>(),
-          nb::keep_alive<1, 12>());
+          "density"_a, "arguments"_a, "whitenings"_a, "shares"_a, "records"_a.noconvert(), "data"_a.noconvert(), "point"_a,
+          "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>());
 
   nb::class_<SurrogateDecider>(m, "SurrogateDecider")
       .def(nb::init<const GroupedObservations&, double, double>(), "observations"_a, "kappa"_a, "most"_a, nb::keep_alive<1, 2>())

@@ -68,16 +68,23 @@ inline double log_of_one_plus(double u) {
   return 2 * (s + s * (z * q));
 }
 
+// log(1 + e^x), with e^-|x|.
+inline double softplus_of(double x, double small) { return (x < 0 ? 0 : x) + log_of_one_plus(small); }
+
 }  // namespace
 
 STANSUB_VARIANTS void exp(const double* x, std::size_t n, double* value) {
   for (std::size_t i = 0; i < n; ++i) value[i] = exponential(x[i]);
 }
 
+STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value) {
+  for (std::size_t i = 0; i < n; ++i) value[i] = softplus_of(x[i], exponential(x[i] < 0 ? x[i] : -x[i]));
+}
+
 STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value, double* slope) {
   for (std::size_t i = 0; i < n; ++i) {
     const double at = x[i], small = exponential(at < 0 ? at : -at);
-    value[i] = (at < 0 ? 0 : at) + log_of_one_plus(small);
+    value[i] = softplus_of(at, small);
     slope[i] = (at < 0 ? small : 1.0) / (1 + small);
   }
 }

@@ -1298,25 +1298,55 @@ def table_transitions(
     list of float, length n
     """
 
+class Arguments:
+    """Arguments of all observations, affine in phi: numbers in common places, columns, and offsets.
+
+    Arrays of n numbers stay where they are, at any distances in memory.
+
+    Parameters
+    ----------
+    rows : list of list of ndarray, shape (n, k) or (1, k)
+        For each argument adjacent columns of the numbers that all observations have, p in all.
+    places : list of ndarray of int32, shape (p,)
+        Of these in phi.
+    offsets : list of ndarray, shape (n,)
+        For each argument.
+    gathered_of : list of int
+        The argument of each column.
+    gathered_places, gathered_factors : list of ndarray of int32 and of numbers, shape (n,)
+        Place of each observation's coefficient, -1 for none, and its factor.
+    n, dim : int
+        Observations and coefficients.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together, or a place does not exist.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Sequence[NDArray[np.float64]]],
+        places: Sequence[NDArray[np.int32]],
+        offsets: Sequence[NDArray[Any]],
+        gathered_of: Sequence[int],
+        gathered_places: Sequence[NDArray[np.int32]],
+        gathered_factors: Sequence[NDArray[Any]],
+        n: int,
+        dim: int,
+    ) -> None: ...
+    def log_lik(self, density: Density | Program, data: Sequence[NDArray[Any]], phi: NDArray[np.float64]) -> float:
+        """Return the sum of the log likelihoods up to constants, from columns of data, shape (n,)."""
+
 class GroupedObservations(RemainderSource):
-    """What an expansion of second order leaves out of the log likelihoods of observations with sparse rows.
+    """Remainders of second-order expansions of the log likelihoods of observations with sparse rows.
 
     Parameters
     ----------
     density : Density or Program
-    rows : list of list of ndarray, shape (n, k) or (1, k)
-        For each argument adjacent columns of the numbers that all observations have, p in all. These arrays, like the
-        others of n numbers, stay where they are, at any distances in memory.
-    places : list of ndarray of int32, shape (p,)
-        Of these in phi.
+    arguments : Arguments
     whitenings : list of ndarray, shape (p, p)
-        Upper triangular, of the precision of their coefficients.
-    offsets : list of ndarray, shape (n,)
-        For each argument.
-    gathered_of : list of int
-        For each grouping the argument that it belongs to.
-    gathered_places, gathered_factors : list of ndarray of int32 and of numbers, shape (n,)
-        Place of each observation's coefficient, -1 for none, and its factor.
+        For each argument, upper triangular, of the precision of the coefficients that all observations read.
     shares : list of list of float
         For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
         observations are picked; they add up to 1.
@@ -1340,13 +1370,8 @@ class GroupedObservations(RemainderSource):
     def __init__(
         self,
         density: Density | Program,
-        rows: list[list[NDArray[np.float64]]],
-        places: list[NDArray[np.int32]],
+        arguments: Arguments,
         whitenings: list[NDArray[np.float64]],
-        offsets: list[NDArray[Any]],
-        gathered_of: list[int],
-        gathered_places: list[NDArray[np.int32]],
-        gathered_factors: list[NDArray[Any]],
         shares: list[list[float]],
         records: NDArray[np.float64],
         data: list[NDArray[Any]],
@@ -1409,15 +1434,7 @@ class LevelPasses:
 
     Parameters
     ----------
-    dense : sequence of ndarray, shape (n, p) or (1, p)
-        Numbers of each argument in common places.
-    places : sequence of ndarray of int32, shape (p,)
-    offsets : sequence of ndarray, shape (n,)
-    gathered_of : sequence of int
-        The argument of each column.
-    gathered_places : sequence of ndarray of int32, shape (n,)
-        The coefficient that an observation reads, -1 for none.
-    gathered_factors : sequence of ndarray, shape (n,)
+    arguments : Arguments
     levels : sequence of ndarray of int32, shape (n,)
         For each grouping the level of an observation, ``n_levels`` for none.
     level_places : sequence of ndarray of int32
@@ -1427,8 +1444,6 @@ class LevelPasses:
         Without one, the caller writes log likelihoods and gradients to `proposed` before it calls `place` or `propose`.
     data : ndarray, shape (n_data, n), or None
         Of the program.
-    n, dim : int
-        Observations and coefficients.
 
     Raises
     ------
@@ -1438,19 +1453,12 @@ class LevelPasses:
 
     def __init__(
         self,
-        dense: Sequence[NDArray[np.float64]],
-        places: Sequence[NDArray[np.int32]],
-        offsets: Sequence[NDArray[Any]],
-        gathered_of: Sequence[int],
-        gathered_places: Sequence[NDArray[np.int32]],
-        gathered_factors: Sequence[NDArray[Any]],
+        arguments: Arguments,
         levels: Sequence[NDArray[np.int32]],
         level_places: Sequence[NDArray[np.int32]],
         n_levels: Sequence[int],
         program: Program | None,
         data: NDArray[np.float64] | None,
-        n: int,
-        dim: int,
     ) -> None: ...
     @property
     def proposed(self) -> NDArray[np.float64]:

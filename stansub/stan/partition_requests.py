@@ -67,8 +67,6 @@ class Describe:
             If the likelihood has no linear predictors of a family that decisions know.
         """
         values, predictors = holder.values, holder.predictors()
-        if predictors.family.density is None:
-            raise NoPredictorsError("decisions cannot use its observations one by one")
         if predictors.family.floor:
             raise NoPredictorsError("the log likelihood has kinks, which data in partitions do not support")
         if holder.form.kind != "sum" or not holder.sizes or self._writes_rows(holder):

@@ -40,11 +40,9 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
     Raises
     ------
     NoPredictorsError
-        If C++ decisions do not support the family.
+        If the third derivatives of some observations have no bound.
     """
     family, rows = predictors.family, predictors.rows
-    if family.density is None:
-        raise NoPredictorsError("the density of single observations is unknown")
     whitenings = [_whitening(row, quadratic) for row in rows]
     radii = (np.inf,) if family.bounded else _RADII
     q = len(rows)
@@ -62,20 +60,14 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
         return worst, [_sizes(*one, sds) for one in zip(part.rows, whitenings, lengths, strict=True)]
 
     factors, sizes = zip(*predictors.each(fill), strict=True)
-    groupings = [(k, column) for k, row in enumerate(rows) for column in row.columns]
     n = predictors.n_observations
     return _loop.GroupedObservations(
         family.density,
-        [_runs(row) for row in rows],
-        [row.places.astype(np.int32) for row in rows],
+        predictors.arguments,
         whitenings,
-        [np.broadcast_to(row.offset, n) for row in rows],
-        [k for k, _ in groupings],
-        [column.places for _, column in groupings],
-        [column.factors for _, column in groupings],
         [_shares(row, np.sum([one[k] for one in sizes], axis=0) / n) for k, row in enumerate(rows)],
         records,
-        [np.broadcast_to(one, n) for one in family.data],
+        predictors.data,
         quadratic.point,
         np.array(radii),
         np.max(factors, axis=0),
@@ -99,16 +91,6 @@ def _constants(
         raise NoPredictorsError("the third derivatives of some observations have no bound")
     positive = constants > 0
     return constants, np.array([(one[positive] / constants[positive]).max(initial=1.0) for one in each])
-
-
-def _runs(row: SparseRows) -> list[FloatArray]:
-    """Return the common numbers as they are in memory, in adjacent columns."""
-    if isinstance(row.dense, np.ndarray):
-        return [row.dense]
-    return [
-        source if isinstance(source, np.ndarray) else np.full((1, place.stop - place.start), source)
-        for place, source in row.dense.runs
-    ]
 
 
 def shared(

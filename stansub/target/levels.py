@@ -59,24 +59,16 @@ class LevelPasses:
 
     def __init__(self, predictors: SparsePredictors, levels: Sequence[Grouping]) -> None:
         self._family, self._levels, self._dim = predictors.family, tuple(levels), predictors.dim
-        self.n_observations = n = predictors.n_observations
-        rows, density = predictors.rows, self._family.density
+        self.n_observations = predictors.n_observations
+        density = self._family.density
         self._program = density if isinstance(density, _loop.Program) else None
-        columns = [(k, column) for k, row in enumerate(rows) for column in row.columns]
         self._loop = _loop.LevelPasses(
-            dense=[np.ascontiguousarray(row.matrix, np.float64) for row in rows],
-            places=[row.places.astype(np.int32) for row in rows],
-            offsets=[_numbers(row.offset, n) for row in rows],
-            gathered_of=[k for k, _ in columns],
-            gathered_places=[column.places for _, column in columns],
-            gathered_factors=[_numbers(column.factors, n) for _, column in columns],
+            predictors.arguments,
             levels=[one.of for one in levels],
             level_places=[one.places.ravel().astype(np.int32) for one in levels],
             n_levels=[len(one.places) for one in levels],
             program=self._program,
             data=np.ascontiguousarray(self._family.data, np.float64) if self._program else None,
-            n=n,
-            dim=predictors.dim,
         )
 
     def place(self, x: FloatArray) -> None:
@@ -123,11 +115,6 @@ class LevelPasses:
         self._loop.arguments(x, eta)
         with np.errstate(over="ignore", invalid="ignore"):
             proposed[0], proposed[1:] = self._family.gradients(eta)
-
-
-def _numbers(each: FloatArray, n: int) -> FloatArray:
-    """Return a number of each observation; a view of one if all are equal, which a pass need not read again."""
-    return np.broadcast_to(each if np.ptp(each) else each[:1], n)
 
 
 def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:

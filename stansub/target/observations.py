@@ -29,7 +29,7 @@ from stansub.codec import ANEW
 from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_growth, reached
+from stansub.target.remainders import SHARE, LinearPredictors, mean_growth, reached
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Candidates, Each, Expand, Site, Start, Sums, Survey, Surveyed, record, width
 from stansub.types import FloatArray
@@ -162,8 +162,6 @@ def _order(predictors: Predictors, bounds: dict[int, float]) -> int:
 
 def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, threads: int) -> _Expanded:
     """Return expansions of this order, in a table or as a stream."""
-    if predictors.family.density is None:
-        raise NoPredictorsError("the family has no density for single observations")
     bound, growth = surveyed.bounds[order], mean_growth(predictors.family, len(site.anchor), order)
     if isinstance(predictors, LinearPredictors):
         expected = 2 * growth * bound
@@ -207,7 +205,6 @@ def _stream(
     batch: int,
 ) -> _loop.Observations:
     """Return candidates whose records are computed when they are drawn, in batches."""
-    assert predictors.family.density is not None
     anchor, whitening, gradient, hessian, third, radii, factors = common
     return _loop.Observations(
         predictors.family.density,
@@ -286,7 +283,6 @@ class _Table(NamedTuple):
 
     def loop(self, predictors: LinearPredictors, common: _Common) -> _loop.Observations:
         """Return the input of the decision loop."""
-        assert predictors.family.density is not None
         return _loop.Observations(
             predictors.family.density,
             tuple(np.ascontiguousarray(z, np.float64) for z in predictors.matrices),

@@ -69,8 +69,8 @@ class Family(Protocol):
         expansion are c (floor + t^(p + 1)), and there is one radius.
     highest : {2, 3}
         Largest order of its expansions with derivatives and bounds; 3 for families of one argument.
-    density : Density or Program or None
-        The family for the decision loop, if supported; decisions can then use single observations.
+    density : Density or Program
+        The family for the decision loop.
     data : sequence of ndarray, shape (n,)
         Data of the density for each observation, p columns of any types.
     """
@@ -88,7 +88,7 @@ class Family(Protocol):
     def highest(self) -> int: ...
 
     @property
-    def density(self) -> _loop.Density | _loop.Program | None: ...
+    def density(self) -> _loop.Density | _loop.Program: ...
 
     @property
     def data(self) -> Sequence[NDArray[Any]] | FloatArray: ...

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub import _loop
 from stansub.target.remainders import Family
 from stansub.target.rows import Design
 from stansub.target.threads import THREADS, one_blas_thread
@@ -113,6 +114,18 @@ class SparseRows:
         else:
             starts, own = np.concatenate([[0], np.cumsum(has.sum(axis=1))]), (factors[has], places[has])
         return sp.csr_array((*own, starts.astype(np.int32)), shape=(self.n, self.dim))
+
+    @property
+    def runs(self) -> list[FloatArray]:
+        """Return the numbers in common places as they are in memory, in adjacent columns; shape (n, k) or (1, k)."""
+        if isinstance(self.dense, np.ndarray):
+            return [self.dense]
+        return [
+            np.asarray(source, np.float64)
+            if isinstance(source, np.ndarray)
+            else np.full((1, place.stop - place.start), source)
+            for place, source in self.dense.runs
+        ]
 
     @property
     def is_constant(self) -> bool:
@@ -336,10 +349,29 @@ class SparsePredictors:
         with one_blas_thread(), ThreadPoolExecutor(max_workers=THREADS) as pool:
             return list(pool.map(of, parts))
 
+    @cached_property
+    def arguments(self) -> _loop.Arguments:
+        """Return the rows for C++, which reads them where they are."""
+        n, columns = self.n_observations, [(k, column) for k, row in enumerate(self.rows) for column in row.columns]
+        return _loop.Arguments(
+            rows=[row.runs for row in self.rows],
+            places=[row.places.astype(np.int32) for row in self.rows],
+            offsets=[np.broadcast_to(repeated(row.offset), n) for row in self.rows],
+            gathered_of=[k for k, _ in columns],
+            gathered_places=[column.places for _, column in columns],
+            gathered_factors=[repeated(column.factors) for _, column in columns],
+            n=n,
+            dim=self.dim,
+        )
+
+    @property
+    def data(self) -> list[NDArray[Any]]:
+        """Return the data of the family's density, p columns of shape (n,)."""
+        return [np.broadcast_to(one, self.n_observations) for one in self.family.data]
+
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""
-        sums = self.each(lambda part, _: float(part.family.log_lik(part.at(phi)).sum()), size=_BLOCK)
-        value = sum(sums) + self.constant
+        value = self.arguments.log_lik(self.family.density, self.data, phi) + self.constant
         return value if np.isfinite(value) else -np.inf
 
     def gradient(self, phi: FloatArray) -> FloatArray:

@@ -184,8 +184,7 @@ class VariatesTuner:
 
     def _fits(self, predictors: Predictors) -> bool:
         """Return whether decisions can use single observations."""
-        known = predictors.family.density is not None and not named(self.request.proposal).batches
-        return known and memory_needed(predictors) <= max_memory_default()
+        return not named(self.request.proposal).batches and memory_needed(predictors) <= max_memory_default()
 
     def _made(self, order: int) -> ControlVariates | None:
         if not order:
