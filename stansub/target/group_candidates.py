@@ -23,8 +23,9 @@ from stansub.types import FloatArray
 _RADII = (8.0, 16.0, 32.0)
 # Target variance that joint decisions add to the log ratio, and maximum candidates per step, as a share of the
 # observations for each number of arguments. A candidate, at a random place in memory, takes 0.2 us. An observation in
-# order takes 0.013 us with one argument (logistic), 0.05 with two (negative binomial), and 0.08 with three (ordered).
-_VARIANCE, _MOST_SHARE = 0.04, 0.1
+# order takes 0.009 us with one argument (logistic), 0.013 to 0.06 with two (normal, negative binomial), and 0.05 with
+# four (ordered).
+_VARIANCE, _MOST_SHARE = 0.04, 0.05
 
 
 def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:

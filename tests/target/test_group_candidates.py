@@ -132,7 +132,7 @@ def test_a_few_observations_are_all_looked_at() -> None:
     assert found is not None
     assert found.kappa >= 1
     assert found.candidates <= found.most
-    between, few = int(found.candidates / 0.2), int(found.candidates / 0.5)
+    between, few = int(found.candidates / 0.1), int(found.candidates / 0.25)
     assert choose_joint(observations, places, few, n_arguments=3) is None
     assert choose_joint(observations, places, between) is None
     assert choose_joint(observations, places, between, n_arguments=3) is not None
