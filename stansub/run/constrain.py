@@ -89,6 +89,10 @@ DIMENSIONS = ("chain", "draw")
 
 # Bytes per step of statistics, and bytes for the summary and for writing small files.
 _STATISTICS, _SUMMARY = 25, 50 * 10**6
+# How much more the suggested thinning saves than is needed, for what does not depend on the number of draws.
+_MARGIN = 1.1
+# Numbers of a variable from which leaving it out is suggested.
+_LARGE = 1_000
 
 
 def check_draws(
@@ -112,7 +116,6 @@ def check_draws(
             raise InputError(
                 f"{posterior.name}: the variable {name!r} has the same name as a dimension in ArviZ's schema; rename it"
             )
-    remedy = f"keep fewer with `thin`{', or leave out `observation_level`' if kept.observation_level else ''}"
     if folder is not None:
         # Checkpoint and output each hold every draw.
         row = 2 * (8 * posterior.dim + _STATISTICS) + written_bytes(posterior, kept)
@@ -120,12 +123,29 @@ def check_draws(
         if needed > free:
             raise InputError(
                 f"the draws would take about {memory.amount(needed)} on disk, but {memory.amount(free)} are free in "
-                f"{folder}; {remedy}"
+                f"{folder}; {_remedy(plan.layout, kept, times=needed / free)}"
             )
         return
     needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
     if needed > room.size:
-        raise InputError(f"the draws would take about {memory.amount(needed)} of memory, but {room}; {remedy}")
+        raise InputError(
+            f"the draws would take about {memory.amount(needed)} of memory, but {room}; "
+            f"{_remedy(plan.layout, kept, times=needed / room.size)}"
+        )
+
+
+def _remedy(layout: Layout, kept: SavedQuantities, *, times: float) -> str:
+    """Return what reduces the draws, which are so many times too large."""
+    sizes = {name: math.prod(shape) for name, shape in layout.shapes.items()}
+    largest, total = max(sizes, key=sizes.__getitem__), sum(sizes.values())
+    found = [f"keep fewer with `thin={math.ceil(times * _MARGIN)}`"]
+    if sizes[largest] >= max(_LARGE, total / 2) and len(sizes) > 1:
+        found.append(
+            f"leave out {largest} with `drop={largest}` ({sizes[largest]:,} of the {total:,} numbers of a draw)"
+        )
+    if kept.observation_level:
+        found.append("leave out `observation_level`")
+    return ", or ".join(found)
 
 
 def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: SavedQuantities) -> int:

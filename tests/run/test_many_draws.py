@@ -10,9 +10,11 @@ import pytest
 import stansub
 from stansub import CompiledModel, InputError, RunError, cli
 from stansub.output import appending, inference_data
+from stansub.output.layout import Layout
 from stansub.run import checkpoint, constrain, rows
 from stansub.run import sample as sampling
 from stansub.run.config import SampleConfig
+from stansub.run.constrain import SavedQuantities
 
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 3000, "seed": 3, "show_progress": False}
 
@@ -100,8 +102,20 @@ def test_a_disk_without_room_is_refused_before_sampling(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constrain.shutil, "disk_usage", lambda folder: type("", (), {"free": 10**6})())
-    with pytest.raises(InputError, match=r"on disk, but 1 MB are free .* keep fewer with `thin`"):
-        drawn(logistic, logistic_data, tmp_path, iter_sampling=100_000)
+    with pytest.raises(InputError, match=r"on disk, but 1 MB are free .* keep fewer with `thin=") as refused:
+        drawn(logistic, logistic_data, tmp_path, iter_sampling=50_000)
+    suggested = int(str(refused.value).partition("thin=")[2].rstrip("`"))
+    drawn(logistic, logistic_data, tmp_path, iter_sampling=50_000, thin=suggested)
+
+
+def test_the_largest_variable_can_be_left_out() -> None:
+    names = [f"{name}.{k}" for name, n in (("beta", 2), ("chol", 3000), ("u", 4)) for k in range(1, n + 1)]
+    remedy = constrain._remedy(Layout.from_names(names), SavedQuantities(observation_level=True), times=1.5)
+    assert remedy == (
+        "keep fewer with `thin=2`, or leave out chol with `drop=chol` (3,000 of the 3,006 numbers of a draw), or leave out "
+        "`observation_level`"
+    )
+    assert constrain._remedy(Layout.from_names(names[:1]), SavedQuantities(), times=3.0) == "keep fewer with `thin=4`"
 
 
 @pytest.mark.usefixtures("small_pieces")
