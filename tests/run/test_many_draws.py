@@ -112,8 +112,8 @@ def test_the_largest_variable_can_be_left_out() -> None:
     names = [f"{name}.{k}" for name, n in (("beta", 2), ("chol", 3000), ("u", 4)) for k in range(1, n + 1)]
     remedy = constrain._remedy(Layout.from_names(names), SavedQuantities(observation_level=True), times=1.5)
     assert remedy == (
-        "keep fewer with `thin=2`, or leave out chol with `drop=chol` (3,000 of the 3,006 numbers of a draw), or leave out "
-        "`observation_level`"
+        "keep fewer with `thin=2`, or leave out chol with `drop=chol` (3,000 of the 3,006 numbers of a draw), or leave "
+        "out `observation_level`"
     )
     assert constrain._remedy(Layout.from_names(names[:1]), SavedQuantities(), times=3.0) == "keep fewer with `thin=4`"
 
