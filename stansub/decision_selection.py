@@ -138,6 +138,18 @@ class ExactTaken(Chosen):
 
 
 @dataclass(frozen=True)
+class ExactOfFew(Chosen):
+    """Exact decisions from all blocks, because there are few."""
+
+    about = "test"
+    n_blocks: int
+
+    def describe(self) -> str:
+        blocks = "one block" if self.n_blocks == 1 else f"{self.n_blocks} blocks"
+        return f"exact: with {blocks} of observations, a test on some of them would save little"
+
+
+@dataclass(frozen=True)
 class ExactWon(Chosen):
     """Exact decisions, because bounds are proved and give more effective draws for the data than another test.
 

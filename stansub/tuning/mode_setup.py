@@ -19,8 +19,8 @@ from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
-from stansub.decision_selection import ExactLost, ExactTaken, ExactWon, JointTaken, KappaTaken, NoBounds
+from stansub.acceptance.stopping import Exact, Factorised, Poisson, StoppingRule
+from stansub.decision_selection import ExactLost, ExactOfFew, ExactTaken, ExactWon, JointTaken, KappaTaken, NoBounds
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
@@ -59,6 +59,9 @@ _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
 # Candidates per decision from which joint decisions are tried, and how many times the effective draws of factorised
 # ones they must make.
 _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
+
+# Blocks below which decisions use all of them: a t-test needs five or more, and its quantiles are then large.
+_FEWEST_BLOCKS = 20
 
 # Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
 # posterior, for R-hat. If a log density is not finite there, nearer values follow, at most so many.
@@ -258,7 +261,12 @@ class _ModeTuner(VariatesTuner):
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
-            found, test = self.tune(order_rng, race_rng)
+            n_blocks = len(self.of_blocks().posterior.blocks)
+            if n_blocks >= _FEWEST_BLOCKS:
+                found, test = self.tune(order_rng, race_rng)
+            else:
+                found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
+                found = found.noting(ExactOfFew(n_blocks))
             return found.noting(NoBounds(str(error))), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size

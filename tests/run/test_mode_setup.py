@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import toy_targets
 from numpy.typing import NDArray
 from recording import Recording
 from toys import with_own_rows
@@ -521,3 +522,15 @@ def test_estimates_that_are_off_are_seen() -> None:
     assert racing.counts_rightly(normal, test, rng)
     assert not racing.counts_rightly([Pair(heavy, 0.0)] * 8, test, rng)
     assert not racing.counts_rightly([], test, rng)
+
+
+@pytest.mark.parametrize(("n", "size", "is_exact"), [(90, 5, True), (200, 10, False)])
+def test_few_blocks_without_bounds_are_all_read(n: int, size: int, is_exact: bool) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((n, 2))
+    target = toy_targets.logistic(x, rng.random(n) < 0.5, prior_sd=2.0, block_size=size)
+    idata = stansub.sample(target, chains=1, iter_warmup=100, iter_sampling=100, seed=1, show_progress=False)
+    chosen = inference_data.attrs(idata)["choices"]
+    assert ("exact: with 18 blocks" in chosen["test"]) if is_exact else ("exact" not in chosen.get("test", ""))
+    share = inference_data.group(idata, "sample_stats")["n_obs_used"].mean() / n
+    assert (share == 1) if is_exact else (share < 1)
