@@ -257,14 +257,16 @@ class RaceOutcome:
 
 @dataclass(frozen=True)
 class RaceWon(Chosen):
-    """Winner of a race, mixed with a share of random-walk steps."""
+    """Winner of a race, mixed with a share of random-walk steps; ``sticky`` if chains stayed in tails before."""
 
     about = "proposal"
     race: RaceOutcome
     walk_every: int
+    sticky: bool = False
 
     def describe(self) -> str:
-        return f"{self.race.winner} and one random-walk step in {self.walk_every}: {self.race.clause()}"
+        text = f"{self.race.winner} and one random-walk step in {self.walk_every}: {self.race.clause()}"
+        return f"{text}; no pCN, because chains stayed in tails for long" if self.sticky else text
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ import numpy as np
 from stansub import clock, selection, streams, variates_selection
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
+from stansub.autocorrelation import autocorrelation_times
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import BuiltIn, optimal_walk
 from stansub.progress import Progress
 from stansub.run.chain import WARMUP_BATCH, Chain
-from stansub.run.moments import Moments, n_effective, pool, r_hat
+from stansub.run.moments import Moments, n_effective, pool, r_hat, stickiness
 from stansub.run.state import AdaptationState
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor, variates_order
@@ -53,6 +54,11 @@ _POOLED_AFTER, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
 # Nothing is changed while the pooled mean is within this many sds of the current approximation's, the sds are within
 # this factor of its sds, and proposals are accepted nearly as often as in the race.
 _NEAR, _ALIKE, _AS_OFTEN = 0.5, 1.25, 0.75
+# Stickiness and autocorrelation time above which only local moves race, the latter in steps and as a share of the
+# number of parameters, because local moves are slower the more there are; and the share of warmup from which they are
+# measured, because chains start in the tails. Four regressions that mixed badly with moves about the mode had 3.0 to
+# 8.5 and 3.8 to 53 at one of two looks. Those that suit had one of the two below the limit.
+_STICKY, _SLOW, _SLOW_SHARE, _SETTLED = 2.5, 3.5, 0.5, 0.45
 # Chains with a larger R-hat may be about different modes, if the log density between them is lower by more than this.
 _R_HAT, _DROP = 1.5, 2.0
 # Pairs of pooled draws with which anchors are compared, and the saving that a new anchor needs.
@@ -136,6 +142,15 @@ def chains_near_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> l
     return max(near, key=len)
 
 
+def _sticks(draws: Sequence[FloatArray]) -> bool:
+    """Return whether chains stay in tails for so long that local moves are better."""
+    if stickiness(draws) <= _STICKY:
+        return False
+    n, dim = min(map(len, draws)), draws[0].shape[1]
+    slowest = autocorrelation_times(np.stack([one[-n:] for one in draws]))[0].max()
+    return bool(slowest > max(_SLOW, _SLOW_SHARE * dim))
+
+
 class CrossChainAdaptation:
     """Adaptation of control variates, test and proposal to the pooled draws of all chains.
 
@@ -209,7 +224,11 @@ class CrossChainAdaptation:
         accepted = float(np.mean([chain.recent_acceptance for chain in chains]))
         anchor = found.variates.anchor if found.variates is not None else self._about.position
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
-        if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
+        settled = n_steps >= _SETTLED * asked.iter_warmup and len(found.modes.found) == 1
+        sticks = settled and _sticks(draws)
+        if sticks:
+            found = self.found = replace(found, sticky=True)
+        if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate and not sticks:
             if self._about is found.mode:
                 self._keep(variates_selection.KeptSinceNear(n_steps, away))
             return
@@ -361,8 +380,12 @@ class CrossChainAdaptation:
         if walks and apart > _R_HAT:
             # Moves about wrong moments would keep the chains where they are.
             runners = walks
+        elif found.sticky:
+            runners = [one for one in runners if one.is_local]
         elif not present.is_walk:
             runners.insert(0, Candidate(found.name, present))
+        if not runners:
+            return 0
         starts = draws[rng.integers(0, len(draws), _STARTS)]
         result = race(decider, runners, moments.cholesky, rng, starts, progress=progress)
         winner, n_passes = result.winner, 0
@@ -377,7 +400,7 @@ class CrossChainAdaptation:
             choice = selection.WalkWon(result.outcome)
             self._about = moments
         else:
-            proposal, choice = mixed(result, moments.cholesky)
+            proposal, choice = mixed(result, moments.cholesky, sticky=found.sticky)
             name = winner.name
             self._about = moments
         choices = selection.updated(found.choices, choice)

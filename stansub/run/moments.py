@@ -73,6 +73,21 @@ def r_hat(draws: Sequence[FloatArray]) -> float:
     return float(np.nanmax(ratio))
 
 
+def stickiness(draws: Sequence[FloatArray]) -> float:
+    """Return the longest stay of a chain, relative to that of as many independent rejections.
+
+    Of n moves that are accepted independently with probability a, the longest run of rejections is about
+    log n / -log(1 - a). Moves that are reversible for a normal distribution hardly leave tails that are heavier than
+    its own, and then stay there much longer.
+    """
+    stays = [np.all(np.diff(one, axis=0) == 0, axis=1) for one in draws]
+    n, rejected = sum(map(len, stays)), float(np.mean(np.concatenate(stays))) if stays else 0.0
+    if n < 2 or not 0 < rejected < 1:
+        return 1.0
+    longest = max(int(np.diff(np.flatnonzero(np.concatenate([[True], ~one, [True]]))).max()) - 1 for one in stays)
+    return float(longest / max(np.log(n) / -np.log(rejected), 1.0))
+
+
 def n_effective(draws: Sequence[FloatArray]) -> float:
     """Return the effective number of draws of all chains, from the variance of their means.
 

@@ -87,6 +87,8 @@ class ModeSetup:
         Observations whose log likelihood the race evaluated.
     merit : float
         Effective draws per observation of the proposal in the race; 0 without a race.
+    sticky : bool
+        Whether chains stayed in tails for long, so that only local moves suit.
     """
 
     modes: Modes
@@ -97,6 +99,7 @@ class ModeSetup:
     choices: Choices
     n_obs_evaluated: int
     merit: float = 0.0
+    sticky: bool = False
 
     @property
     def mode(self) -> Mode:

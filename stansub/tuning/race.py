@@ -95,11 +95,14 @@ class Candidate:
     ----------
     least : float
         Acceptance rate below which it does not win while others do better.
+    is_local : bool
+        Whether it leaves tails that are heavier than those of a normal distribution.
     """
 
     name: str
     proposal: BuiltIn
     least: float = 0.0
+    is_local: bool = True
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     """Yield Crank-Nicolson moves about a normal approximation, far moves first."""
     for rho in _RHOS:
         move = laplace_pcn(about.position, about.cholesky, rho)
-        yield Candidate(f"{kind} pCN with rho {rho:g}", move, LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0)
+        least = LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0
+        yield Candidate(f"{kind} pCN with rho {rho:g}", move, least, is_local=False)
 
 
 def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_STEPS) -> Iterator[Candidate]:
@@ -146,11 +150,11 @@ def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", optimal_walk(about.cholesky))
 
 
-def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, RaceWon]:
-    """Return the winner mixed with random-walk steps, and the choice with its reason."""
-    share = _WALK_SHARE if result.rate > _FEW_ACCEPTED else _LARGER_SHARE
+def mixed(result: Result, cholesky: FloatArray, *, sticky: bool = False) -> tuple[Mixture, RaceWon]:
+    """Return the winner mixed with random-walk steps, more of them in heavy tails; and the choice with its reason."""
+    share = _WALK_SHARE if result.rate > _FEW_ACCEPTED and not sticky else _LARGER_SHARE
     mixture = Mixture([result.winner.proposal, optimal_walk(cholesky)], np.array([1 - share, share]))
-    return mixture, RaceWon(result.outcome, walk_every=round(1 / share))
+    return mixture, RaceWon(result.outcome, walk_every=round(1 / share), sticky=sticky)
 
 
 def race(

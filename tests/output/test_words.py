@@ -81,6 +81,7 @@ def test_records_are_plain() -> None:
     assert record == {
         "kind": "RaceWon",
         "walk_every": 10,
+        "sticky": False,
         "race": {
             "winner": "Laplace pCN with rho 0",
             "accepted": 0.95,

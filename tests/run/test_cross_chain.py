@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import toy_targets
 from clocks import Clock
 from numpy.typing import NDArray
+from scipy.special import digamma, polygamma
 from toys import with_own_rows
 
 import stansub
@@ -18,6 +20,7 @@ from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import cross_chain
 from stansub.run.executors import Outcome
+from stansub.run.moments import stickiness
 from stansub.tuning import mode_setup
 from stansub.tuning.mode import find_modes
 
@@ -125,7 +128,7 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     assert largest_z(idata, *rare_truth) < MAX_Z
     assert table(idata)["ess_bulk"].min() > 2000, "and the check is sharp"
     wrong_total(monkeypatch)
-    wrong = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40, control_variates=2)
+    wrong = stansub.sample(logistic, rare_data, seed=1, iter_sampling=8000, block_size=40, control_variates=2)
     assert largest_z(wrong, *rare_truth) > 2 * MAX_Z
 
 
@@ -332,3 +335,39 @@ def test_the_time_limit_holds_in_a_stage(clock: Clock) -> None:
     outcome = chains_module.run(chains, adaptation, parallel=1, stop=stop, max_time=0.2)
     assert outcome.stopped == "max_time"
     assert adaptation.calls == []
+
+
+SHAPE = 0.25
+
+
+def with_a_tail(n: int = 100) -> toy_targets.Target:
+    """The log of a gamma variable, whose left tail is heavier than that of a normal distribution, and three normals."""
+
+    def each(theta: Array) -> tuple[Array, Array]:
+        slopes = np.concatenate([-np.exp(theta[:1]), -theta[1:]]) / n
+        return np.full(n, slopes[0] - 0.5 * (theta[1:] ** 2).sum() / n), np.broadcast_to(slopes, (n, 4))
+
+    names = [f"theta.{k}" for k in range(1, 5)]
+    return toy_targets.Target(names, n, each, lambda theta: (SHAPE * theta[0], SHAPE * np.eye(4)[0]))
+
+
+def test_moves_that_leave_heavy_tails_replace_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"iter_warmup": 2000, "iter_sampling": 3000, "seed": 1, "show_progress": False}
+    found = stansub.sample(with_a_tail(), **options)
+    assert facts(found)["choices"]["proposal"].endswith("; no pCN, because chains stayed in tails for long")
+    mean, sd = np.zeros(4), np.ones(4)
+    mean[0], sd[0] = digamma(SHAPE), polygamma(1, SHAPE) ** 0.5
+    assert largest_z(found, mean, sd) < MAX_Z
+    assert stickiness(list(theta(found))) < 2
+    monkeypatch.setattr("stansub.run.cross_chain._STICKY", np.inf)
+    assert "no pCN" not in facts(stansub.sample(with_a_tail(), **options))["choices"]["proposal"]
+
+
+def test_stickiness_is_relative_to_independent_rejections() -> None:
+    rng = np.random.default_rng(2)
+    independent = [np.cumsum(rng.random((1000, 1)) < 0.4, axis=0).astype(float) for _ in range(4)]
+    assert 0.6 < stickiness(independent) < 2
+    sticky = [one.copy() for one in independent]
+    sticky[2][500:590] = sticky[2][500]
+    assert stickiness(sticky) > 4
+    assert stickiness([np.zeros((50, 2))]) == stickiness([np.arange(50.0)[:, np.newaxis]]) == 1
