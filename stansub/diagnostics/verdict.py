@@ -202,9 +202,10 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
                 for suffix in ("", "_reference")
             )
             unseen = f"{'more than ' if coarse.iloc[0] > 1 else ''}{form(min(coarse.iloc[0], 1.0))}"
+            remedy = "sample longer" if ess < other else "compare with a longer reference"
             yield (
                 f"There are too few effective draws: a difference of {unseen} in the {what} of {coarse.index[0]} could "
-                f"go undetected (ESS {ess:.0f} in the draws, {other:.0f} in the reference); sample longer."
+                f"go undetected (ESS {ess:.0f} in the draws, {other:.0f} in the reference); {remedy}."
             )
             return
 

@@ -205,6 +205,10 @@ def test_too_few_effective_draws() -> None:
     found = verdict(14, autocorrelation=0.9)
     assert found.word == "do not use"
     assert "too few effective draws" in found.headline
+    assert found.headline.endswith("; sample longer")
+    rng = np.random.default_rng(14)
+    found = compare_draws(fakes.draws(rng), fakes.reference(rng, autocorrelation=0.9)).verdict
+    assert found.headline.endswith("; compare with a longer reference")
 
 
 def test_constants_of_different_values() -> None:
