@@ -264,12 +264,11 @@ class _ModeTuner(VariatesTuner):
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
-            n_blocks = len(self.of_blocks().posterior.blocks)
-            if n_blocks >= _FEWEST_BLOCKS:
-                found, test = self.tune(order_rng, race_rng)
-            else:
-                found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
-                found = found.noting(ExactOfFew(n_blocks))
+            tuner = self.of_blocks()
+            n_blocks = len(tuner.posterior.blocks)
+            few = n_blocks < _FEWEST_BLOCKS
+            found, test = (replace(tuner, test=Exact()) if few else tuner).tune(order_rng, race_rng)
+            found = found.noting(ExactOfFew(n_blocks)) if few else found
             return found.noting(NoBounds(str(error))), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
