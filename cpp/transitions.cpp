@@ -21,7 +21,7 @@
 #include "grouped.hpp"
 #include "normal_effects.hpp"
 #include "numbers.hpp"
-#include "surrogate_nuts.hpp"
+#include "surrogate_system.hpp"
 #include "transitions.hpp"
 
 namespace nb = nanobind;
@@ -38,35 +38,62 @@ struct Transition {
   bool diverged = false;
 };
 
-class SurrogateNuts {
+// Hamiltonian Monte Carlo on a surrogate. `n` transitions lead from theta, which becomes their end; statistics are those
+// of the worst transition.
+class SurrogateHamiltonian {
  public:
-  SurrogateNuts(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
-                Coordinates coordinates)
+  SurrogateHamiltonian(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
+                       Coordinates coordinates)
       : system_(model, api, std::move(centre), std::move(cholesky), std::move(coordinates)) {}
 
-  // `n` transitions from theta, which becomes their end; statistics are those of the worst transition.
-  Transition operator()(bitgen_t* bits, double* theta, double step_size, std::int32_t max_depth, std::int32_t n) {
-    Transition found;
+  Transition nuts(bitgen_t* bits, double* theta, double step_size, std::int32_t max_depth, std::int32_t n) {
     RandomCoins coins{bits};
     system_.set_step_size(step_size);
-    auto state = system_.place(theta);
-    if (!state) throw std::invalid_argument("the surrogate is not defined at the start");
-    for (std::int32_t k = 0; k < n; ++k) {
-      system_.refresh(state, bits);
+    return transitions(bits, theta, n, [&](State& state, Transition& found) {
       auto made = Nuts<SurrogateSystem, RandomCoins>(system_, coins, max_depth)(state);
       state = std::move(made.state);
       found.acceptance += made.acceptance / n;
       found.n_steps += made.n_steps;
       found.depth = std::max(found.depth, made.depth);
       found.diverged |= made.diverged;
-    }
-    system_.theta(state, theta);
-    return found;
+    });
+  }
+
+  // Trajectories of `n_steps`, accepted or rejected by the energy at their end. The step size of each is drawn from an
+  // interval, so that no period of the surrogate is a multiple of all trajectories.
+  Transition hmc(bitgen_t* bits, double* theta, double step_size, std::int32_t n_steps, std::int32_t n) {
+    return transitions(bits, theta, n, [&](State& state, Transition& found) {
+      system_.set_step_size(step_size * (1 + kJitter * (2 * bits->next_double(bits->state) - 1)));
+      State end = state;
+      bool is_defined = true;
+      for (std::int32_t k = 0; k < n_steps && is_defined; ++k, ++found.n_steps) is_defined = system_.step(end, 1);
+      const double log_ratio = is_defined ? system_.energy(state) - system_.energy(end)
+                                          : -std::numeric_limits<double>::infinity();
+      found.acceptance += std::exp(std::min(log_ratio, 0.0)) / n;
+      found.diverged |= !(log_ratio >= -SurrogateSystem::kLargestRange);
+      if (std::log1p(-bits->next_double(bits->state)) < log_ratio) state = std::move(end);
+    });
   }
 
   std::size_t dim() const { return system_.dim(); }
 
  private:
+  static constexpr double kJitter = 0.15;
+  using State = SurrogateSystem::State;
+
+  template <class Move>
+  Transition transitions(bitgen_t* bits, double* theta, std::int32_t n, Move move) {
+    Transition found;
+    State state = system_.place(theta);
+    if (!state) throw std::invalid_argument("the surrogate is not defined at the start");
+    for (std::int32_t k = 0; k < n; ++k) {
+      system_.refresh(state, bits);
+      move(state, found);
+    }
+    system_.theta(state, theta);
+    return found;
+  }
+
   SurrogateSystem system_;
 };
 
@@ -291,31 +318,41 @@ void bind_transitions(nb::module_& m) {
           },
           "inner"_a, "log_density"_a, "gradient"_a.noconvert());
 
-  nb::class_<SurrogateNuts>(m, "SurrogateNuts")
+  nb::class_<SurrogateHamiltonian>(m, "SurrogateHamiltonian")
       .def(
           "__init__",
-          [](SurrogateNuts* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
+          [](SurrogateHamiltonian* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
              std::uintptr_t free_error, const Vector<double>& centre, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& rows, const Vector<double>& values, const Vector<std::int32_t>& order,
              const Coordinates& coordinates, const nb::object&) {
-            new (self) SurrogateNuts(
+            new (self) SurrogateHamiltonian(
                 from_address<const void*>(model, "model"), to_bridge_stan(log_density_gradient, free_error),
                 to_vector(centre),
                 SparseCholesky{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)}, coordinates);
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
           "values"_a, "order"_a, "coordinates"_a, "owner"_a, nb::keep_alive<1, 11>())
-      .def_prop_ro("dim", &SurrogateNuts::dim)
+      .def_prop_ro("dim", &SurrogateHamiltonian::dim)
       .def(
-          "__call__",
-          [](SurrogateNuts& self, const nb::object& bits, const Output& theta, double step_size,
-             std::int32_t max_depth, std::int32_t n) {
+          "nuts",
+          [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
+             double step_size, std::int32_t max_depth) {
             auto* generator = to_bitgen(bits);
-            if (theta.shape(0) != self.dim()) throw std::invalid_argument("theta has another length");
+            require_dim(theta.shape(0), self.dim(), "theta");
             nb::gil_scoped_release release;
-            return self(generator, theta.data(), step_size, max_depth, n);
+            return self.nuts(generator, theta.data(), step_size, max_depth, n);
           },
-          "bits"_a, "theta"_a.noconvert(), nb::kw_only(), "step_size"_a, "max_tree_depth"_a, "n"_a = 1);
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "max_tree_depth"_a)
+      .def(
+          "hmc",
+          [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
+             double step_size, std::int32_t n_steps) {
+            auto* generator = to_bitgen(bits);
+            require_dim(theta.shape(0), self.dim(), "theta");
+            nb::gil_scoped_release release;
+            return self.hmc(generator, theta.data(), step_size, n_steps, n);
+          },
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 
   nb::class_<NormalEffects>(m, "NormalEffects")
       .def(

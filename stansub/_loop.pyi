@@ -1212,8 +1212,10 @@ class SurrogateGibbs:
             When the log density is not defined there.
         """
 
-class SurrogateNuts:
-    """The no-U-turn sampler on a compiled program, in the metric of a precision.
+class SurrogateHamiltonian:
+    """Hamiltonian Monte Carlo on a compiled program, in the metric of a precision.
+
+    Methods make so many transitions from theta, which becomes their end, without the interpreter's lock.
 
     Parameters
     ----------
@@ -1252,10 +1254,21 @@ class SurrogateNuts:
     def dim(self) -> int:
         """Number of parameters."""
 
-    def __call__(
-        self, bits: CapsuleType, theta: NDArray[np.float64], *, step_size: float, max_tree_depth: int, n: int = 1
+    def nuts(
+        self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, max_tree_depth: int
     ) -> Transition:
-        """So many transitions from theta, which becomes where they end; without the interpreter's lock.
+        """Transitions of the no-U-turn sampler.
+
+        Raises
+        ------
+        ValueError
+            When the density is not defined at the start.
+        """
+
+    def hmc(
+        self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, n_steps: int
+    ) -> Transition:
+        """Trajectories of a fixed number of steps, each with a step size at most 15 % from the given one.
 
         Raises
         ------

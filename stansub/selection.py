@@ -95,25 +95,20 @@ class SurrogateSettled(Chosen):
     ----------
     noise : float
         Standard deviation of what it omits.
-    n_transitions : int
-        Transitions of the sampler on it per decision.
-    by_gibbs : bool
-        Whether this is a Gibbs sampler, whose transitions are sweeps.
+    sampler : str
+        How it is sampled.
     """
 
     about = "surrogate"
     noise: float
     n_passes: int
-    n_transitions: int = 1
-    by_gibbs: bool = False
+    sampler: str
 
     def describe(self) -> str:
-        several = f"; NUTS on it takes {self.n_transitions} transitions a step" if self.n_transitions > 1 else ""
-        if self.by_gibbs:
-            several = f"; Gibbs sampling on it takes {self.n_transitions} sweep{'s' * (self.n_transitions > 1)} a step"
         return (
             f"an approximation in the likelihood's own arguments, with an error of {self.noise:.2g} in the "
-            f"log density (standard deviation), computed in {self.n_passes} passes over the data{several}"
+            f"log density (standard deviation), computed in {self.n_passes} passes over the data; "
+            f"sampled by {self.sampler}"
         )
 
 

@@ -14,7 +14,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -23,12 +24,19 @@ from multilevel import MODELS, Multilevel, Values
 from numpy.typing import NDArray
 
 import stansub
-from stansub._loop import GroupedObservations, SurrogateNuts
+from stansub._loop import GroupedObservations, SurrogateHamiltonian
 from stansub.diagnostics.ranks import Rank
 from stansub.errors import RunError, one_line
 from stansub.kernels.base import Info, State
 from stansub.kernels.direct import DirectKernel
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, Gibbs, NoUTurn, SurrogateTransition, SurrogateTransitions
+from stansub.kernels.surrogate import (
+    MAX_TREE_DEPTH,
+    FixedLength,
+    Gibbs,
+    NoUTurn,
+    SurrogateTransition,
+    SurrogateTransitions,
+)
 from stansub.kernels.within_gibbs import GradientMove, MetropolisWithinGibbs, WithinGibbs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
@@ -42,6 +50,7 @@ from stansub.target.symmetries import Equivalence
 from stansub.tuning import surrogate, within_gibbs
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.normal_effects import find_normal_effects
+from stansub.tuning.surrogate_hmc import Tuner
 
 Array = NDArray[np.float64]
 Pair = tuple[DirectKernel, DirectKernel]
@@ -49,6 +58,8 @@ Pair = tuple[DirectKernel, DirectKernel]
 N_STEPS = 100
 # Distance of the rough surrogate's expansion point from the tuned one, in sds of the arguments.
 _OFF = 0.7
+# Steps of trajectories of fixed length: so few that some are rejected.
+_FEW_STEPS = 3
 # Joint decisions with the smallest kappa, and candidates for each observation up to which they decide: otherwise all
 # observations would, because there are few.
 _JOINT, _SHARE = Joint(kappa=1.0, most=1e9, candidates=0.0), 20.0
@@ -78,12 +89,19 @@ class Setup:
     rough_gibbs: Gibbs | None
     levels: MetropolisWithinGibbs
 
-    def transitions(self, *, rough: bool = False, by_gibbs: bool = False, **changes: Any) -> SurrogateTransition:
+    def transitions(self, *, rough: bool = False, sampler: str = "nuts", **changes: Any) -> SurrogateTransition:
         """Return surrogate transitions with decisions from all observations, unless changed."""
         own, gibbs = (self.rough, self.rough_gibbs) if rough else (self.tuned, self.gibbs)
-        inner = gibbs if by_gibbs else own.inner
+        inner = {"nuts": own.inner, "hmc": _trajectories(own), "gibbs": gibbs}[sampler]
         assert inner is not None
         return replace(own, inner=inner, **{"joint": None, **changes})
+
+
+def _trajectories(transition: SurrogateTransition) -> FixedLength:
+    """Return trajectories of a third of a circle in the metric of the no-U-turn sampler."""
+    own = transition.inner
+    assert isinstance(own, NoUTurn)
+    return FixedLength(own.coordinates, own.centre, own.factor, 2 * np.pi / 3 / _FEW_STEPS, _FEW_STEPS)
 
 
 @cache
@@ -100,7 +118,10 @@ def set_up(model: Multilevel, number: int, seed: int) -> Setup:
     given = read(compiled(model.name), data, progress)
     posterior, _ = make_uncut(given, seed=1, observations=None, log=progress)
     split = posterior.split()
-    with patch.object(surrogate, "find_normal_effects", lambda *given: None):
+    with (
+        patch.object(surrogate, "find_normal_effects", lambda *given: None),
+        patch.object(Tuner, "_fixed_length", lambda *given: None),
+    ):
         found = surrogate.tune(split, posterior.dim, rng, progress)
     tuned = found.transition
     off = tuned.approximation.point + _OFF * tuned.sds * rng.standard_normal(len(tuned.sds))
@@ -139,40 +160,63 @@ def _by_levels(setup: Setup) -> Pair:
     return WithinGibbs(posterior, own), Backward(posterior, back)
 
 
+LogDensity = Callable[[Array], tuple[float, Array]]
+
+
+def _hamiltonian(model: Model, own: NoUTurn | FixedLength, log_density: LogDensity) -> SurrogateHamiltonian:
+    """Return Hamiltonian Monte Carlo as set up for a surrogate, on another log density with its gradient."""
+    numbers = ctypes.POINTER(ctypes.c_double)
+
+    def gradient(_: Any, _propto: bool, _jacobian: bool, at: Any, value: Any, slope: Any, _error: Any) -> int:
+        try:
+            value[0], found = log_density(np.ctypeslib.as_array(at, (own.dim,)).copy())
+        except RunError:
+            return 1
+        np.ctypeslib.as_array(slope, (own.dim,))[:] = found
+        return 0
+
+    arguments = ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, numbers, numbers, numbers, ctypes.c_void_p
+    function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    free_error, compiled = model.library.address("bs_free_error_msg"), own.coordinates.compiled()
+    return SurrogateHamiltonian(
+        model.pointer, address, free_error, own.centre, *own.factor, compiled, owner=(model, function)
+    )
+
+
 class WithoutVolume(SurrogateTransitions):
     """The no-U-turn sampler omits the volume of its inner coordinates."""
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(split, transition)
-        inner_sampler = transition.inner
-        assert isinstance(inner_sampler, NoUTurn)
-        model, own = self._surrogate.model, inner_sampler.coordinates.compiled()
-        dim, numbers = inner_sampler.dim, ctypes.POINTER(ctypes.c_double)
+        own = transition.inner
+        assert isinstance(own, NoUTurn)
+        model, coordinates = self._surrogate.model, own.coordinates.compiled()
 
-        def gradient(_: Any, _propto: bool, _jacobian: bool, at: Any, value: Any, slope: Any, _error: Any) -> int:
-            theta, inner, of_volume = np.ctypeslib.as_array(at, (dim,)).copy(), np.empty(dim), np.zeros(dim)
-            try:
-                log_density, found = model.log_density_gradient(theta)
-            except RunError:
-                return 1
-            own.inward(theta, inner)
-            value[0] = log_density - own.pull(inner, 0.0, of_volume)
-            np.ctypeslib.as_array(slope, (dim,))[:] = found - of_volume
-            return 0
+        def log_density(theta: Array) -> tuple[float, Array]:
+            inner, of_volume = np.empty(len(theta)), np.zeros(len(theta))
+            value, slope = model.log_density_gradient(theta)
+            coordinates.inward(theta, inner)
+            return value - coordinates.pull(inner, 0.0, of_volume), slope - of_volume
 
-        arguments = ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, numbers, numbers, numbers, ctypes.c_void_p
-        function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
-        nuts = SurrogateNuts(
-            model.pointer,
-            ctypes.cast(function, ctypes.c_void_p).value,
-            model.library.address("bs_free_error_msg"),
-            inner_sampler.centre,
-            *inner_sampler.factor,
-            inner_sampler.coordinates.compiled(),
-            owner=(model, function),
-        )
-        step_size = inner_sampler.step_size
-        self._inner = lambda bits, at, n=1: nuts(bits, at, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH, n=n)
+        system = _hamiltonian(model, own, log_density)
+        self._inner = partial(system.nuts, step_size=own.step_size, max_tree_depth=MAX_TREE_DEPTH)
+
+
+class UndecidedTrajectories(SurrogateTransitions):
+    """Trajectories are accepted whatever the energy at their end."""
+
+    def __init__(self, split: Split, transition: SurrogateTransition) -> None:
+        super().__init__(split, transition)
+        own = transition.inner
+        assert isinstance(own, FixedLength)
+        model, rising = self._surrogate.model, count()
+
+        def log_density(theta: Array) -> tuple[float, Array]:
+            return 1e6 * next(rising), model.log_density_gradient(theta)[1]
+
+        system = _hamiltonian(model, own, log_density)
+        self._inner = partial(system.hmc, step_size=own.step_size, n_steps=own.n_steps)
 
 
 class UndecidedSweeps(SurrogateTransitions):
@@ -296,6 +340,7 @@ def _transitions(
     return Kernel(name, decision, make, error, models, broken)
 
 
+HMC = "HMC on the surrogate"
 NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a rough surrogate", "Metropolis within Gibbs"
 _SWEEPS = "sweeps of another density are not decided"
 GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a rough surrogate"
@@ -310,9 +355,11 @@ KERNELS = (
     _transitions(NUTS, POISSON, **_JOINTLY),
     _transitions(ROUGH, ALL, rough=True, n=3),
     _transitions(ROUGH, POISSON, rough=True, n=3, **_JOINTLY),
-    _transitions(GIBBS, ALL, by_gibbs=True, models=_BOUNDED),
-    _transitions(GIBBS, POISSON, by_gibbs=True, **_JOINTLY),
-    _transitions(ROUGH_GIBBS, ALL, by_gibbs=True, rough=True, n=3, models=_BOUNDED),
+    _transitions(HMC, ALL, sampler="hmc"),
+    _transitions(HMC, POISSON, sampler="hmc", **_JOINTLY),
+    _transitions(GIBBS, ALL, sampler="gibbs", models=_BOUNDED),
+    _transitions(GIBBS, POISSON, sampler="gibbs", **_JOINTLY),
+    _transitions(ROUGH_GIBBS, ALL, sampler="gibbs", rough=True, n=3, models=_BOUNDED),
     Kernel(LEVELS, BY_LEVEL, _by_levels),
     _transitions(
         NUTS, ALL, error="the volume of inner coordinates is omitted", of=WithoutVolume, models=("correlated",), n=1
@@ -322,11 +369,20 @@ KERNELS = (
         ALL,
         error="sweeps of another density are not decided",
         of=UndecidedSweeps,
-        by_gibbs=True,
+        sampler="gibbs",
         models=("crossed",),
     ),
     _transitions(ROUGH, ALL, error="every proposal is accepted", of=Undecided, **_POOR),
     _transitions(ROUGH, ALL, error="the acceptance ratio omits the surrogate", of=WithoutSurrogate, **_POOR),
+    _transitions(
+        HMC,
+        ALL,
+        error="trajectories are not decided",
+        of=UndecidedTrajectories,
+        sampler="hmc",
+        models=("crossed",),
+        n=1,
+    ),
     _transitions(NUTS, ALL, error="the step size changes", of=StepSizeOfState, models=("crossed",), n=1),
     _transitions(
         ROUGH, POISSON, error="candidates at a tenth of the rate", broken=_a_tenth_of_the_rate, joint=_JOINT, **_POOR

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -30,7 +31,8 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Sampler, Split, Surrogate, Transition
+from stansub.target.split import Hamiltonian as HamiltonianOn
+from stansub.target.split import Sampler, Split, Surrogate
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -184,8 +186,8 @@ class SurrogateTransitions(DirectKernel):
 
 
 @dataclass(frozen=True)
-class NoUTurn:
-    """The no-U-turn sampler as set up for a surrogate.
+class Hamiltonian:
+    """Hamiltonian Monte Carlo as set up for a surrogate.
 
     Attributes
     ----------
@@ -196,8 +198,6 @@ class NoUTurn:
     factor : Factor
         Factor of the surrogate's mean precision in these coordinates: the metric.
     """
-
-    by_gibbs: ClassVar[bool] = False
 
     coordinates: Coordinates
     centre: FloatArray
@@ -214,14 +214,37 @@ class NoUTurn:
         """Return centre and factor if they are those of the parameters themselves."""
         return (self.centre, self.factor) if self.coordinates.is_plain else None
 
+    def on(self, surrogate: Surrogate) -> HamiltonianOn:
+        """Return it on a surrogate."""
+        return surrogate.hamiltonian(self.centre, self.factor, self.coordinates)
+
+
+@dataclass(frozen=True)
+class NoUTurn(Hamiltonian):
+    """The no-U-turn sampler."""
+
     def bound(self, surrogate: Surrogate) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
-        nuts = surrogate.nuts(self.centre, self.factor, self.coordinates)
+        return partial(self.on(surrogate).nuts, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH)
 
-        def transitions(bits: Any, theta: FloatArray, n: int = 1) -> Transition:
-            return nuts(bits, theta, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH, n=n)
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its transitions per decision."""
+        return f"NUTS, {n} transition{'s' * (n > 1)} a decision"
 
-        return transitions
+
+@dataclass(frozen=True)
+class FixedLength(Hamiltonian):
+    """Trajectories of a fixed number of steps."""
+
+    n_steps: int
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate with this step size."""
+        return partial(self.on(surrogate).hmc, step_size=self.step_size, n_steps=self.n_steps)
+
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its transitions per decision."""
+        return f"HMC, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"
 
 
 @dataclass(frozen=True)
@@ -234,7 +257,6 @@ class Gibbs:
         Effects and scales that a sweep updates.
     """
 
-    by_gibbs: ClassVar[bool] = True
     metric: ClassVar[None] = None
 
     effects: NormalEffects
@@ -248,6 +270,10 @@ class Gibbs:
         """Return the sampler of a surrogate."""
         return surrogate.gibbs(self.effects)
 
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its sweeps per decision."""
+        return f"Gibbs sampling, {n} sweep{'s' * (n > 1)} a decision"
+
 
 @dataclass(frozen=True)
 class SurrogateTransition:
@@ -257,7 +283,7 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Approximation of the log likelihood.
-    inner : NoUTurn or Gibbs
+    inner : NoUTurn, FixedLength or Gibbs
         Sampler of the surrogate.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
@@ -271,7 +297,7 @@ class SurrogateTransition:
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
-    inner: NoUTurn | Gibbs
+    inner: NoUTurn | FixedLength | Gibbs
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1

@@ -86,6 +86,7 @@ _RECIPES = (
     polya_gamma.PolyaGamma,
     surrogate.SurrogateTransition,
     surrogate.NoUTurn,
+    surrogate.FixedLength,
     surrogate.Gibbs,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub import memory
-from stansub._loop import Slices, SurrogateGibbs, SurrogateNuts
+from stansub._loop import Slices, SurrogateGibbs, SurrogateHamiltonian
 from stansub.errors import RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
@@ -49,10 +49,12 @@ class Surrogate:
     model: Model
     approximation: Approximation
 
-    def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateNuts:
-        """Return the no-U-turn sampler in some coordinates, with the metric of a precision there."""
+    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateHamiltonian:
+        """Return Hamiltonian Monte Carlo in some coordinates, with the metric of a precision there."""
         model, gradient, free_error = self._addresses
-        return SurrogateNuts(model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=self.model)
+        return SurrogateHamiltonian(
+            model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=self.model
+        )
 
     def gibbs(self, effects: NormalEffects) -> SurrogateGibbs:
         """Return the Gibbs sampler of effects, with decisions about their difference from the surrogate."""

@@ -33,12 +33,14 @@ class Transition(Protocol):
     def diverging(self) -> bool: ...
 
 
-class Nuts(Protocol):
-    """The no-U-turn sampler on a surrogate, for one thread at a time; updates theta in place."""
+class Hamiltonian(Protocol):
+    """Hamiltonian Monte Carlo on a surrogate, for one thread at a time; updates theta in place."""
 
-    def __call__(
-        self, bits: Any, theta: FloatArray, *, step_size: float, max_tree_depth: int, n: int = 1
+    def nuts(
+        self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, max_tree_depth: int
     ) -> Transition: ...
+
+    def hmc(self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int) -> Transition: ...
 
 
 class Slices(Protocol):
@@ -82,7 +84,7 @@ class Surrogate(Protocol):
         """Return the likelihood's arguments."""
         ...
 
-    def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Nuts:
+    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Hamiltonian:
         """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
         ...
 

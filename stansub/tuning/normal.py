@@ -14,7 +14,7 @@ from stansub.target.cholesky import Factor
 from stansub.target.cholesky import cholesky as cholesky_factor
 from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate_nuts import POINTS, mean_precision, spread
+from stansub.tuning.surrogate_hmc import POINTS, mean_precision, spread
 from stansub.types import FloatArray
 
 

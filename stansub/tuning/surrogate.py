@@ -34,7 +34,7 @@ from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
+from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
@@ -76,7 +76,8 @@ class TunedSurrogate:
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
-        return SurrogateSettled(self.noise, self.n_passes, self.transition.n, self.transition.inner.by_gibbs)
+        sampler = self.transition.inner.describe(self.transition.n)
+        return SurrogateSettled(self.noise, self.n_passes, sampler)
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""

@@ -12,7 +12,7 @@ from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
-from stansub.tuning.surrogate_nuts import MOST_TRANSITIONS, Tuned, slowest_time
+from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, Tuned, slowest_time
 from stansub.types import FloatArray
 
 # Draws of a round, sweeps from one to the next, and sweeps before them; sweeps that show how fast a sampler mixes.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stansub.kernels.surrogate import NoUTurn
+from stansub.kernels.surrogate import FixedLength, Gibbs, NoUTurn
 from stansub.selection import SurrogateSettled
 from stansub.target.coordinates import Coordinates
 from stansub.target.split import Surrogate
-from stansub.tuning.surrogate_nuts import Tuned, Tuner
+from stansub.tuning.surrogate_hmc import Tuned, Tuner
 
 DIM = 3
 
@@ -25,18 +25,35 @@ class Made(NamedTuple):
 class Sampler:
     """Autoregressive draws; the acceptance rate falls with the step size, above a limit transitions diverge.
 
-    Trees have the maximum depth below another step size.
+    Trees have the maximum depth below another step size. Trajectories of fixed length reject all, or a share that
+    falls with the square of their steps; their draws may seem to resemble each other for a while.
     """
 
     def __init__(
-        self, rng: np.random.Generator, *, rho: float = 0.0, limit: float = np.inf, full_below: float = 0.0
+        self,
+        rng: np.random.Generator,
+        *,
+        rho: float = 0.0,
+        limit: float = np.inf,
+        full_below: float = 0.0,
+        rejected: float = np.inf,
+        slow_until: float = 0,
     ) -> None:
-        self.rng, self.rho, self.limit, self.full_below = rng, rho, limit, full_below
+        self.rng, self.rho, self.limit, self.full_below, self.rejected = rng, rho, limit, full_below, rejected
+        self.slow_until, self.n_trajectories = slow_until, 0
 
-    def __call__(self, bits: Any, theta: Any, *, step_size: float, max_tree_depth: int, n: int = 1) -> Made:
-        theta[:] = self.rho * theta + np.sqrt(1 - self.rho**2) * self.rng.standard_normal(DIM)
+    def nuts(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, max_tree_depth: int) -> Made:
+        self._move(theta, self.rho)
         depth = max_tree_depth if step_size < self.full_below else 1
         return Made(float(np.exp(-step_size)), step_size > self.limit, tree_depth=depth)
+
+    def hmc(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, n_steps: int) -> Made:
+        self.n_trajectories += 1
+        self._move(theta, 0.9 if self.n_trajectories <= self.slow_until else self.rho)
+        return Made(1 - min(1.0, self.rejected * step_size**2), step_size > self.limit, n_steps)
+
+    def _move(self, theta: Any, rho: float) -> None:
+        theta[:] = rho * theta + np.sqrt(1 - rho**2) * self.rng.standard_normal(DIM)
 
 
 class Flat:
@@ -45,7 +62,7 @@ class Flat:
     def __init__(self, sampler: Sampler) -> None:
         self.sampler, self.model, self.dim = sampler, self, DIM
 
-    def nuts(self, *_: Any) -> Sampler:
+    def hamiltonian(self, *_: Any) -> Sampler:
         return self.sampler
 
     def matching(self, *_: Any) -> Coordinates:
@@ -67,7 +84,7 @@ def step_size(of: Tuned) -> float:
     return of.inner.step_size
 
 
-@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.99, 10, 10)])
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.999, 10, 10)])
 def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: float, least: int, most: int) -> None:
     assert least <= finished(rho=rho).n <= most
 
@@ -99,9 +116,40 @@ def test_a_beaten_sampler_keeps_its_first_step_size() -> None:
     assert step_size(finished(limit=0.0)) < 0.05
 
 
+# Of trajectories of a third of a circle in five steps, 1 % are rejected.
+MILD = 0.01 / (2 * np.pi / 3 / 5) ** 2
+
+
+@pytest.mark.parametrize(("rejected", "n_steps"), [(MILD, 5), (19 * MILD, 10), (60 * MILD, None)])
+def test_trajectories_have_as_many_steps_as_accept_nearly_all(rejected: float, n_steps: int | None) -> None:
+    """With more than 15, trees are taken."""
+    inner = finished(rejected=rejected).inner
+    if n_steps is None:
+        assert isinstance(inner, NoUTurn)
+    else:
+        assert isinstance(inner, FixedLength)
+        assert inner.n_steps == n_steps
+        assert inner.step_size * n_steps == pytest.approx(2 * np.pi / 3)
+
+
+def test_trees_are_taken_where_trajectories_are_slow_or_diverge() -> None:
+    assert isinstance(finished(rejected=MILD, rho=0.9).inner, NoUTurn)
+    assert isinstance(finished(rejected=MILD, limit=0.3).inner, NoUTurn)
+
+
+def test_trajectories_that_seem_slow_are_measured_longer() -> None:
+    assert isinstance(finished(rejected=MILD, slow_until=200).inner, FixedLength)
+    assert isinstance(finished(rejected=MILD, slow_until=1000).inner, NoUTurn)
+
+
 def test_the_record_names_the_sampler() -> None:
-    assert "NUTS on it takes 3 transitions a step" in SurrogateSettled(0.1, 9, 3).describe()
-    assert "Gibbs sampling on it takes 2 sweeps a step" in SurrogateSettled(0.1, 9, 2, by_gibbs=True).describe()
+    nowhere: Any = None
+    for inner, n, words in (
+        (NoUTurn(nowhere, nowhere, nowhere, 0.1), 3, "sampled by NUTS, 3 transitions a decision"),
+        (FixedLength(nowhere, nowhere, nowhere, 0.1, 5), 1, "sampled by HMC, 1 transition of 5 steps a decision"),
+        (Gibbs(nowhere), 2, "sampled by Gibbs sampling, 2 sweeps a decision"),
+    ):
+        assert words in SurrogateSettled(0.1, 9, inner.describe(n)).describe()
 
 
 def test_divergent_transitions_that_no_step_size_prevents_are_counted() -> None:

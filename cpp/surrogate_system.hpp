@@ -1,4 +1,4 @@
-// The no-U-turn sampler on a surrogate posterior, a program without the data of the likelihood.
+// Trajectories of Hamiltonian Monte Carlo on a surrogate posterior, a program without the data of the likelihood.
 #pragma once
 
 #include <numpy/random/bitgen.h>

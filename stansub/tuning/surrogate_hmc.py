@@ -1,4 +1,8 @@
-"""Tuning of the no-U-turn sampler on a surrogate: coordinates, metric, step size, and transitions per decision.
+"""Tuning of Hamiltonian Monte Carlo on a surrogate: coordinates, metric, step size, and transitions per decision.
+
+On a standard normal distribution, a trajectory turns by its length as an angle. After a third of a circle the
+correlation with its start is cos 120 = -1/2 for means and 1/4 for squares, so draws estimate means better than
+independent ones and sds nearly as well. Surrogates far from normal take the no-U-turn sampler.
 
 Tuning needs no data. The result is fixed after set-up, so that a step is reversible.
 """
@@ -6,33 +10,36 @@ Tuning needs no data. The result is fixed after set-up, so that a step is revers
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stansub.autocorrelation import autocorrelation_times
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, Gibbs, NoUTurn
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, NoUTurn
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.split import Differentiable, Nuts, Surrogate
+from stansub.target.split import Differentiable, Hamiltonian, Sampler, Surrogate, Transition
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
 # Draws over which precisions are averaged, in a round and at the end.
 POINTS, _FINAL_POINTS = 4, 16
-# Transitions per round; at the end, those that tune a step size and those that test it.
-_ROUND, _ADAPTING, _SHOWING = 60, 100, 200
-# Maximum step size, in radians (`cpp/surrogate_nuts.hpp`): a tree of seven steps turns by more than half a circle, and
+# Transitions per round; at the end, those that tune a step size, and those that test it, at first
+# and if it seems slow.
+_ROUND, _ADAPTING, _SHOWING, _SURE = 60, 100, 200, 800
+# Maximum step size, in radians (`cpp/surrogate_system.hpp`): a tree of seven steps turns by more than half a circle and
 # ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
 _LARGEST = 0.55
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
 _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
+# Angle of a trajectory of fixed length; fewest and most steps of one; its target share of rejections.
+_ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
 _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 10, 1.5
@@ -43,7 +50,7 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    inner : NoUTurn or Gibbs
+    inner : NoUTurn, FixedLength or Gibbs
         The sampler.
     draws : ndarray, shape (n, dim)
     time : float
@@ -56,7 +63,7 @@ class Tuned(NamedTuple):
         Share of the transitions that diverged.
     """
 
-    inner: NoUTurn | Gibbs
+    inner: NoUTurn | FixedLength | Gibbs
     draws: FloatArray
     time: float = np.inf
     transition_cost: float = np.inf
@@ -86,8 +93,8 @@ class Tuner:
     def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
         """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
-        nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
-        made = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
+        system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
+        made = self._adapted(system, draws[-1], _ROUND, _TARGETS[0])
         kept = made.draws[_ROUND // 2 :]
         inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
         return Tuned(inner, kept)
@@ -100,24 +107,57 @@ class Tuner:
         inner: NoUTurn,
         is_beaten: Callable[[Tuned], bool] = lambda tuned: False,
     ) -> Tuned:
-        """Return a metric from more draws, a step size with few divergent transitions, and the transitions per step.
+        """Return the sampler with a metric from more draws: trajectories of fixed length where they suit."""
+        draws = self._made(inner.bound(surrogate), draws[-1], _ADAPTING).draws
+        coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
+        centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, factor)
+        own = NoUTurn(coordinates, centre, factor, inner.step_size)
+        return self._fixed_length(surrogate, own, draws[-1], cost) or self._no_u_turn(
+            surrogate, own, draws[-1], cost, is_beaten
+        )
+
+    def _fixed_length(self, surrogate: Surrogate, own: NoUTurn, theta: FloatArray, cost: float) -> Tuned | None:
+        """Return trajectories with the steps that accept nearly all; None if they are many, or draws are slow.
+
+        Errors of the energy, and so rejections, decrease with the square of the step size.
+        """
+        n_steps, n = _FEWEST, _SHOWING
+        while n_steps <= _MOST:
+            inner = FixedLength(own.coordinates, own.centre, own.factor, _ANGLE / n_steps, n_steps)
+            made = self._made(inner.bound(surrogate), theta, n)
+            if made.acceptance < 1 - _REJECTED:
+                n_steps = int(np.ceil(n_steps * np.sqrt((1 - made.acceptance) / _REJECTED)))
+                continue
+            time = slowest_time(made.draws)
+            found = Tuned(inner, made.draws, time, made.n_steps * cost, diverging=made.diverging)
+            if not found.is_slow:
+                return found
+            if n == _SURE:
+                return None
+            n = _SURE  # the longest of many noisy times
+        return None
+
+    def _no_u_turn(
+        self,
+        surrogate: Surrogate,
+        own: NoUTurn,
+        theta: FloatArray,
+        cost: float,
+        is_beaten: Callable[[Tuned], bool],
+    ) -> Tuned:
+        """Return a step size with few divergent transitions, and the transitions per step.
 
         In the neck of a funnel, a step size that suits the rest diverges. Transitions that hardly move some parameter
         are repeated within a step, because they cost nothing compared with a decision. Step sizes are not reduced for a
         sampler that is beaten by another one.
         """
-        nuts = surrogate.nuts(inner.centre, inner.factor, inner.coordinates)
-        draws = self._fixed(nuts, draws[-1], _ADAPTING, inner.step_size).draws
-        coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
-        centre = coordinates.inward(draws).mean(axis=0)
-        nuts = surrogate.nuts(centre, factor, coordinates)
         for target in _TARGETS:
-            adapted = self._adapted(nuts, draws[-1], _ADAPTING, target)
-            made = self._fixed(nuts, adapted.draws[-1], _SHOWING, adapted.step_size)
-            draws, time = made.draws, slowest_time(made.draws)
+            adapted = self._adapted(own.on(surrogate), theta, _ADAPTING, target)
+            inner = replace(own, step_size=adapted.step_size)
+            made = self._made(inner.bound(surrogate), adapted.draws[-1], _SHOWING)
+            theta, time = made.draws[-1], slowest_time(made.draws)
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
-            cost = made.n_steps * step_cost(precision, factor)
-            found = Tuned(NoUTurn(coordinates, centre, factor, made.step_size), draws, time, cost, n, made.diverging)
+            found = Tuned(inner, made.draws, time, made.n_steps * cost, n, made.diverging)
             if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
         return found
@@ -128,7 +168,7 @@ class Tuner:
         density = InnerDensity(surrogate.model, coordinates)
         return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
 
-    def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> _Made:
+    def _adapted(self, system: Hamiltonian, theta: FloatArray, n: int, target: float) -> _Adapted:
         """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
         theta, draws = np.array(theta), np.empty((n, len(theta)))
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
@@ -136,37 +176,56 @@ class Tuner:
         for t in range(1, n + 1):
             if t % 10 == 0:
                 self.check()
-            made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+            made = system.nuts(
+                self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH
+            )
             draws[t - 1] = theta
             h += (target - made.acceptance_rate - h) / (t + 10)
             log_step = min(mu - np.sqrt(t) / 0.05 * h, np.log(_LARGEST))
             weight = t**-0.75
             log_mean = weight * log_step + (1 - weight) * log_mean
             step_size = float(np.exp(log_step))
-        return _Made(draws, float(np.exp(log_mean)))
+        return _Adapted(draws, float(np.exp(log_mean)))
 
-    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> _Made:
-        """Return draws with a fixed step size, and shares of transitions that diverged and whose trees were full."""
-        theta, draws, diverged, deep, n_steps = np.array(theta), np.empty((n, len(theta))), 0, 0, 0
+    def _made(self, sampler: Sampler, theta: FloatArray, n: int) -> _Made:
+        """Return draws, and what their transitions were like."""
+        theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
         for t in range(n):
             if t % 10 == 0:
                 self.check()
-            made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+            transitions.append(sampler(self.rng.bit_generator.capsule, theta))
             draws[t] = theta
-            diverged += made.diverging
-            deep += made.tree_depth >= MAX_TREE_DEPTH
-            n_steps += made.n_steps
-        return _Made(draws, step_size, diverged / n, deep / n, n_steps / n)
+        return _Made(draws, transitions)
+
+
+class _Adapted(NamedTuple):
+    draws: FloatArray
+    step_size: float
 
 
 class _Made(NamedTuple):
-    """Draws, shares of transitions that diverged or whose trees were full, and integrator steps per transition."""
-
     draws: FloatArray
-    step_size: float
-    diverging: float = 0.0
-    deep: float = 0.0
-    n_steps: float = 0.0
+    transitions: list[Transition]
+
+    @property
+    def acceptance(self) -> float:
+        """Return the mean acceptance rate."""
+        return float(np.mean([one.acceptance_rate for one in self.transitions]))
+
+    @property
+    def n_steps(self) -> float:
+        """Return the integrator steps per transition."""
+        return float(np.mean([one.n_steps for one in self.transitions]))
+
+    @property
+    def diverging(self) -> float:
+        """Return the share of transitions that diverged."""
+        return float(np.mean([one.diverging for one in self.transitions]))
+
+    @property
+    def deep(self) -> float:
+        """Return the share of transitions whose trees were full."""
+        return float(np.mean([one.tree_depth >= MAX_TREE_DEPTH for one in self.transitions]))
 
 
 def slowest_time(draws: FloatArray) -> float:
