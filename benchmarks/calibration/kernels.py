@@ -268,7 +268,7 @@ class StepSizeOfState(SurrogateTransitions):
 
 def _at_a_tenth_of_the_rate(*parts: Any) -> GroupedObservations:
     """Return remainders whose candidates are drawn as if bounds were a tenth as large."""
-    constants = parts[9][:, 0]
+    constants = parts[4][:, 0]
     constants /= 10
     made = GroupedObservations(*parts)
     constants *= 10

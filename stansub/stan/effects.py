@@ -16,6 +16,7 @@ from stansub.stan.data import Data
 from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.sizes import data_along
 from stansub.stan.syntax import (
+    Assign,
     Call,
     Declaration,
     Expression,
@@ -65,14 +66,25 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
 
 
 def selected(program: Program, size: str) -> tuple[str, ...]:
-    """Return the names of parameters of which an observation reads elements that its data select: ``u[g[n]]``."""
+    """Return the names of parameters of which an observation reads elements that data select.
+
+    ``u[g[n]]``, or values at listed places, ``y[missing] = u``.
+    """
     several = [one.name for one in program.parameters.declarations if _is_effect(one)]
     steps, depends = Steps.of(program), _of_observations(program, size)
     reads = steps.reads({name: [name] for name in several})
-    own = (step.statement for step in steps.evaluated if together(depends, step.uses))
-    picked = (base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1])))
-    found = set().union(*(_parameters(reads, base) for base in picked))
+    own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
+    picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
+    picked += [one.expression for one in own if isinstance(one, Assign) and _is_scattered(program, one)]
+    found = set().union(*(_parameters(reads, one) for one in picked))
     return tuple(name for name in several if name in found)
+
+
+def _is_scattered(program: Program, one: Assign) -> bool:
+    """Return whether elements of a variable are written to places that a container of the data lists."""
+    containers = {one.name for one in program.data.declarations if one.all_dims}
+    listed = isinstance(one.place, Subscript) and names(*flat(one.place)[1]) & containers
+    return bool(listed) and isinstance(one.expression, Name | Subscript)
 
 
 def multiplies(program: Program, size: str) -> bool:

@@ -23,7 +23,7 @@ from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
 from stansub.stan.scales import FIXED, without_scales
-from stansub.stan.sizes import data_declarations
+from stansub.stan.sizes import data_declarations, size_candidates, sizes_of_parameters
 from stansub.stan.syntax import (
     Assign,
     Bound,
@@ -82,8 +82,11 @@ class LikelihoodSplit:
     declarations: tuple[Declaration, ...]
 
 
-def split_likelihood(program: Program, size: str) -> LikelihoodSplit:
-    """Return the program in two parts, given the integer that counts the observations.
+def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
+    """Return the program in two parts, given integers that count the observations.
+
+    If the likelihood reads a local variable with another size, this is assumed to count them, too: brms's models with
+    several outcomes have a size for each.
 
     Raises
     ------
@@ -92,13 +95,15 @@ def split_likelihood(program: Program, size: str) -> LikelihoodSplit:
     """
     program = silenced(program)
     steps = Steps.of(program)
-    reading = _Reading.of(program, steps, size)
+    reading = _Reading.of(program, steps, sizes)
     inside = [step for step in steps.evaluated if reading.of_observations(step)]
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
         raise NotSeparableError("no statement of the model adds a term that depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
+    if more := reading.other_sizes(free) & size_candidates(program).keys() - sizes_of_parameters(program) - set(sizes):
+        return split_likelihood(program, *sizes, *sorted(more))
     changing = {key.partition("@")[0] for key in reading.changing}
     linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
@@ -125,6 +130,8 @@ class _Reading:
         Variables that depend on observations, and on parameters.
     declared : mapping
         Parameters, transformed parameters, and variables of the model block, by key.
+    local : mapping
+        Variables declared inside branches and loops, likewise.
     writers : mapping
         The statements that write a variable, by key.
     """
@@ -132,22 +139,23 @@ class _Reading:
     observed: frozenset[str]
     changing: frozenset[str]
     declared: Mapping[str, Declaration]
+    local: Mapping[str, Declaration]
     writers: Mapping[str, Collection[Statement]]
 
     @classmethod
-    def of(cls, program: Program, steps: Steps, size: str) -> _Reading:
-        data = data_declarations(program)
-        sized = [size, *(one.name for one in data if size in names(*one.all_dims, *one.type.elements))]
+    def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
+        data, counts = data_declarations(program), set(sizes)
+        sized = [*sizes, *(one.name for one in data if counts & names(*one.all_dims, *one.type.elements))]
         own = [one.name for one in program.parameters.declarations]
-        if any(size in names(*one.all_dims) for one in program.parameters.declarations):
-            raise NotSeparableError(f"the number of parameters grows with the observations ({size})")
+        if found := counts & sizes_of_parameters(program):
+            raise NotSeparableError(f"the number of parameters grows with the observations ({min(found)})")
         depends = steps.depending({"observations": sized, "parameters": own})
-        declared = {one.name: one for one in program.parameters.declarations}
+        declared, local = {one.name: one for one in program.parameters.declarations}, dict[str, Declaration]()
         blocks = (program.transformed_parameters, program.model)
         top = {(one.name, one.span) for block in blocks for one in block.declarations}
         for step in steps.evaluated:
-            if isinstance(one := step.statement, Declaration) and (one.name, one.span) in top:
-                declared.update(dict.fromkeys(step.writes, one))
+            if isinstance(one := step.statement, Declaration):
+                (declared if (one.name, one.span) in top else local).update(dict.fromkeys(step.writes, one))
         observed, changing = (
             frozenset(name for name, groups in depends.items() if group in groups)
             for group in ("observations", "parameters")
@@ -156,13 +164,18 @@ class _Reading:
         for step in steps.evaluated:
             for name in step.writes:
                 writers.setdefault(name, []).append(step.statement)
-        return cls(observed, changing, declared, writers)
+        return cls(observed, changing, declared, local, writers)
 
     def of_observations(self, step: Step) -> bool:
         return bool(step.uses & self.observed)
 
     def changes(self, step: Step) -> bool:
         return step.has_effects or bool(step.uses & self.changing)
+
+    def other_sizes(self, keys: Collection[str]) -> set[str]:
+        """Return names in the sizes of local variables that depend on parameters."""
+        found = (self.local[key] for key in keys if key in self.local and key in self.changing)
+        return names(*(dim for one in found for dim in one.all_dims))
 
     def in_order(self, keys: Collection[str]) -> list[str]:
         """Return the variables that depend on parameters, in the order of their declarations."""

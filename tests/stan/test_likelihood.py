@@ -48,6 +48,22 @@ def test_what_observations_have_of_their_own_is_none() -> None:
     assert "std_normal" not in own.likelihood.code
 
 
+def test_a_local_variable_of_another_outcomes_size_belongs_to_the_observations() -> None:
+    """As brms writes a covariate with missing values, which is an outcome of its own."""
+    code = program(
+        data="int<lower=0> N_x; vector[N_x] x; array[J] int<lower=1> missing;",
+        parameters="real a; real b; real<lower=0> s; vector[J] u;",
+        model="""if (J > 0) {
+            vector[N_x] known = x;
+            known[missing] = u;
+            for (n in 1 : N) y[n] ~ normal(a + b * known[n], s);
+            known ~ normal(0, s);
+        }""",
+    )
+    assert arguments(code) == ["real a", "real b", "real<lower=0> s", "vector[J] u"]
+    assert "known" not in split(code).surrogate
+
+
 def test_cutpoints_are_by_their_differences() -> None:
     code = program(
         data="array[N] int<lower=1, upper=4> c;",
