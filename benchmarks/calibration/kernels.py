@@ -59,7 +59,7 @@ N_STEPS = 100
 # Distance of the rough surrogate's expansion point from the tuned one, in sds of the arguments.
 _OFF = 0.7
 # Steps of trajectories of fixed length: so few that some are rejected.
-_FEW_STEPS = 3
+_FEW_STEPS = 2
 # Joint decisions with the smallest kappa, and candidates for each observation up to which they decide: otherwise all
 # observations would, because there are few.
 _JOINT, _SHARE = Joint(kappa=1.0, most=1e9, candidates=0.0), 20.0

@@ -126,6 +126,6 @@ def test_a_page_of_a_short_study(study: Any, monkeypatch: pytest.MonkeyPatch, tm
     text = (tmp_path / "README.md").read_text()
     assert text.count("0.2 to 0.005") >= 3
     assert "comparisons" in text
-    assert (tmp_path / "risk.png").stat().st_size > 10_000
+    assert (tmp_path / "risk.png").stat().st_size > 2_000  # of few pixels
     with pytest.raises(SystemExit):
         study.run.main(["--output-dir", str(tmp_path)])

@@ -17,6 +17,7 @@ from stansub.types import FloatArray
 HEAD = """
 data {
   int I; int J; int L; matrix[J, I] y; array[J] vector[I] v; array[I] int g; matrix[I, 2] x; vector[J] w; vector[I] t;
+  int N; array[J] vector[N] k; matrix[N, 2] z;
 }
 parameters { vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; real m; real<lower=0> s; }
 """
@@ -47,6 +48,7 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         "v": rng.normal(size=(n, k)),
         "g": np.array([1, 2, 1]),
     }
+    data |= {"N": 2, "k": rng.normal(size=(n, 2)), "z": rng.normal(size=(2, 2))}
     data |= {"x": rng.normal(size=(k, 2)), "w": rng.normal(size=n), "t": rng.normal(size=k)}
     parameters = {"a": rng.normal(size=n), "b": rng.normal(size=k), "u": rng.normal(size=2), "c": rng.normal(size=2)}
     return data, {**parameters, "e": rng.normal(size=(n, k)), "m": 0.3, "s": 0.7}
@@ -96,6 +98,9 @@ def test_what_else_a_loop_does_stays() -> None:
     [
         "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(m + w[j], s);",  # no row has parameters
         "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + e[j, i], s);",  # each cell has one
+        # Computed for each column, and columns have no parameters.
+        "vector[N] eta = z * c; for (j in 1 : J) k[j] ~ normal(a[j] + eta, s);",
+        "vector[N] eta = z * c; for (j in 1 : J) for (n in 1 : N) k[j, n] ~ normal(a[j] + eta[n], s);",
         "for (j in 1 : J) y[j] ~ normal(a[j] + e[j], s);",
         "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
         "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",

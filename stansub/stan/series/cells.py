@@ -87,7 +87,11 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
     places, sizes, changing = {one.variable for one in loops}, sizes_of_parameters(program), changing_names(program)
     reads = [(str(base), [str(one) for one in indices]) for base, indices in map(flat, find(Subscript, body))]
     own = {at[0] for name, at in reads if name in changing and at}
-    rows = {one.variable for one in loops if one.lower == ONE and str(one.upper) in sizes} & own
+    of_parameters = {one.variable for one in loops if str(one.upper) in sizes}
+    rows = {one.variable for one in loops if one.lower == ONE} & of_parameters & own
+    computed = changing - {one.name for one in program.parameters.declarations}
+    if any(name in computed and (places - of_parameters) & set(at) for name, at in reads):
+        return False  # computed for each row or column that has no parameters: these are the observations
     data = {one.name for one in data_declarations(program)}
     cells = [(name, at) for name, at in reads if len(places & set(at)) > 1]
     if any(name in changing for name, _ in cells):  # a parameter for each cell
