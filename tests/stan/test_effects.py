@@ -12,7 +12,9 @@ from stansub.stan.syntax import Program
 
 REACH = Path(__file__).parents[2] / "benchmarks" / "reach" / "programs"
 MISSING = "vector[N] z = y;"
-HEAD = "data { int N; int J; int K; array[N] int g; array[J] int miss; matrix[J, J] miss_x; matrix[N, K] x; vector[N] y; }"
+HEAD = """data {
+  int N; int J; int K; array[N] int g; array[J] int miss; matrix[J, J] miss_x; matrix[N, K] x; vector[N] y;
+}"""
 LIKELIHOOD = "y ~ normal(alpha + x * beta + u[g], sigma);"
 PRIORS = "alpha ~ normal(0, 1); beta ~ normal(0, 1); sigma ~ exponential(1);"
 SCALARS = "real alpha; vector[K] beta; real<lower=0> sigma; real<lower=0> tau;"
@@ -56,7 +58,7 @@ def test_of_a_regression(parameters: str, transformed: str, model: str, found: t
         ("vector[J] u;", "", f"{MISSING} z[miss] = miss_x * u; z ~ normal(x * beta, 1);", ()),
         ("vector[N] u;", "", "for (n in 1:N) y[n] ~ normal(u[1] + x[n] * beta, 1);", ()),
     ],
-    ids=["vector", "computed", "matrix", "predictor", "prior", "missing", "missing_each", "computed_at_places", "place"],
+    ids=["vector", "computed", "matrix", "predictor", "prior", "missing", "each_missing", "product_at_places", "place"],
 )
 def test_elements_that_data_select(
     parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path
