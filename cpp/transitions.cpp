@@ -84,13 +84,15 @@ class SurrogateHamiltonian {
   template <class Move>
   Transition transitions(bitgen_t* bits, double* theta, std::int32_t n, Move move) {
     Transition found;
-    State state = system_.place(theta);
-    if (!state) throw std::invalid_argument("the surrogate is not defined at the start");
+    const State start = system_.place(theta);
+    if (!start) throw std::invalid_argument("the surrogate is not defined at the start");
+    State state = start;
     for (std::int32_t k = 0; k < n; ++k) {
       system_.refresh(state, bits);
       move(state, found);
     }
-    system_.theta(state, theta);
+    // A chain that did not move has the same numbers as before, without the rounding of its coordinates.
+    if (state->z != start->z) system_.theta(state, theta);
     return found;
   }
 

@@ -204,7 +204,7 @@ class WithoutVolume(SurrogateTransitions):
 
 
 class UndecidedTrajectories(SurrogateTransitions):
-    """Trajectories are accepted whatever the energy at their end."""
+    """Trajectories of one long step are accepted whatever the energy at their end."""
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(split, transition)
@@ -216,7 +216,7 @@ class UndecidedTrajectories(SurrogateTransitions):
             return 1e6 * next(rising), model.log_density_gradient(theta)[1]
 
         system = _hamiltonian(model, own, log_density)
-        self._inner = partial(system.hmc, step_size=own.step_size, n_steps=own.n_steps)
+        self._inner = partial(system.hmc, step_size=own.n_steps * own.step_size, n_steps=1)
 
 
 class UndecidedSweeps(SurrogateTransitions):

@@ -46,6 +46,8 @@ _EXACT = 1e-4
 _ROUNDS, _EXPANSIONS = 3, 4
 # Starting values to try.
 _STARTS = 50
+# Draws between which candidates of joint decisions are counted; their number varies by factors of ten.
+_DECIDED = 16
 # Sds of the remainders below which another expansion gains nothing, and one with interpolations, which makes gradients
 # of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
@@ -137,7 +139,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         found.approximation,
         tuned.inner,
         sds,
-        _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), POINTS))),
+        _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), _DECIDED))),
         tuned.n,
     )
     memory.give_back()
