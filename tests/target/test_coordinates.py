@@ -3,6 +3,7 @@
 import ctypes
 import math
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -358,6 +359,20 @@ def test_steps_are_exact_for_the_normal_distribution_of_the_metric(wider: float,
         trajectories = [hamiltonian.hmc(bits, theta, step_size=step_size, n_steps=3) for _ in range(5)]
         for made in (trees, trajectories):
             assert (min(one.acceptance_rate for one in made) == pytest.approx(1, abs=1e-9)) == exact
+
+
+def test_a_rejected_trajectory_leaves_all_numbers_as_they_are() -> None:
+    """Otherwise the rounding of coordinates would order what is equal."""
+    density, falling, rng = Smooth(), count(), np.random.default_rng(4)
+    factor, theta = skew_factor(rng, DIM, 0.4), rng.normal(0, 0.3, DIM)
+
+    def lower_each_time(theta: Array) -> tuple[float, Array]:
+        return -1e6 * next(falling), density.log_density_gradient(theta)[1]
+
+    hmc, before = sampler(lower_each_time, factor, Coordinates.plain(DIM)).hmc, theta.copy()
+    for _ in range(20):
+        assert hmc(rng.bit_generator.capsule, theta, step_size=0.1, n_steps=3).acceptance_rate == 0
+    np.testing.assert_array_equal(theta, before)
 
 
 def normal_draws(angle: float, n: int = 2000) -> Array:
