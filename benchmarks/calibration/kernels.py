@@ -204,7 +204,7 @@ class WithoutVolume(SurrogateTransitions):
 
 
 class UndecidedTrajectories(SurrogateTransitions):
-    """Trajectories of one long step are accepted whatever the energy at their end."""
+    """Trajectories of longer steps are accepted whatever the energy at their end."""
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(split, transition)
@@ -216,7 +216,7 @@ class UndecidedTrajectories(SurrogateTransitions):
             return 1e6 * next(rising), model.log_density_gradient(theta)[1]
 
         system = _hamiltonian(model, own, log_density)
-        self._inner = partial(system.hmc, step_size=own.n_steps * own.step_size, n_steps=1)
+        self._inner = partial(system.hmc, step_size=1.5 * own.step_size, n_steps=own.n_steps)
 
 
 class UndecidedSweeps(SurrogateTransitions):
