@@ -222,9 +222,12 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         return _Surrogate(())
     try:
         own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
-        if posterior is None or counting not in posterior.followed[0].values.values:
+        if posterior is None:
             return _Surrogate(effects, multiplies=products, selected=selected)
-        values, few = posterior.followed[0].values, posterior.dim <= MANY
+        values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
+        if counting not in values.values:
+            return _Surrogate(effects, multiplies=products, selected=selected)
+        few = posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
         return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)

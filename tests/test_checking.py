@@ -233,6 +233,17 @@ def test_proposals_for_products_of_parameters(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
+def test_proposals_for_missing_values_with_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are listed, so that the data are cut in another program than the one that is split in two."""
+    n, missing = 300, np.arange(1, 240, 4)
+    x, w, y = np.random.default_rng(1).standard_normal((3, n))
+    sizes = {"N": n, "N_x": n, "n_missing": len(missing)}
+    file = write(tmp_path / "missing.json", **sizes, y=y, x=x, w=w, missing=missing)
+    assert check(ROOT / "tests" / "run" / "programs" / "missing_covariate.stan", file) == 0
+    assert "Proposals     surrogate transitions, because x_missing" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_proposals_for_products_of_parameters_with_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(1)
     sizes, item, person = {"N": 1200, "I": 20, "P": 60}, np.arange(1200) % 20, np.arange(1200) // 20
