@@ -271,6 +271,15 @@ void require_dim(std::size_t length, std::size_t dim, const char* name = "phi") 
   if (length != dim) throw std::invalid_argument(std::string(name) + " has another length");
 }
 
+// Transitions of a sampler from theta, in place, without the interpreter's lock.
+template <class Sampler, class Move>
+Transition moved(const Sampler& sampler, const nb::object& bits, const Output& theta, Move move) {
+  require_dim(theta.shape(0), sampler.dim(), "theta");
+  auto* generator = to_bitgen(bits);
+  nb::gil_scoped_release release;
+  return move(generator, theta.data());
+}
+
 }  // namespace
 
 void bind_transitions(nb::module_& m) {
@@ -339,20 +348,14 @@ void bind_transitions(nb::module_& m) {
           "nuts",
           [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
              double step_size, std::int32_t max_depth) {
-            auto* generator = to_bitgen(bits);
-            require_dim(theta.shape(0), self.dim(), "theta");
-            nb::gil_scoped_release release;
-            return self.nuts(generator, theta.data(), step_size, max_depth, n);
+            return moved(self, bits, theta, [&](auto... at) { return self.nuts(at..., step_size, max_depth, n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "max_tree_depth"_a)
       .def(
           "hmc",
           [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
              double step_size, std::int32_t n_steps) {
-            auto* generator = to_bitgen(bits);
-            require_dim(theta.shape(0), self.dim(), "theta");
-            nb::gil_scoped_release release;
-            return self.hmc(generator, theta.data(), step_size, n_steps, n);
+            return moved(self, bits, theta, [&](auto... at) { return self.hmc(at..., step_size, n_steps, n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 
@@ -420,10 +423,7 @@ void bind_transitions(nb::module_& m) {
       .def(
           "__call__",
           [](SurrogateGibbs& self, const nb::object& bits, const Output& theta, std::int32_t n) {
-            require_dim(theta.shape(0), self.dim(), "theta");
-            auto* generator = to_bitgen(bits);
-            nb::gil_scoped_release release;
-            return self(generator, theta.data(), n);
+            return moved(self, bits, theta, [&](auto... at) { return self(at..., n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1);
 

@@ -1215,7 +1215,8 @@ class SurrogateGibbs:
 class SurrogateHamiltonian:
     """Hamiltonian Monte Carlo on a compiled program, in the metric of a precision.
 
-    Methods make so many transitions from theta, which becomes their end, without the interpreter's lock.
+    Methods make so many transitions from theta, which becomes their end, without the interpreter's lock. They raise
+    ValueError if the density is not defined at the start.
 
     Parameters
     ----------
@@ -1257,24 +1258,12 @@ class SurrogateHamiltonian:
     def nuts(
         self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, max_tree_depth: int
     ) -> Transition:
-        """Transitions of the no-U-turn sampler.
-
-        Raises
-        ------
-        ValueError
-            When the density is not defined at the start.
-        """
+        """Transitions of the no-U-turn sampler."""
 
     def hmc(
         self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, n_steps: int
     ) -> Transition:
-        """Trajectories of a fixed number of steps, each with a step size at most 15 % from the given one.
-
-        Raises
-        ------
-        ValueError
-            When the density is not defined at the start.
-        """
+        """Trajectories of a fixed number of steps, each with a step size at most 15 % from the given one."""
 
 def modified_cholesky(
     starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64]

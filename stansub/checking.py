@@ -222,11 +222,13 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         return _Surrogate(())
     try:
         own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
+        without_data = _Surrogate(effects, multiplies=products, selected=selected)
         if posterior is None:
-            return _Surrogate(effects, multiplies=products, selected=selected)
+            return without_data
+        # A program that is not split over rows of data is split as it stands, with the user's data.
         values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
         if counting not in values.values:
-            return _Surrogate(effects, multiplies=products, selected=selected)
+            return without_data
         few = posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)

@@ -31,8 +31,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Hamiltonian as HamiltonianOn
-from stansub.target.split import Sampler, Split, Surrogate
+from stansub.target.split import HamiltonianSampler, Sampler, Split, Surrogate
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -214,7 +213,7 @@ class Hamiltonian:
         """Return centre and factor if they are those of the parameters themselves."""
         return (self.centre, self.factor) if self.coordinates.is_plain else None
 
-    def on(self, surrogate: Surrogate) -> HamiltonianOn:
+    def on(self, surrogate: Surrogate) -> HamiltonianSampler:
         """Return it on a surrogate."""
         return surrogate.hamiltonian(self.centre, self.factor, self.coordinates)
 

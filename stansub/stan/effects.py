@@ -80,11 +80,11 @@ def selected(program: Program, size: str) -> tuple[str, ...]:
     return tuple(name for name in several if name in found)
 
 
-def _is_scattered(program: Program, one: Assign) -> bool:
+def _is_scattered(program: Program, assigned: Assign) -> bool:
     """Return whether elements of a variable are written to places that a container of the data lists."""
     containers = {one.name for one in program.data.declarations if one.all_dims}
-    listed = isinstance(one.place, Subscript) and names(*flat(one.place)[1]) & containers
-    return bool(listed) and isinstance(one.expression, Name | Subscript)
+    listed = isinstance(assigned.place, Subscript) and names(*flat(assigned.place)[1]) & containers
+    return bool(listed) and isinstance(assigned.expression, Name | Subscript)
 
 
 def multiplies(program: Program, size: str) -> bool:

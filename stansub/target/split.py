@@ -33,7 +33,7 @@ class Transition(Protocol):
     def diverging(self) -> bool: ...
 
 
-class Hamiltonian(Protocol):
+class HamiltonianSampler(Protocol):
     """Hamiltonian Monte Carlo on a surrogate, for one thread at a time; updates theta in place."""
 
     def nuts(
@@ -84,7 +84,7 @@ class Surrogate(Protocol):
         """Return the likelihood's arguments."""
         ...
 
-    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Hamiltonian:
+    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> HamiltonianSampler:
         """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
         ...
 

@@ -21,15 +21,15 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, NoUTur
 from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.split import Differentiable, Hamiltonian, Sampler, Surrogate, Transition
+from stansub.target.split import Differentiable, HamiltonianSampler, Sampler, Surrogate, Transition
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
 # Draws over which precisions are averaged, in a round and at the end.
 POINTS, _FINAL_POINTS = 4, 16
-# Transitions per round; at the end, those that tune a step size, and those that test it, at first
-# and if it seems slow.
+# Transitions per round; at the end, those that tune a step size, and those that test it: at first, and if draws seem to
+# resemble each other.
 _ROUND, _ADAPTING, _SHOWING, _SURE = 60, 100, 200, 800
 # Maximum step size, in radians (`cpp/surrogate_system.hpp`): a tree of seven steps turns by more than half a circle and
 # ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
@@ -168,7 +168,7 @@ class Tuner:
         density = InnerDensity(surrogate.model, coordinates)
         return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
 
-    def _adapted(self, system: Hamiltonian, theta: FloatArray, n: int, target: float) -> _Adapted:
+    def _adapted(self, system: HamiltonianSampler, theta: FloatArray, n: int, target: float) -> _Adapted:
         """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
         theta, draws = np.array(theta), np.empty((n, len(theta)))
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
@@ -199,11 +199,15 @@ class Tuner:
 
 
 class _Adapted(NamedTuple):
+    """Draws while the step size adapts, and the step size."""
+
     draws: FloatArray
     step_size: float
 
 
 class _Made(NamedTuple):
+    """Draws, and the transition before each."""
+
     draws: FloatArray
     transitions: list[Transition]
 

@@ -13,7 +13,7 @@ from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
-from stansub.kernels.surrogate import Hamiltonian, SurrogateTransitions
+from stansub.kernels.surrogate import NoUTurn, SurrogateTransitions
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
 from stansub.stan import shares, sparse
@@ -47,11 +47,11 @@ def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
 
 @pytest.fixture(scope="module")
 def tuned(posterior: Posterior) -> TunedSurrogate:
-    """With Hamiltonian Monte Carlo."""
+    """With the no-U-turn sampler."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surrogate, "find_normal_effects", lambda *given: None)
         found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
-    assert isinstance(found.transition.inner, Hamiltonian)
+    assert isinstance(found.transition.inner, NoUTurn)
     return found
 
 
