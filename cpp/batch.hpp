@@ -52,10 +52,10 @@ struct Signals {
 inline std::int64_t batch(Decider& decider, std::int64_t n_steps, const Proposals& proposals, bitgen_t* bits,
                             bitgen_t* audit_bits, double audit_probability, const Rows& rows,
                             const Signals& signals) {
-  std::vector<double> normals, proposed(decider.dim());
+  std::vector<double> scratch, proposed(decider.dim());
   for (std::int64_t step = 0; step < n_steps; ++step) {
     if (signals.stopped()) return step;
-    const double log_q_ratio = proposals.draw(bits, decider.theta().data(), normals, proposed.data());
+    const double log_q_ratio = proposals.draw(bits, decider.theta().data(), scratch, proposed.data());
     const double log_u = std::log1p(-bits->next_double(bits->state));
     const bool audit =
         audit_probability > 0 && audit_bits->next_double(audit_bits->state) < audit_probability;

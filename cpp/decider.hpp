@@ -142,6 +142,7 @@ class Decider {
   const std::vector<double>& theta() const { return current_.theta; }
   double global_log_density() const { return current_.global; }
   const Counters& counters() const { return counters_; }
+  std::size_t n_screened() const { return thinned_ ? thinned_->n_screened() : 0; }
 
   // Moves to theta; evaluates only the global part.
   void reset(const double* theta) {

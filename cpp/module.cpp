@@ -40,6 +40,7 @@ template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Sketches = nb::ndarray<const Sketch::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Screens = nb::ndarray<const Screen::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -274,8 +275,8 @@ Proposals to_proposals(const Matrices& matrix, const Matrix& offset, const Matri
 
 nb::tuple draw_proposal(const Proposals& proposals, const nb::handle& bitgen, const Vector<double>& theta) {
   require_length(theta.shape(0), proposals.dim(), "theta");
-  std::vector<double> normals, proposed(proposals.dim());
-  const double log_q_ratio = proposals.draw(to_bitgen(bitgen), theta.data(), normals, proposed.data());
+  std::vector<double> scratch, proposed(proposals.dim());
+  const double log_q_ratio = proposals.draw(to_bitgen(bitgen), theta.data(), scratch, proposed.data());
   return nb::make_tuple(to_numpy(std::move(proposed)), log_q_ratio);
 }
 
@@ -421,14 +422,19 @@ Observations to_observations(const DensityOrProgram& density, const std::vector<
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
                              const Vector<double>& radii, const Vector<double>& factors, double share,
-                             const std::optional<Sketches>& sketch, double floor) {
+                             const std::optional<Sketches>& sketch, const std::optional<Screens>& screen, double floor) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
   std::optional<Sketch> rows_of_sketch;
   if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
+  std::optional<Screen> rows_of_screen;
+  if (screen) {
+    require_length(screen->shape(1), anchor.shape(0), "rows of the screen");
+    rows_of_screen.emplace(screen->data(), screen->shape(0), screen->shape(1));
+  }
   return Observations(to_log_lik(density), std::move(rows), records.data(), records.shape(0), records.shape(1),
                       to_expansion(anchor, whitening, gradient, hessian, third, floor), to_levels(radii, factors), share,
-                      std::move(rows_of_sketch));
+                      std::move(rows_of_sketch), std::move(rows_of_screen));
 }
 
 // A Python function from observations to their records and a design for each argument, of which shared ones are not read.
@@ -489,6 +495,7 @@ void define_observations(nb::module_& m) {
       "density"_a, "data"_a, "eta"_a);
 
   m.attr("SKETCH_UNIT") = Sketch::unit;
+  m.attr("SCREEN_UNIT") = Screen::unit;
   nb::class_<RemainderSource>(m, "RemainderSource");
   nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(
@@ -496,12 +503,14 @@ void define_observations(nb::module_& m) {
           [](Observations* self, const DensityOrProgram& density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
-             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch, double floor) {
+             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch,
+             const std::optional<Screens>& screen, double floor) {
             new (self) Observations(to_observations(density, designs, records, anchor, whitening, gradient, hessian, third,
-                                                    radii, factors, share, sketch, floor));
+                                                    radii, factors, share, sketch, screen, floor));
           },
           "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), "floor"_a = 0.0, nb::keep_alive<1, 3>(),
+          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), "screen"_a.noconvert() = nb::none(),
+          "floor"_a = 0.0, nb::keep_alive<1, 3>(),
           nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>())
       .def(
           "__init__",
@@ -778,6 +787,7 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("audit_seconds", [](const Decider& d) { return d.counters().audit_seconds; })
       .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
+      .def_prop_ro("n_screened", &Decider::n_screened)
       .def_prop_ro("n_waits", [](const Decider& d) { return d.counters().waits; })
       .def_prop_ro("wait_seconds", [](const Decider& d) { return d.counters().wait_seconds; })
       .def_prop_ro("n_candidates", [](const Decider& d) { return d.counters().candidates; })

@@ -232,7 +232,7 @@ class NormalEffects {
     moves_.push_back(std::move(one));
   }
 
-  static double log_diagonal(const Block& block, const double* f, std::int32_t i) {
+  static double log_diagonal(const Block&, const double* f, std::int32_t i) {
     const double* const row = f + n_functions(i);
     double found = row[i];
     for (std::int32_t j = 0; j < i; ++j) found -= std::log(std::cosh(row[j]));

@@ -17,10 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "dense_triangle.hpp"
 #include "factorised.hpp"
 #include "records.hpp"
+#include "screen.hpp"
 #include "sketch.hpp"
 #include "thinning.hpp"
+#include "vector_math.hpp"
 #include "vectors.hpp"
 
 namespace stansub {
@@ -72,15 +75,18 @@ class Observations final : public RemainderSource {
   };
 
   // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
-  // than all of these do. A sketch is of the rows of the one argument that has a row for each observation.
+  // than all of these do. A sketch or a screen is of the rows of the one argument that has a row for each observation.
   Observations(LogLik density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
-               Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {})
+               Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {},
+               std::optional<Screen> screen = {})
       : Observations(std::move(density), std::move(designs), n, width, std::move(expansion), std::move(levels), share,
                      constants_of(records, n, width)) {
     sketch_ = std::move(sketch);
+    screen_ = std::move(screen);
     const auto own = std::count_if(designs_.begin(), designs_.end(), [](const Design& one) { return !one.shared(); });
-    if (sketch_ && (sketch_->size() != n || own != 1))
-      throw std::invalid_argument("a sketch is for one argument with a row for each observation, and has as many");
+    if ((sketch_ || screen_) && (own != 1 || (sketch_ && sketch_->size() != n) || (screen_ && screen_->size() != n)))
+      throw std::invalid_argument("a sketch or a screen is for one argument with a row for each observation, and has as many");
+    if (screen_) screened_ = ScreenedBounds::padded(constants_of(records, n, width));
     store_.records = records;
     for (const auto& design : designs_) store_.designs.push_back(design.rows);
   }
@@ -94,6 +100,7 @@ class Observations final : public RemainderSource {
   }
 
   bool is_stream() const { return stream_.has_value(); }
+  bool is_screened() const { return screen_.has_value(); }
 
  private:
   Observations(LogLik density, std::vector<Design> designs, std::size_t n, std::size_t width, Expansion expansion,
@@ -127,6 +134,8 @@ class Observations final : public RemainderSource {
         if (expansion_.whitening[j * dim() + k] != 0) throw std::invalid_argument("the whitening must be lower triangular");
       expansion_.hessian[j * dim() + j] *= 0.5;  // of its two triangles only the lower one is read
     }
+    whitening_ = {expansion_.whitening.data(), dim()};
+    curvature_ = {expansion_.hessian.data(), dim()};
   }
 
  public:
@@ -140,11 +149,13 @@ class Observations final : public RemainderSource {
   // Values at a parameter value that all observations share.
   struct Point {
     std::vector<double> d;         // theta - m
-    std::vector<double> products;  // of pairs of these, in the third order
+    std::vector<double> slope;     // of the sum of quadratic expansions between here and m
+    std::vector<double> products;  // of pairs of d, in the third order
     std::vector<double> shared;  // changes of shared arguments
     std::vector<double> w;
     Sketch::Point sketch;
-    double t_shared = 0;  // the largest |delta_k| / l_k of shared arguments
+    std::vector<float> powers;  // with a screen, once asked for: of the observations' t, as they are in bounds
+    double t_shared = 0;        // the largest |delta_k| / l_k of shared arguments
     double length = 0;           // floor + |w|^(p + 1)
     double total = 0;            // of all expansions
   };
@@ -179,6 +190,15 @@ class Observations final : public RemainderSource {
 
   // The change of the sum of all expansions.
   double total_change(const Pair& pair) const { return pair.to.total - pair.from.total; }
+
+  // With a screen, the bounds of all observations from their rows in 8 bits; returns the sum.
+  double screen(Pair& pair, ScreenedBounds& bounds) const {
+    for (Point* point : {&pair.from, &pair.to})
+      if (point->powers.empty())
+        screen_->find_powers(point->w, std::sqrt(dot(point->w.data(), point->w)), point->t_shared, order() + 1, expansion_.floor,
+                             point->powers);
+    return bounds.set(screened_, pair.from.powers, pair.to.powers, pair.factor);
+  }
 
   // Draws an observation, or a class of them, in proportion to its bound.
   const AliasTable& constants() const { return constants_; }
@@ -310,32 +330,23 @@ class Observations final : public RemainderSource {
     point.shared.resize(q_);
     for (std::size_t k = 0; k < q_; ++k) point.shared[k] = designs_[k].shared() ? dot(designs_[k].rows, d) : 0;
     point.w.resize(dim());
-    double squares = 0, total = 0;
-    for (std::size_t j = 0; j < dim(); ++j) {
-      const double along = point.w[j] = dot(&expansion_.whitening[j * dim()], d.data(), j + 1);
-      squares += along * along;
-      total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d.data(), j + 1));
-    }
-    point.length = power(std::sqrt(squares));
+    point.slope.resize(dim());
+    whitening_.times(d.data(), point.w.data());
+    curvature_.times(d.data(), point.slope.data());
+    for (std::size_t j = 0; j < dim(); ++j) point.slope[j] += expansion_.gradient[j];
+    const double length = std::sqrt(dot(point.w.data(), point.w)), total = dot(point.slope.data(), d);
+    point.length = power(length);
     point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
-    if (!sketch_) return;
-    sketch_->set_point(point.w, std::sqrt(squares), point.sketch);
+    point.powers.clear();
+    if (sketch_) sketch_->set_point(point.w, length, point.sketch);
+    if (!sketch_ && !screen_) return;
     point.t_shared = 0;
     for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(store_, 0)[1 + k]);
   }
 
   double cubic(const std::vector<double>& d, std::vector<double>& products) const {
     products.resize(dim() * (dim() + 1) / 2);
-    double* product = products.data();
-    const double* row = expansion_.third.data();
-    double sum = 0;
-    for (std::size_t j = 0; j < dim(); ++j) {
-      for (std::size_t k = 0; k <= j; ++k) *product++ = d[j] * d[k];
-      const std::size_t n = (j + 1) * (j + 2) / 2;
-      sum += d[j] * dot(row, products.data(), n);
-      row += n;
-    }
-    return sum;
+    return vector_math::cubic_form(expansion_.third.data(), d.data(), dim(), products.data());
   }
 
   Records kept_;
@@ -343,10 +354,13 @@ class Observations final : public RemainderSource {
   std::size_t n_, q_, width_;
   Store store_{};
   Expansion expansion_;
+  DenseTriangle whitening_, curvature_;
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
   std::optional<Sketch> sketch_;
+  std::optional<Screen> screen_;
+  std::vector<double> screened_;  // constants of all observations, for the screen
   std::optional<Stream> stream_;
 };
 
@@ -393,10 +407,49 @@ class ObservationRemainders : public Remainders {
   Observations::Changes changes_;
 };
 
-// Candidates from a table of all observations in memory.
-class TableRemainders final : public ObservationRemainders {
+// Candidates whose records and rows are in memory.
+class StoredRemainders : public ObservationRemainders {
  public:
   using ObservationRemainders::ObservationRemainders;
+
+  Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) final {
+    counters.evaluated += 2;
+    return all_.remainder(all_.store(), static_cast<std::size_t>(candidate.i), changes_);
+  }
+
+  RemainderSums evaluate_all(Decision& decision, Counters& counters) final {
+    RemainderSums sums;
+    add_all(all_.store(), all_.size(), sums);
+    return counted(sums, decision, counters);
+  }
+};
+
+// Candidates by the bounds that a screen gives.
+class ScreenedRemainders final : public StoredRemainders {
+ public:
+  explicit ScreenedRemainders(const Observations& all) : StoredRemainders(all), bounds_(all.size()) {}
+
+  double rate() override { return std::isinf(pair_.factor) ? pair_.factor : all_.screen(pair_, bounds_); }
+
+  std::size_t n_screened() const override { return all_.size() * all_.dim(); }
+
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters&) override {
+    ++decision.n_obs_used;
+    const std::size_t i = bounds_.at(bits->next_double(bits->state));
+    candidate.i = static_cast<std::int64_t>(i);
+    candidate.height = bits->next_double(bits->state) * bounds_[i];
+    candidate.bound = all_.second_bound(all_.store(), i, pair_, changes_);
+    return candidate.height < candidate.bound;
+  }
+
+ private:
+  ScreenedBounds bounds_;
+};
+
+// Candidates by their constants, from a table.
+class TableRemainders final : public StoredRemainders {
+ public:
+  using StoredRemainders::StoredRemainders;
 
   bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision, Counters&) override {
     ++decision.n_obs_used;
@@ -404,17 +457,6 @@ class TableRemainders final : public ObservationRemainders {
     const double share = bits->next_double(bits->state);
     return !all_.is_below(share, static_cast<std::size_t>(candidate.i), pair_) &&
            stays(all_.store(), static_cast<std::size_t>(candidate.i), share, candidate);
-  }
-
-  Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
-    counters.evaluated += 2;
-    return all_.remainder(all_.store(), static_cast<std::size_t>(candidate.i), changes_);
-  }
-
-  RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
-    RemainderSums sums;
-    add_all(all_.store(), all_.size(), sums);
-    return counted(sums, decision, counters);
   }
 
   std::vector<double> ahead() const override {
@@ -523,6 +565,7 @@ class StreamRemainders final : public ObservationRemainders {
 
 inline std::unique_ptr<Remainders> Observations::remainders() const {
   if (is_stream()) return std::make_unique<StreamRemainders>(*this);
+  if (is_screened()) return std::make_unique<ScreenedRemainders>(*this);
   return std::make_unique<TableRemainders>(*this);
 }
 

@@ -12,14 +12,10 @@
 
 #include <numpy/random/distributions.h>
 
-namespace stansub {
+#include "dense_triangle.hpp"
+#include "vectors.hpp"
 
-// Row i of a lower triangular matrix times a vector, up to but excluding the entry `end`.
-inline double row_times(const double* row, const double* x, std::size_t end) {
-  double sum = 0;
-  for (std::size_t j = 0; j < end; ++j) sum += row[j] * x[j];
-  return sum;
-}
+namespace stansub {
 
 // theta' = A theta + c + L z, with log q(theta | theta') - log q(theta' | theta) =
 // (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2.
@@ -29,50 +25,51 @@ class Affine {
       : dim_(dim),
         matrix_(matrix, matrix + dim * dim),
         offset_(offset, offset + dim),
-        cholesky_(cholesky, cholesky + dim * dim),
+        cholesky_(cholesky, dim),
         diagonal_(true),
         symmetric_(true) {
+    bool invertible = true, finite = true;
     for (std::size_t i = 0; i < dim; ++i) {
       for (std::size_t j = 0; j < dim; ++j) {
         diagonal_ = diagonal_ && (i == j || matrix_[i * dim + j] == 0);
-        if (j > i && cholesky_[i * dim + j] != 0) throw std::invalid_argument("cholesky must be lower triangular");
+        finite = finite && std::isfinite(matrix_[i * dim + j]) && std::isfinite(cholesky[i * dim + j]);
+        if (j > i && cholesky[i * dim + j] != 0) throw std::invalid_argument("cholesky must be lower triangular");
       }
       symmetric_ = symmetric_ && matrix_[i * dim + i] == 1 && offset_[i] == 0;
+      invertible = invertible && cholesky[i * dim + i] != 0;
+      finite = finite && std::isfinite(offset_[i]);
     }
     symmetric_ = symmetric_ && diagonal_;
-    for (const auto* numbers : {&matrix_, &offset_, &cholesky_})
-      if (!std::all_of(numbers->begin(), numbers->end(), [](double x) { return std::isfinite(x); }))
-        throw std::invalid_argument("matrix, offset and cholesky must be finite");
-    for (std::size_t i = 0; i < dim && !symmetric_; ++i) {
-      if (cholesky_[i * dim + i] == 0)
-        throw std::invalid_argument("cholesky must be invertible where the proposal is not symmetric");
-      inverse_.push_back(1 / cholesky_[i * dim + i]);
-    }
+    if (!finite) throw std::invalid_argument("matrix, offset and cholesky must be finite");
+    if (!symmetric_ && !invertible)
+      throw std::invalid_argument("cholesky must be invertible where the proposal is not symmetric");
   }
 
-  // Writes theta' and returns the log ratio; z (dim numbers) is overwritten.
-  double propose(const double* theta, double* z, double* proposed) const {
-    for (std::size_t i = 0; i < dim_; ++i)
-      proposed[i] = mean(theta, i) + row_times(&cholesky_[i * dim_], z, i + 1);
+  // Writes theta' and returns the log ratio; z (dim numbers) is overwritten, and so is scratch memory for as many.
+  double propose(const double* theta, double* z, double* scratch, double* proposed) const {
+    cholesky_.times(z, scratch);
+    set_mean(theta, proposed);
+    for (std::size_t i = 0; i < dim_; ++i) proposed[i] += scratch[i];
     if (symmetric_) return 0;
-    double forward = 0, back = 0;
-    for (std::size_t i = 0; i < dim_; ++i) {
-      forward += z[i] * z[i];
-      z[i] = (theta[i] - mean(proposed, i) - row_times(&cholesky_[i * dim_], z, i)) * inverse_[i];
-      back += z[i] * z[i];
-    }
-    return 0.5 * (forward - back);
+    const double forward = dot(z, z, dim_);
+    set_mean(proposed, z);
+    for (std::size_t i = 0; i < dim_; ++i) z[i] = theta[i] - z[i];
+    cholesky_.solve(z);
+    return 0.5 * (forward - dot(z, z, dim_));
   }
 
  private:
-  double mean(const double* theta, std::size_t i) const {
-    if (symmetric_) return theta[i];
-    const double* row = &matrix_[i * dim_];
-    return (diagonal_ ? row[i] * theta[i] : row_times(row, theta, dim_)) + offset_[i];
+  // A theta + c
+  void set_mean(const double* theta, double* mean) const {
+    for (std::size_t i = 0; i < dim_; ++i) {
+      const double* row = &matrix_[i * dim_];
+      mean[i] = (diagonal_ ? row[i] * theta[i] : dot(row, theta, dim_)) + offset_[i];
+    }
   }
 
   std::size_t dim_;
-  std::vector<double> matrix_, offset_, cholesky_, inverse_;  // of the diagonal
+  std::vector<double> matrix_, offset_;
+  DenseTriangle cholesky_;
   bool diagonal_, symmetric_;
 };
 
@@ -98,12 +95,12 @@ class Proposals {
 
   std::size_t dim() const { return dim_; }
 
-  // Writes theta' and returns the log ratio; `normals` is scratch memory, so that chains may share proposals.
-  double draw(bitgen_t* bits, const double* theta, std::vector<double>& normals, double* proposed) const {
+  // Writes theta' and returns the log ratio; `scratch` is a chain's own memory, so that chains may share proposals.
+  double draw(bitgen_t* bits, const double* theta, std::vector<double>& scratch, double* proposed) const {
     const Affine& component = components_[choose(bits)];
-    normals.resize(dim_);
-    random_standard_normal_fill(bits, static_cast<npy_intp>(dim_), normals.data());
-    return component.propose(theta, normals.data(), proposed);
+    scratch.resize(2 * dim_);
+    random_standard_normal_fill(bits, static_cast<npy_intp>(dim_), scratch.data());
+    return component.propose(theta, scratch.data(), scratch.data() + dim_, proposed);
   }
 
  private:

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "vector_math.hpp"
+
 namespace stansub {
 
 // With u_i = L' z_i / l_i, of length 1 or 0, an argument moves by |u_i . w| times l_i. Rounded to 16 bits, in a quarter of
@@ -41,10 +43,7 @@ class Sketch {
 
   // An upper bound on |u_i . w|.
   double at_most(std::int32_t i, const Point& point) const {
-    const Number* row = rows_ + static_cast<std::size_t>(i) * width_;
-    const Number* w = point.w.data();
-    std::int32_t sum = 0;
-    for (std::size_t j = 0; j < width_; ++j) sum += std::int32_t{row[j]} * std::int32_t{w[j]};
+    const std::int32_t sum = vector_math::dot(rows_ + static_cast<std::size_t>(i) * width_, point.w.data(), width_);
     return std::abs(static_cast<double>(sum)) * point.scale + point.slack;
   }
 

@@ -73,6 +73,9 @@ class Remainders {
   // The remainder of the latest candidate.
   virtual Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) = 0;
 
+  // Numbers that a decision reads to find bounds before it selects factors.
+  virtual std::size_t n_screened() const { return 0; }
+
   // The remainders of all factors.
   virtual RemainderSums evaluate_all(Decision& decision, Counters& counters) = 0;
 

@@ -3,13 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Eight or four numbers at once where the processor can, two otherwise. No variant fuses products and sums, so all give
-// the same numbers.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-#define STANSUB_VARIANTS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define STANSUB_VARIANTS
-#endif
+#include "variants.hpp"
 
 namespace stansub::vector_math {
 namespace {
@@ -71,6 +65,39 @@ inline double log_of_one_plus(double u) {
 // log(1 + e^x), with e^-|x|.
 inline double softplus_of(double x, double small) { return (x < 0 ? 0 : x) + log_of_one_plus(small); }
 
+// Eight numbers: in one register or in several, with the same sums on every machine.
+using Eight [[gnu::vector_size(64)]] = double;
+
+inline void load(const double* from, Eight& numbers) { std::memcpy(&numbers, from, sizeof numbers); }
+
+// The dot product of two vectors.
+inline double product(const double* a, const double* b, std::size_t n) {
+  Eight sums{}, more{}, x, y;
+  double rest = 0;
+  std::size_t k = 0;
+  for (; k + 16 <= n; k += 16) {
+    load(a + k, x);
+    load(b + k, y);
+    sums += x * y;
+    load(a + k + 8, x);
+    load(b + k + 8, y);
+    more += x * y;
+  }
+  for (; k < n; ++k) rest += a[k] * b[k];
+  sums += more;
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) + rest;
+}
+
+// Adds the product of a panel's columns and a vector; returns the next column.
+inline const double* add_columns(const double* panel, const double* x, std::size_t n, Eight& sums) {
+  Eight column;
+  for (std::size_t j = 0; j < n; ++j, panel += panel_rows) {
+    load(panel, column);
+    sums += column * x[j];
+  }
+  return panel;
+}
+
 }  // namespace
 
 STANSUB_VARIANTS void exp(const double* x, std::size_t n, double* value) {
@@ -87,6 +114,45 @@ STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value, do
     value[i] = softplus_of(at, small);
     slope[i] = (at < 0 ? small : 1.0) / (1 + small);
   }
+}
+
+STANSUB_VARIANTS std::int32_t dot(const std::int16_t* a, const std::int16_t* b, std::size_t n) {
+  std::int32_t sum = 0;
+  for (std::size_t k = 0; k < n; ++k) sum += std::int32_t{a[k]} * std::int32_t{b[k]};
+  return sum;
+}
+
+STANSUB_VARIANTS void triangle_times(const double* panels, const double* x, std::size_t n, double* out) {
+  for (std::size_t first = 0; first < n; first += panel_rows) {
+    const std::size_t rows = n - first < panel_rows ? n - first : panel_rows;
+    Eight sums{};
+    panels = add_columns(panels, x, first + rows, sums);
+    for (std::size_t row = 0; row < rows; ++row) out[first + row] = sums[row];
+  }
+}
+
+STANSUB_VARIANTS void triangle_solve(const double* panels, const double* inverse, std::size_t n, double* x) {
+  for (std::size_t first = 0; first < n; first += panel_rows) {
+    const std::size_t rows = n - first < panel_rows ? n - first : panel_rows;
+    Eight sums{};
+    panels = add_columns(panels, x, first, sums);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::size_t j = first + row;
+      x[j] = (x[j] - sums[row]) * inverse[j];
+      panels = add_columns(panels, x + j, 1, sums);
+    }
+  }
+}
+
+STANSUB_VARIANTS double cubic_form(const double* t, const double* d, std::size_t n, double* products) {
+  double sum = 0;
+  for (std::size_t j = 0, at = 0; j < n; ++j) {
+    for (std::size_t k = 0; k <= j; ++k) products[at + k] = d[j] * d[k];
+    at += j + 1;
+    sum += d[j] * product(t, products, at);
+    t += at;
+  }
+  return sum;
 }
 
 }  // namespace stansub::vector_math

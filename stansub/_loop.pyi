@@ -712,6 +712,9 @@ class Program:
 SKETCH_UNIT: float
 """What stands for 1 in a sketch of rows (see `Observations`)."""
 
+SCREEN_UNIT: float
+"""What stands for 1 in a screen of rows (see `Observations`)."""
+
 class RemainderSource:
     """Where decisions by thinning have candidates, bounds and remainders from, in place of blocks."""
 
@@ -746,6 +749,9 @@ class Observations(RemainderSource):
     sketch : ndarray of int16, shape (n, width), optional
         Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
         zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
+    screen : ndarray of int8, shape (n, dim), optional
+        Instead of a sketch: A^-T z / l, times `SCREEN_UNIT`, rounded. Each decision first finds bounds of all
+        observations from these rows, and draws candidates in proportion to them. At most 1000 parameters. Copied.
     floor : float
         With kinks: bounds are factor c_i (floor + t^(p + 1)).
     constants, starts, members
@@ -781,6 +787,7 @@ class Observations(RemainderSource):
         factors: NDArray[np.float64],
         share: float,
         sketch: NDArray[np.int16] | None = None,
+        screen: NDArray[np.int8] | None = ...,
         floor: float = 0.0,
     ) -> None: ...
     @overload
@@ -1038,6 +1045,10 @@ class Decider:
     @property
     def n_bound_violated(self) -> int:
         """Decisions that saw differences further apart than the promised range."""
+
+    @property
+    def n_screened(self) -> int:
+        """Numbers of 8 bits that a decision reads to find bounds of all observations."""
 
     @property
     def n_waits(self) -> int:

@@ -29,18 +29,22 @@ from stansub.codec import ANEW
 from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import SHARE, LinearPredictors, mean_growth, reached
+from stansub.target.remainders import SHARE, Family, LinearPredictors, mean_growth, mean_power, reached
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Candidates, Each, Expand, Site, Start, Sums, Survey, Surveyed, record, width
 from stansub.types import FloatArray
 
-# Approximate nanoseconds per candidate, per covariate of a candidate, and per term of a cubic; and the number of
-# products of three covariates that can be summed in a few seconds.
-_CANDIDATE, _COVARIATE, _TERM = 100.0, 1.6, 0.5
-_MOST_PRODUCTS = 4e10
-# Parameters and expected candidates above which rows of 16 bits reject candidates; numbers of such a row per cache
-# line; and candidates as a share of the observations above which evaluating all of these is no slower.
-_SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
+# Approximate nanoseconds per candidate, per covariate of a candidate, per term of a cubic, and per number of a screen;
+# of a cubic besides its terms; and the number of products of three covariates that can be summed in a few seconds.
+_CANDIDATE, _COVARIATE, _TERM, _SCREENED = 100.0, 1.6, 0.1, 0.025
+_CUBIC, _MOST_PRODUCTS = 100.0, 4e10
+# Parameters and expected candidates above which rows of 16 bits reject candidates, nanoseconds per candidate that they
+# reject, numbers of such a row per cache line, and candidates as a share of the observations above which evaluating all
+# of these is no slower.
+_SKETCHED, _LEAST_SKETCHED, _REJECTED, _LINE, _SHARE_SKETCHED = 16, 1.0, 50.0, 32, 2.0
+# Parameters up to which rows of 8 bits can screen all observations, and the length of the error of such a row and of a
+# point, in their lengths, over the root of the number of parameters.
+_MOST_SCREENED, _SCREEN_ERROR = 1000, 0.5 / 127 + 0.5 / 200
 # Candidates of a stream that are fetched at once from this process; from partitions those of so many decisions, within
 # limits.
 _BATCH_HERE, _DECISIONS, _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 14, 1 << 8, 1 << 12
@@ -87,10 +91,9 @@ class ObservationVariates:
         """
         site = Site(anchor, cholesky)
         surveyed = _survey(predictors, site, (2, 3) if _is_affordable(predictors) else (2,), threads)
-        order = _order(predictors, surveyed.bounds)
-        made = _expand(predictors, site, order, surveyed, threads)
-        expected = 2 * mean_growth(predictors.family, len(anchor), order) * made.bound
-        return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
+        way = _best_way(predictors, surveyed)
+        made = _expand(predictors, site, way, surveyed, threads)
+        return cls(way.order, anchor, cholesky, made.hessian, way.expected(made.bound), [made.loop])
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
@@ -106,7 +109,7 @@ class ObservationVariates:
         if not self._kept:
             predictors, site = target.predictors(), Site(self.anchor, self.cholesky)
             surveyed = _survey(predictors, site, (self.order,), 1)
-            self._kept.append(_expand(predictors, site, self.order, surveyed, 1).loop)
+            self._kept.append(_expand(predictors, site, _best_way(predictors, surveyed), surveyed, 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,24 +153,61 @@ def _is_affordable(predictors: Predictors) -> bool:
     return predictors.family.highest >= 3 and products <= _MOST_PRODUCTS
 
 
-def _order(predictors: Predictors, bounds: dict[int, float]) -> int:
-    """Return the order of the expansions: 3 if it saves more candidates than its cubic costs."""
-    dim = predictors.design[0].shape[1]
-    costs = {2: 0.0, 3: _TERM * dim * (dim + 1) * (dim + 2) / 6}
-    each = _CANDIDATE + _COVARIATE * dim
-    for order, bound in bounds.items():
-        costs[order] += 2 * mean_growth(predictors.family, dim, order) * bound * each
-    return 3 if 3 in bounds and costs[3] < costs[2] else 2
+class _Way(NamedTuple):
+    """Order of the expansions, and how candidates are selected.
+
+    Attributes
+    ----------
+    screened : bool
+        Whether a decision first finds bounds of all observations, from rows of 8 bits.
+    growth : float
+        Mean of a bound over its constant, at either end of a move.
+    """
+
+    order: int
+    screened: bool
+    growth: float
+
+    def expected(self, bound: float) -> float:
+        """Return the number of candidates of a decision, where the bounds' constants have this sum."""
+        return 2 * self.growth * bound
+
+    def cost(self, predictors: Predictors, bound: float) -> float:
+        """Return the approximate nanoseconds of a decision."""
+        dim = int(predictors.design[0].shape[1])
+        cubic = _CUBIC + _TERM * dim * (dim + 1) * (dim + 2) / 6 if self.order == 3 else 0.0
+        each = _CANDIDATE + _COVARIATE * dim
+        if self.screened:
+            return cubic + _SCREENED * predictors.n_observations * dim + each * self.expected(bound)
+        rejected = isinstance(predictors, LinearPredictors) and _can_be_sketched(predictors)
+        return cubic + (_REJECTED if rejected else each) * self.expected(bound)
 
 
-def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, threads: int) -> _Expanded:
+def _best_way(predictors: Predictors, surveyed: Surveyed) -> _Way:
+    """Return the way of the cheapest decisions."""
+    family, dim = predictors.family, predictors.design[0].shape[1]
+    ways = [_Way(order, False, mean_growth(family, dim, order)) for order in surveyed.bounds]
+    if isinstance(predictors, LinearPredictors) and predictors.is_in_memory and _can_be_screened(predictors):
+        ways += [_Way(order, True, _screened_growth(family, dim, order)) for order in surveyed.bounds]
+    return min(ways, key=lambda way: way.cost(predictors, surveyed.bounds[way.order]))
+
+
+def _screened_growth(family: Family, dim: int, order: int) -> float:
+    """Return the mean of floor + (|t| + e)^(p + 1) for standard normal t; e is the screen's error for |w|^2 = dim."""
+    error, power, growth = _SCREEN_ERROR * dim, order + 1, family.floor
+    for k in range(power + 1):
+        growth += math.comb(power, k) * mean_power(1, k) * error ** (power - k)
+    return growth
+
+
+def _expand(predictors: Predictors, site: Site, way: _Way, surveyed: Surveyed, threads: int) -> _Expanded:
     """Return expansions of this order, in a table or as a stream."""
-    bound, growth = surveyed.bounds[order], mean_growth(predictors.family, len(site.anchor), order)
+    order, bound = way.order, surveyed.bounds[way.order]
     if isinstance(predictors, LinearPredictors):
-        expected = 2 * growth * bound
+        expected = way.expected(bound)
         big = expected > _MOST_STREAMED and _table_size(predictors) <= memory.room().size // _TABLE_SHARE
         if predictors.is_in_memory or big:
-            table = _Table.of(predictors, order, expected)
+            table = _Table.of(predictors, way, expected)
             sums = site.sums(predictors, order, surveyed.starts, table.adding(site.cholesky), threads)
             return _Expanded(table.loop(predictors, _common(predictors, site, sums)), sums.hessian, bound)
     expand = Expand(site, order)
@@ -180,7 +220,7 @@ def _expand(predictors: Predictors, site: Site, order: int, surveyed: Surveyed, 
         loop = _stream(predictors, expand, common, classes, classes.members, source, _BATCH_HERE)
         return _Expanded(loop, sums.hessian, classes.total)
     pooled = Pooled.of([(part.keys, part.counts) for part in parts])
-    wanted = math.ceil(_DECISIONS * 2 * growth * pooled.total)
+    wanted = math.ceil(_DECISIONS * way.expected(pooled.total))
     batch = min(max(wanted, _LEAST_BATCH), _MOST_BATCH)
     loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled), batch)
     return _Expanded(loop, sums.hessian, pooled.total)
@@ -256,18 +296,22 @@ _Common = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, Floa
 
 
 class _Table(NamedTuple):
-    """Records of all observations and, if these pay, their rows of 16 bits."""
+    """Records of all observations and, if these pay, their rows of 16 or 8 bits."""
 
     records: FloatArray
     sketch: NDArray[np.int16] | None
+    screen: NDArray[np.int8] | None
 
     @classmethod
-    def of(cls, predictors: LinearPredictors, order: int, expected: float) -> _Table:
+    def of(cls, predictors: LinearPredictors, way: _Way, expected: float) -> _Table:
         """Return an empty table."""
-        n = predictors.n_observations
-        sketched = _can_be_sketched(predictors) and expected >= _LEAST_SKETCHED
-        sketch = np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None
-        return cls(np.empty((n, width(predictors, order))), sketch)
+        n, dim = predictors.n_observations, predictors.design[0].shape[1]
+        sketched = not way.screened and _can_be_sketched(predictors) and expected >= _LEAST_SKETCHED
+        return cls(
+            np.empty((n, width(predictors, way.order))),
+            np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None,
+            np.empty((n, dim), np.int8) if way.screened else None,
+        )
 
     def adding(self, cholesky: FloatArray) -> Each:
         """Return a function that fills in some observations."""
@@ -277,7 +321,9 @@ class _Table(NamedTuple):
         ) -> None:
             record(self.records[rows], part, start, constants, derivatives)
             if self.sketch is not None:
-                _sketch(self.sketch[rows], part, start, cholesky)
+                _round(self.sketch[rows], _loop.SKETCH_UNIT, part, start, cholesky)
+            if self.screen is not None:
+                _round(self.screen[rows], _loop.SCREEN_UNIT, part, start, cholesky)
 
         return add
 
@@ -290,6 +336,7 @@ class _Table(NamedTuple):
             *common,
             SHARE if self.sketch is None else _SHARE_SKETCHED,
             self.sketch,
+            self.screen,
             predictors.family.floor,
         )
 
@@ -299,15 +346,22 @@ def _can_be_sketched(predictors: LinearPredictors) -> bool:
     return predictors.design[0].shape[1] >= _SKETCHED and sum(len(z) > 1 for z in predictors.design) == 1
 
 
+def _can_be_screened(predictors: LinearPredictors) -> bool:
+    """Return whether bounds of all observations can follow from rows of 8 bits."""
+    return _can_be_sketched(predictors) and predictors.design[0].shape[1] <= _MOST_SCREENED
+
+
 def _sketch_width(predictors: LinearPredictors) -> int:
     """Return the numbers per row of 16 bits."""
     return int(math.ceil(predictors.design[0].shape[1] / _LINE) * _LINE)
 
 
-def _sketch(out: NDArray[np.int16], part: LinearPredictors, start: Start, cholesky: FloatArray) -> None:
-    """Write L' z / l of the argument that has rows, to 16 bits."""
+def _round(
+    out: NDArray[np.signedinteger[Any]], unit: float, part: LinearPredictors, start: Start, cholesky: FloatArray
+) -> None:
+    """Write L' z / l of the argument that has rows, in these units."""
     ((place, z),) = ((k, z) for k, z in enumerate(part.matrices) if len(z) > 1)
     lengths = start.lengths[place]
     rows = z @ cholesky
-    rows *= np.divide(_loop.SKETCH_UNIT, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, np.newaxis]
+    rows *= np.divide(unit, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, np.newaxis]
     out[:, : rows.shape[1]] = np.rint(rows)

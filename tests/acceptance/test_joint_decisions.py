@@ -145,7 +145,7 @@ class Model:
         evaluator, sizes = self.factors.evaluator(), self.factors.blocks.sizes
         if self.size is None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(observations, "_order", lambda *_: 2)
+                patch.setattr(observations, "_best_way", lambda *_: observations._Way(2, screened=False, growth=1.0))
                 patch.setattr(observations, "SHARE", share)
                 variates = ObservationVariates.at(self.predictors, self.anchor, self.cholesky)
             decider = make_decider(evaluator, sizes, rule, **variates.parts(self.factors))

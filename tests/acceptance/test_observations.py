@@ -30,6 +30,12 @@ Array = NDArray[np.float64]
 N, DIM = 60, 2
 
 
+def way_of(family: Family, order: int, source: str) -> observations._Way:
+    screened = source == "screen"
+    growth = observations._screened_growth if screened else observations.mean_growth
+    return observations._Way(order, screened, growth(family, DIM, order))
+
+
 @dataclass(frozen=True)
 class Regression:
     """A regression with a standard normal prior, and its variates about a point near the mode."""
@@ -39,9 +45,10 @@ class Regression:
     anchor: Array
     cholesky: Array
     order: int
+    source: str
 
     @classmethod
-    def make(cls, family: str = "binomial", n: int = N, order: int = 2, *, stream: bool = False) -> Regression:
+    def make(cls, family: str = "binomial", n: int = N, order: int = 2, *, source: str = "table") -> Regression:
         rng = np.random.default_rng(3)
         z = rng.standard_normal((n, DIM)) * np.where(np.arange(n) == 7, 4.0, 1.0)[:, np.newaxis]
         eta = z @ [0.5, -0.3]
@@ -49,7 +56,7 @@ class Regression:
         if family == "poisson":
             made = Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(n))
         # as columns of the data, from which rows are computed: candidates are then drawn in batches
-        design = ColumnRows(z.shape, ((slice(0, DIM), z),)) if stream else z
+        design = ColumnRows(z.shape, ((slice(0, DIM), z),)) if source == "stream" else z
         predictors = LinearPredictors((design,), (np.full(n, 0.1),), made)
         factors = FunctionFactors(
             ["a", "b"],
@@ -61,14 +68,14 @@ class Regression:
         anchor = np.array([0.4, -0.2])
         _, hessian = predictors.derivatives(predictors.at(anchor))
         cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(DIM) - hessian))
-        return cls(factors, predictors, anchor, cholesky, order)
+        return cls(factors, predictors, anchor, cholesky, order, source)
 
     def at(self, w: tuple[float, float]) -> Array:
         return np.asarray(self.anchor + self.cholesky @ w)
 
     def variates(self, threads: int = 1) -> ObservationVariates:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(observations, "_order", lambda *_: self.order)
+            patch.setattr(observations, "_best_way", lambda *_: way_of(self.predictors.family, self.order, self.source))
             patch.setattr(observations, "_MOST_STREAMED", np.inf)
             return ObservationVariates.at(self.predictors, self.anchor, self.cholesky, threads=threads)
 
@@ -116,6 +123,7 @@ def wander(model: Regression, decider: Decider, n: int) -> None:
         decider.decide(proposed, -np.inf, 0.0, rng.bit_generator.capsule)
 
 
+SOURCES = ["table", "stream", "screen"]
 MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.5, -1.0))]
 
 
@@ -123,18 +131,18 @@ MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.
 @pytest.mark.parametrize("family", ["binomial", "poisson"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
-@pytest.mark.parametrize("stream", [False, True], ids=["table", "stream"])
+@pytest.mark.parametrize("source", SOURCES)
 def test_acceptance_probability(
     start: tuple[float, float],
     end: tuple[float, float],
     family: str,
     share: float,
     order: int,
-    stream: bool,
+    source: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observations, "SHARE", share)
-    model, n = Regression.make(family, order=order, stream=stream), 20_000 if share or not stream else 1000
+    model, n = Regression.make(family, order=order, source=source), 20_000 if share or source != "stream" else 1000
     theta, proposed = model.at(start), model.at(end)
     expected = model.acceptance(theta, proposed)
     assert 0.02 < expected < (0.98 if order == 2 else 1)
@@ -167,9 +175,9 @@ def test_few_likelihoods_are_evaluated_where_bounds_are_near(order: int) -> None
 
 
 @pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("stream", [False, True], ids=["table", "stream"])
-def test_expected_candidates(order: int, stream: bool) -> None:
-    model = Regression.make(n=400, order=order, stream=stream)
+@pytest.mark.parametrize("source", SOURCES)
+def test_expected_candidates(order: int, source: str) -> None:
+    model = Regression.make(n=400, order=order, source=source)
     decider, n = model.decider(model.anchor), 10_000
     variates = model.variates()
     assert variates.order == order
@@ -179,26 +187,28 @@ def test_expected_candidates(order: int, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("stream", [False, True], ids=["table", "stream"])
-def test_a_violated_bound_names_the_observation(order: int, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_violated_bound_names_the_observation(order: int, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     constants = LinearPredictors.constants
 
     def shrunk(self: LinearPredictors, *args: object, **more: object) -> Array:
         # classes of a stream have constants that are up to 9 % above those of their members
-        return np.asarray((0.9 if stream else 0.99) * constants(self, *args, **more))  # type: ignore[arg-type]
+        return np.asarray((0.9 if source == "stream" else 0.99) * constants(self, *args, **more))  # type: ignore[arg-type]
 
-    model = Regression.make(n=1000, order=order, stream=stream)
+    model = Regression.make(n=1000, order=order, source=source)
     wander(model, model.decider(model.anchor), 20_000)
     monkeypatch.setattr(LinearPredictors, "constants", shrunk)
-    model = Regression.make(n=1000, order=order, stream=stream)  # predictors keep their classes
+    model = Regression.make(n=1000, order=order, source=source)  # predictors keep their classes
     decider = model.decider(model.anchor)
     with pytest.raises(RuntimeError, match=r"the remainder of observation [\d]+ is .*, and was proved to be at most"):
         wander(model, decider, 20_000)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["table", "stream"])
-def test_the_same_decisions_by_threads_and_after_a_pickle(stream: bool) -> None:
-    model = Regression.make(n=40_000, stream=stream)  # several parts
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_same_decisions_by_threads_and_after_a_pickle(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observations, "_SKETCHED", DIM if source == "screen" else 16)
+    monkeypatch.setattr(observations, "_SCREENED", 0.0)
+    model = Regression.make(n=40_000, source=source)  # several parts
     variates = model.variates(threads=2)
     model.factors.known_predictors = model.predictors
     found = []
@@ -218,10 +228,10 @@ def test_the_same_decisions_by_threads_and_after_a_pickle(stream: bool) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("stream", "least", "most"), [(False, 48, 200), (True, 4, 24)], ids=["table", "stream"])
-def test_memory_of_an_observation(stream: bool, least: int, most: int) -> None:
+@pytest.mark.parametrize(("source", "least", "most"), [("table", 48, 200), ("stream", 4, 24)])
+def test_memory_of_an_observation(source: str, least: int, most: int) -> None:
     n = 400_000
-    model = Regression.make(n=n, order=2, stream=stream)
+    model = Regression.make(n=n, order=2, source=source)
     tracemalloc.start()
     try:
         kept = model.variates()
@@ -233,7 +243,7 @@ def test_memory_of_an_observation(stream: bool, least: int, most: int) -> None:
 
 
 def test_decisions_go_on_from_the_candidates_that_were_drawn_ahead() -> None:
-    model = Regression.make(n=1000, stream=True)
+    model = Regression.make(n=1000, source="stream")
     first = model.decider(model.anchor)
     wander(model, first, 300)
     assert first.n_candidates % 1024 > 0, "in the middle of a batch"
@@ -349,44 +359,121 @@ def test_a_design_in_another_order_in_memory() -> None:
     assert rates[0] == rates[1]
 
 
+@dataclass(frozen=True)
+class LongRows:
+    """Logistic errors in twenty parameters, perhaps with a scale that all observations share."""
+
+    predictors: LinearPredictors
+    factors: FunctionFactors
+    cholesky: Array
+    n: int = 400
+    dim: int = 20
+
+    @classmethod
+    def make(cls, *, shared: bool) -> LongRows:
+        rng, n, dim = np.random.default_rng(4), cls.n, cls.dim
+        z = rng.standard_normal((n, dim)) * rng.gamma(1.0, size=(n, 1))
+        z[3], y = 0.0, rng.standard_normal(n)
+        family: Family = LocationScale(y, LogisticErrors()) if shared else Logistic(y, np.ones(n))
+        scale = np.eye(dim)[:1] if shared else None
+        design, offset = (z,) if scale is None else (z - z[:, :1] * scale, scale), (np.zeros(n), np.zeros(1))
+        predictors = LinearPredictors(design, offset[: 1 + shared], family)
+        factors = FunctionFactors(
+            [f"theta.{k}" for k in range(1, dim + 1)], n, lambda theta, which: np.zeros(len(which))
+        )
+        _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
+        return cls(predictors, factors, np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian)))
+
+    def log_lik(self, theta: Array) -> float:
+        return float(self.predictors.family.log_lik(self.predictors.at(theta)).sum())
+
+    def decider(self, rule: StoppingRule) -> Decider:
+        parts = ObservationVariates.at(self.predictors, np.zeros(self.dim), self.cholesky).parts(self.factors)
+        decider = make_decider(self.factors.evaluator(), self.factors.blocks.sizes, rule, **parts)
+        decider.reset(np.zeros(self.dim))
+        return decider
+
+
 @pytest.mark.parametrize("rule", [Factorised(), JointDecisions(kappa=2)], ids=["factorised", "joint"])
 @pytest.mark.parametrize("shared", [False, True], ids=["one argument", "a shared one too"])
 def test_rows_of_16_bits_change_no_decision(rule: StoppingRule, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """They send most candidates away; those that they leave are the same."""
-    rng, n, dim = np.random.default_rng(4), 400, 20
-    z = rng.standard_normal((n, dim)) * rng.gamma(1.0, size=(n, 1))
-    z[3], y = 0.0, rng.standard_normal(n)
-    family: Family = LocationScale(y, LogisticErrors()) if shared else Logistic(y, np.ones(n))
-    scale = np.eye(dim)[:1] if shared else None
-    design, offset = (z,) if scale is None else (z - z[:, :1] * scale, scale), (np.zeros(n), np.zeros(1))[: 1 + shared]
-    predictors = LinearPredictors(design, offset, family)
-    factors = FunctionFactors([f"theta.{k}" for k in range(1, dim + 1)], n, lambda theta, which: np.zeros(len(which)))
-    _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
-    cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian))
+    model = LongRows.make(shared=shared)
+    monkeypatch.setattr(observations, "_MOST_SCREENED", 0)
 
     def decisions(sketched: int) -> list[tuple[bool, int, int, float]]:
         monkeypatch.setattr(observations, "_SKETCHED", sketched)
         monkeypatch.setattr(observations, "_SHARE_SKETCHED", 1e9)
         monkeypatch.setattr(observations, "SHARE", 1e9)
-        parts = ObservationVariates.at(predictors, np.zeros(dim), cholesky).parts(factors)
-        decider = make_decider(factors.evaluator(), factors.blocks.sizes, rule, **parts)
-        decider.reset(np.zeros(dim))
-        steps = np.random.default_rng(1)
+        decider, steps = model.decider(rule), np.random.default_rng(1)
         found = []
-        for w in 0.7 * steps.standard_normal((400, dim)):
-            one = decider.decide(cholesky @ w, np.log(steps.random()), 0.0, steps.bit_generator.capsule)
+        for w in 0.7 * steps.standard_normal((400, model.dim)):
+            one = decider.decide(model.cholesky @ w, np.log(steps.random()), 0.0, steps.bit_generator.capsule)
             found.append((one.accepted, one.n_obs_used, one.n_looks, one.log_ratio))
         return found
 
-    sketched = decisions(dim)
-    assert sketched == decisions(dim + 1)
+    sketched = decisions(model.dim)
+    assert sketched == decisions(model.dim + 1)
     picked, looked = (sum(one[k] for one in sketched) for k in (1, 2))
     assert 50 < 5 * looked < picked
 
 
+@pytest.mark.parametrize("rule", [Factorised(), JointDecisions(kappa=2)], ids=["factorised", "joint"])
+@pytest.mark.parametrize(("shared", "order"), [(False, 2), (False, 3), (True, 2)])
+def test_screened_decisions_are_as_likely_and_take_few_candidates(
+    rule: StoppingRule, shared: bool, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = LongRows.make(shared=shared)
+    monkeypatch.setattr(observations, "SHARE", 1e9)
+    monkeypatch.setattr(observations, "_SHARE_SKETCHED", 1e9)
+    monkeypatch.setattr(observations, "_CUBIC", -1e9 if order == 3 else 1e9)
+    rng = np.random.default_rng(9)
+    moves, n = rng.standard_normal((6, 2, model.dim)), 4000
+    log_lik = [[model.log_lik(model.cholesky @ w) for w in ends] for ends in moves]
+    level = [before - after for before, after in log_lik]  # remainders alone decide
+
+    def rates(most: int, unit: float = _loop.SCREEN_UNIT) -> tuple[Array, float]:
+        monkeypatch.setattr(observations, "_SCREENED", 0.0)
+        monkeypatch.setattr(observations, "_MOST_SCREENED", most)
+        monkeypatch.setattr(_loop, "SCREEN_UNIT", unit)
+        decider = model.decider(rule)
+        accepted = np.zeros(len(moves))
+        for place, (a, b) in enumerate(moves @ model.cholesky.T):
+            for u in np.log(rng.random(n)):
+                decider.reset(a)
+                accepted[place] += decider.decide(b, u, level[place], rng.bit_generator.capsule).accepted
+        assert (decider.n_screened > 0) == (most > 0)
+        return accepted / n, decider.n_candidates / decider.n_decisions
+
+    (table, many), (screened, few) = rates(0), rates(1000)
+    assert few < many / 5
+    pooled = (table + screened) / 2
+    assert ((pooled > 0.1) & (pooled < 0.9)).sum() >= 3
+    errors = np.sqrt(2 * np.maximum(pooled * (1 - pooled), 0.01) / n)
+    assert (np.abs(table - screened) < 4.5 * errors).all()
+    wrong, _ = rates(1000, _loop.SCREEN_UNIT / 3)
+    assert (np.abs(table - wrong) > 4.5 * errors).any(), "bounds of rows that are too short"
+
+
+def test_bounds_of_a_screen_hold() -> None:
+    """They are those that candidates are drawn by, and never below those of the observations' own rows."""
+    model = LongRows.make(shared=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observations, "_SCREENED", 0.0)
+        patch.setattr(observations, "SHARE", 1e9)
+        decider = model.decider(Factorised())
+    rng = np.random.default_rng(3)
+    for length in 10.0 ** rng.uniform(-6, 0.5, 300):
+        w = rng.standard_normal((2, model.dim))
+        a, b = length * (w / np.linalg.norm(w, axis=1, keepdims=True)) @ model.cholesky.T
+        decider.reset(a)
+        decider.decide(b, -np.inf, 0.0, rng.bit_generator.capsule)  # raises where a remainder is larger
+    assert decider.n_screened == model.n * model.dim
+
+
 def test_a_batch_of_candidates_takes_no_memory_for_the_others() -> None:
     """Records of ten observations out of many: less memory than a byte for each of these."""
-    made = Regression.make(n=400_000, stream=True)
+    made = Regression.make(n=400_000, source="stream")
     which = np.arange(10, dtype=np.int32)
     site = Site(made.anchor, made.cholesky)
     site.records(made.predictors, 2, which)
