@@ -219,7 +219,7 @@ def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     assert len(text) <= 14
     assert any(line.startswith("Best within 20 s: ") for line in text)
     assert any(line.startswith("Best in the worst case") for line in text)
-    assert found.to_dict()["compminimax"]["assumed"]["alpha"] < 1
+    assert 0 < found.to_dict()["compminimax"]["assumed"]["alpha"] <= 1
     picture = plan_figure.figure(found)
     assert len(picture.axes[0].lines) == len(found.all) + 1
 

@@ -128,7 +128,7 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     assert largest_z(idata, *rare_truth) < MAX_Z
     assert table(idata)["ess_bulk"].min() > 2000, "and the check is sharp"
     wrong_total(monkeypatch)
-    wrong = stansub.sample(logistic, rare_data, seed=1, iter_sampling=8000, block_size=40, control_variates=2)
+    wrong = stansub.sample(logistic, rare_data, seed=1, iter_sampling=16_000, block_size=40, control_variates=2)
     assert largest_z(wrong, *rare_truth) > 2 * MAX_Z
 
 

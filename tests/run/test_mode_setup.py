@@ -174,11 +174,11 @@ def test_what_is_asked_for_is_used_and_true(
         assert "as requested" in facts(idata)["choices"]["control variates"]
     proposal = options.get("proposal", "auto")
     begins = {
-        "auto": "Laplace pCN with rho ",
-        "laplace-pcn": "Laplace pCN with rho ",
-        "langevin": "Langevin with step ",
+        "auto": ("Laplace pCN with rho ", "pooled "),
+        "laplace-pcn": ("Laplace pCN with rho ",),
+        "langevin": ("Langevin with step ",),
     }
-    assert used["proposal"].startswith(begins.get(proposal, proposal))
+    assert used["proposal"].startswith(begins.get(proposal, (proposal,)))
     assert ("proposal" in chosen) == (proposal in begins or proposal == "sgld")
     if options.get("test") == "exact":
         assert (inference_data.group(idata, "sample_stats")["n_obs_used"].values == 2000).all()
@@ -392,14 +392,20 @@ def race(compiled: CompiledModel, data: dict[str, Any], shift: float) -> tuple[s
     return racing.race(decider, candidates, off.cholesky, np.random.default_rng(2)).winner.name, candidates
 
 
-def test_independent_draws_win_where_the_approximation_is_right(
-    normal_mean: CompiledModel, mean_data: dict[str, Any], logistic: CompiledModel, logistic_data: dict[str, Any]
+def test_far_moves_win_where_the_approximation_is_right(
+    normal_mean: CompiledModel,
+    mean_data: dict[str, Any],
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name, candidates = race(normal_mean, mean_data, 0.0)
-    assert name == "Laplace pCN with rho 0"
-    assert len({candidate.name for candidate in candidates}) == len(candidates) == 6
-    assert race(logistic, logistic_data, 0.0)[0] == "Laplace pCN with rho 0"
+    assert name == "Laplace pCN with rho -0.25"
+    assert len({candidate.name for candidate in candidates}) == len(candidates) == 7
+    assert race(logistic, logistic_data, 0.0)[0] == "Laplace pCN with rho -0.25"
     assert race(logistic, logistic_data, 6.0)[0] == "random walk", "which does not mind where the mode is"
+    monkeypatch.setattr(racing, "_LEAST_ACROSS", 0.999)
+    assert race(logistic, logistic_data, 0.0)[0] == "Laplace pCN with rho 0", "if other moves are accepted too rarely"
 
 
 def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
@@ -417,7 +423,7 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
 
     recorded = Recording()
     found = merit(recorded)
-    assert recorded.counts == [(n, 18) for n in range(1, 19)]
+    assert recorded.counts == [(n, 21) for n in range(1, 22)]
     monkeypatch.setattr(racing, "_PIECE", 100)
     assert merit(Recording()) == found, "the pieces make no difference"
     with pytest.raises(TimeLimitError):
