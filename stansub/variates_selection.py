@@ -125,18 +125,22 @@ class VariatesOfObservations(Chosen):
     order : {2, 3}
     candidates : float
         Observations that a decision is expected to pick, of `n_observations`.
+    screened : bool
+        Whether a decision first reads rounded rows of all observations.
     """
 
     about = "control variates"
     order: int
     candidates: float
     n_observations: int
+    screened: bool = False
 
     def describe(self) -> str:
-        return (
+        text = (
             f"{_order(self.order)}, of single observations: a decision near the mode uses about "
             f"{self.candidates:.2g} of {self.n_observations:,} observations"
         )
+        return text + (", which it selects by rows of 8 bits of all of them" if self.screened else "")
 
 
 @dataclass(frozen=True)

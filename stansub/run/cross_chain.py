@@ -35,7 +35,7 @@ from stansub.target.variates_order import Pilot
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.bound_learning import DRAWS, learn
 from stansub.tuning.mode_setup import ModeSetup, needs_bounds
-from stansub.tuning.mode_variates import ModeRequest, Variates, fits, free_order
+from stansub.tuning.mode_variates import ModeRequest, Variates, fits, free_order, of_observations
 from stansub.tuning.proposal_names import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -289,11 +289,8 @@ class CrossChainAdaptation:
             )
             self._moved_at.append(n_steps)
             choice: selection.Chosen = variates_selection.VariatesMoved(order, needed_there, n_blocks)
-            if variates.blockwise is None:
-                n = population.blocks.n_observations
-                choice = variates_selection.VariatesOfObservations(
-                    variates.order, variates.candidates(self._posterior), n
-                )
+            if isinstance(variates, ObservationVariates):
+                choice = of_observations(variates, self._posterior)
             self._take(variates, moved, choice)
             evaluated += int(variates_order.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0

@@ -67,6 +67,8 @@ class ObservationVariates:
         Hessian of the sum of all log likelihoods at the anchor.
     expected : float
         Observations that a decision is expected to pick for independent draws from the normal approximation.
+    screened : bool
+        Whether a decision finds bounds of all observations before it picks some.
     """
 
     order: int
@@ -74,6 +76,7 @@ class ObservationVariates:
     cholesky: FloatArray
     hessian: FloatArray
     expected: float
+    screened: bool
     _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False, metadata=ANEW)
 
     blockwise = None
@@ -93,7 +96,7 @@ class ObservationVariates:
         surveyed = _survey(predictors, site, (2, 3) if _is_affordable(predictors) else (2,), threads)
         way = _best_way(predictors, surveyed)
         made = _expand(predictors, site, way, surveyed, threads)
-        return cls(way.order, anchor, cholesky, made.hessian, way.expected(made.bound), [made.loop])
+        return cls(way.order, anchor, cholesky, made.hessian, way.expected(made.bound), way.screened, [made.loop])
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
@@ -109,7 +112,8 @@ class ObservationVariates:
         if not self._kept:
             predictors, site = target.predictors(), Site(self.anchor, self.cholesky)
             surveyed = _survey(predictors, site, (self.order,), 1)
-            self._kept.append(_expand(predictors, site, _best_way(predictors, surveyed), surveyed, 1).loop)
+            way = _Way.of(predictors, self.order, screened=self.screened)
+            self._kept.append(_expand(predictors, site, way, surveyed, 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,6 +172,12 @@ class _Way(NamedTuple):
     screened: bool
     growth: float
 
+    @classmethod
+    def of(cls, predictors: Predictors, order: int, *, screened: bool) -> _Way:
+        """Return a way for a likelihood."""
+        growth = _screened_growth if screened else mean_growth
+        return cls(order, screened, growth(predictors.family, predictors.design[0].shape[1], order))
+
     def expected(self, bound: float) -> float:
         """Return the number of candidates of a decision, where the bounds' constants have this sum."""
         return 2 * self.growth * bound
@@ -185,10 +195,9 @@ class _Way(NamedTuple):
 
 def _best_way(predictors: Predictors, surveyed: Surveyed) -> _Way:
     """Return the way of the cheapest decisions."""
-    family, dim = predictors.family, predictors.design[0].shape[1]
-    ways = [_Way(order, False, mean_growth(family, dim, order)) for order in surveyed.bounds]
+    ways = [_Way.of(predictors, order, screened=False) for order in surveyed.bounds]
     if isinstance(predictors, LinearPredictors) and predictors.is_in_memory and _can_be_screened(predictors):
-        ways += [_Way(order, True, _screened_growth(family, dim, order)) for order in surveyed.bounds]
+        ways += [_Way.of(predictors, order, screened=True) for order in surveyed.bounds]
     return min(ways, key=lambda way: way.cost(predictors, surveyed.bounds[way.order]))
 
 

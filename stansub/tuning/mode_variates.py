@@ -173,8 +173,7 @@ class VariatesTuner:
         if single and order == 2 and predictors is not None and self._fits(predictors):
             self.log("Control variates of single observations")
             of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            n = self.posterior.blocks.n_observations
-            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
+            return of_each, of_observations(of_each, self.posterior)
         tuner = self.of_blocks()
         bounds = tuner.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
         made = tuner._made(order)
@@ -192,6 +191,12 @@ class VariatesTuner:
         return build_at_modes(
             self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
         )
+
+
+def of_observations(variates: ObservationVariates, target: Target) -> VariatesOfObservations:
+    """Return the choice of control variates of single observations."""
+    expected, n = variates.candidates(target), target.blocks.n_observations
+    return VariatesOfObservations(variates.order, expected, n, screened=variates.screened)
 
 
 def known_predictors(posterior: Target, log: Progress) -> Predictors | None:

@@ -30,12 +30,6 @@ Array = NDArray[np.float64]
 N, DIM = 60, 2
 
 
-def way_of(family: Family, order: int, source: str) -> observations._Way:
-    screened = source == "screen"
-    growth = observations._screened_growth if screened else observations.mean_growth
-    return observations._Way(order, screened, growth(family, DIM, order))
-
-
 @dataclass(frozen=True)
 class Regression:
     """A regression with a standard normal prior, and its variates about a point near the mode."""
@@ -70,12 +64,16 @@ class Regression:
         cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(DIM) - hessian))
         return cls(factors, predictors, anchor, cholesky, order, source)
 
+    @property
+    def way(self) -> observations._Way:
+        return observations._Way.of(self.predictors, self.order, screened=self.source == "screen")
+
     def at(self, w: tuple[float, float]) -> Array:
         return np.asarray(self.anchor + self.cholesky @ w)
 
     def variates(self, threads: int = 1) -> ObservationVariates:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(observations, "_best_way", lambda *_: way_of(self.predictors.family, self.order, self.source))
+            patch.setattr(observations, "_best_way", lambda *_: self.way)
             patch.setattr(observations, "_MOST_STREAMED", np.inf)
             return ObservationVariates.at(self.predictors, self.anchor, self.cholesky, threads=threads)
 
