@@ -18,6 +18,7 @@ from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
+from stansub.run.config import SampleConfig
 from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
@@ -40,6 +41,7 @@ from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
+from stansub.tuning.mode_setup import few_evaluations
 
 _FORMS = {
     "log_lik_i": "the likelihood is a loop over log_lik_i",
@@ -243,7 +245,9 @@ def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
         if surrogate.predictors is None:
-            return f"no: {error}"
+            n, config = posterior.blocks.n_observations, SampleConfig()
+            few = few_evaluations(config.chains * (config.iter_warmup + config.iter_sampling), n)
+            return f"yes, from all observations, which are few; with more, no: {error}" if few else f"no: {error}"
         moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
         return f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
     return f"yes ({_count(len(predictors.design), 'argument')} per observation)"

@@ -150,6 +150,49 @@ class ExactOfFew(Chosen):
 
 
 @dataclass(frozen=True)
+class ExactOfSmall(Chosen):
+    """Exact decisions from all observations, because there are few."""
+
+    about = "test"
+    n_observations: int
+
+    def describe(self) -> str:
+        return f"exact, from all {self.n_observations:,} observations, which are few: a test on some would save little"
+
+
+@dataclass(frozen=True)
+class ExactByAll(Chosen):
+    """Exact decisions from all observations, because an approximate test would save little.
+
+    Attributes
+    ----------
+    gain : float
+        Ratio of the test's effective draws per observation to those of exact decisions.
+    """
+
+    about = "test"
+    instead_of: str
+    gain: float
+
+    def describe(self) -> str:
+        return (
+            f"exact, from all observations: {self.instead_of}, which is approximate, would make only {self.gain:.2g} "
+            "times the effective draws per observation"
+        )
+
+
+@dataclass(frozen=True)
+class ExactWithoutVariates(Chosen):
+    """Exact decisions from all observations, because there are no control variates."""
+
+    about = "test"
+    instead_of: str
+
+    def describe(self) -> str:
+        return f"exact, from all observations: without control variates, {self.instead_of} would read most of them"
+
+
+@dataclass(frozen=True)
 class ExactWon(Chosen):
     """Exact decisions, because bounds are proved and give more effective draws for the data than another test.
 

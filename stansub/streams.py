@@ -46,6 +46,8 @@ class Run(Enum):
     """Normal moves and transitions on a surrogate that are tried."""
     LEVELS = (0, 16)
     """Trial moves of levels of groupings."""
+    ALL = (0, 17)
+    """The race with decisions from all observations, beside those with others."""
 
 
 class Chain(IntEnum):

@@ -399,7 +399,7 @@ class TestFunctions:
     """`stansub.sample` takes posteriors made of functions."""
 
     def test_with_gradients_everything_about_the_mode_is_there(self) -> None:
-        idata = stansub.sample(mean_of_normals(log_lik_gradient=slopes), iter_sampling=2000, **RUN)
+        idata = stansub.sample(mean_of_normals(log_lik_gradient=slopes), test="pocock", iter_sampling=2000, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
         facts = inference_data.attrs(idata)
         assert facts["settings"]["control_variates"] > 0

@@ -266,7 +266,8 @@ def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
             methods.append(Method("pocock", rule.with_error(epsilon), blockwise))
     if setup.rule.noise_rule() is None:
         methods.append(Method("penalty", Penalty(), blockwise))
-    methods.append(Method("exact", Exact(), blockwise))
+    if type(setup.rule) is not Exact:
+        methods.append(Method("exact", Exact(), blockwise))
     return methods
 
 

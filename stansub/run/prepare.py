@@ -11,7 +11,8 @@ from typing import Any
 
 from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.stopping import Guarantee, StoppingRule
+from stansub.acceptance.stopping import Exact, Guarantee, StoppingRule
+from stansub.decision_selection import ExactWithoutVariates
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Recipe
@@ -33,7 +34,7 @@ from stansub.stan.posterior import Posterior
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.mode import NoModeError
-from stansub.tuning.mode_setup import ModeSetup, anchor
+from stansub.tuning.mode_setup import MOST_BY_ALL, ModeSetup, anchor
 from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
@@ -419,5 +420,8 @@ def find_mode_setup(
     except NoModeError as error:
         if request.order in ("1", "2") or moves.needs_mode or (spread is not None and spread.order):
             raise
-        return None, test, updated({}, NoVariatesWithoutMode(str(error)))
+        chosen = updated({}, NoVariatesWithoutMode(str(error)))
+        if request.exact_free and posterior.blocks.n_observations <= MOST_BY_ALL:
+            return None, Exact(), updated(chosen, ExactWithoutVariates(test.name))
+        return None, test, chosen
     return found, test, found.choices

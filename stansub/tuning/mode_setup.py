@@ -8,6 +8,7 @@ The choices depend on the seed and the data alone, not on timing, so the same se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +17,22 @@ from typing import Any
 import numpy as np
 
 from stansub import streams
+from stansub._loop import Density
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import Exact, Factorised, Poisson, StoppingRule
-from stansub.decision_selection import ExactLost, ExactOfFew, ExactTaken, ExactWon, JointTaken, KappaTaken, NoBounds
+from stansub.decision_selection import (
+    ExactByAll,
+    ExactLost,
+    ExactOfFew,
+    ExactOfSmall,
+    ExactTaken,
+    ExactWon,
+    JointTaken,
+    KappaTaken,
+    NoBounds,
+)
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
@@ -49,6 +61,7 @@ from stansub.tuning.race import (
     race,
 )
 from stansub.types import FloatArray
+from stansub.variates_selection import NoVariatesForTest
 
 ORDERS = ("auto", "0", "1", "2")
 
@@ -60,8 +73,13 @@ _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
 # ones they must make.
 _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 
-# Blocks below which decisions use all of them: a t-test needs five or more, and its quantiles are then large.
-_FEWEST_BLOCKS = 20
+# Blocks below which decisions use all of them: a t-test needs five or more, and its quantiles are then large. And
+# evaluations of single observations, in all steps, that take no longer than what other tests need besides.
+_FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
+# Factors of effective draws per observation that an approximate test must be worth, up to so many observations, of
+# which a race evaluates all hundreds of times; and that bounds must be worth if there are few: decisions by bounds are
+# slower away from the mode, where races are not.
+_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS = 5.0, 20_000, 3.0
 
 # Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
 # posterior, for R-hat. If a log density is not finite there, nearer values follow, at most so many.
@@ -261,14 +279,18 @@ class _ModeTuner(VariatesTuner):
         """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
+        known = known_predictors(self.posterior, self.log)
+        if (
+            known is not None
+            and not isinstance(known.family.density, Density)
+            and (few := self._by_few(order_rng, race_rng))
+        ):
+            return few
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
             tuner = self.of_blocks()
-            n_blocks = len(tuner.posterior.blocks)
-            few = n_blocks < _FEWEST_BLOCKS
-            found, test = (replace(tuner, test=Exact()) if few else tuner).tune(order_rng, race_rng)
-            found = found.noting(ExactOfFew(n_blocks)) if few else found
+            found, test = tuner._by_few(order_rng, race_rng) or tuner._or_by_all(*tuner.tune(order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
@@ -277,12 +299,43 @@ class _ModeTuner(VariatesTuner):
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        found, test = self.tune(order_rng, race_rng)
+        few = self._by_few(order_rng, race_rng)
+        found, test = few or self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
-        if raced and exact.merit > 0 and exact.merit >= found.merit:
+        if raced and exact.merit > 0 and exact.merit >= found.merit * (_WORTH_BOUNDS if few else 1):
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
         lost = ExactLost(by_bounds.name, test.name, gain, picked)
-        return found.evaluating(exact.n_obs_evaluated).noting(lost), test
+        found = found.evaluating(exact.n_obs_evaluated).noting(lost)
+        return (found, test) if few else self._or_by_all(found, test)
+
+    def _by_few(
+        self, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule] | None:
+        """Return the setup of exact decisions from all observations or blocks if there are few."""
+        n_blocks, n_observations = len(self.posterior.blocks), self.posterior.blocks.n_observations
+        if n_blocks >= _FEWEST_BLOCKS and not few_evaluations(self.request.n_steps, n_observations):
+            return None
+        found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
+        few = ExactOfFew(n_blocks) if n_blocks < _FEWEST_BLOCKS else ExactOfSmall(n_observations)
+        return found.noting(few), test
+
+    def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
+        """Return this setup, or that of exact decisions from all observations if they cost little more."""
+        n_observations = self.posterior.blocks.n_observations
+        if test.exact or not found.merit or n_observations > MOST_BY_ALL:
+            return found, test
+        assert found.proposal is not None
+        rng, mode, by_all = streams.generator(self.request.seed, streams.Run.ALL), found.mode, Exact()
+        decider = self._decider(None, by_all)
+        decider.reset(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+        result = race(decider, [Candidate(found.name, found.proposal)], mode.cholesky, rng, progress=self.log)
+        found = found.evaluating(decider.n_evaluated)
+        gain = found.merit / result.merit if result.merit else math.inf
+        if gain > _WORTH_ERROR:
+            return found, test
+        choices = updated(found.choices, NoVariatesForTest(by_all.name), ExactByAll(test.name, gain))
+        choices.pop("first look", None)
+        return replace(found, variates=None, rate=result.rate, choices=choices, merit=result.merit), by_all
 
     def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
@@ -392,6 +445,11 @@ class _ModeTuner(VariatesTuner):
     def _decider(self, variates: Variates | None, test: StoppingRule) -> Decider:
         evaluator = self.posterior.population.evaluator()
         return decider_with(self.posterior, evaluator, test, variates, self.request.spread)
+
+
+def few_evaluations(n_steps: int, n_observations: int) -> bool:
+    """Return whether decisions from all observations take little in so many steps."""
+    return n_steps * n_observations <= _FEW_EVALUATIONS
 
 
 def between_modes(modes: Modes) -> Mixture:

@@ -67,14 +67,16 @@ def test_both_have_seeds_of_their_own(good: stansub.Comparison) -> None:
     assert page.samplers == ("subsampled", "exact")
 
 
-@pytest.mark.parametrize("options", [{"test": "factorised", "bounds": "learned"}, {"until": "ess=150"}])
+@pytest.mark.parametrize(
+    "options", [{"test": "factorised", "bounds": "learned"}, {"test": "pocock", "until": "ess=150"}]
+)
 def test_options_of_either_side(options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stansub.DrawsWarning)
         found = compare_exact(logistic(), chains=2, iter_warmup=200, iter_sampling=3000, seed=3, **options)
     own, other = (inference_data.attrs(one) for one in (found.draws, found.reference))
     assert other["test"] == "exact"
-    assert own["test"] == options.get("test", "pocock")
+    assert own["test"] == options["test"]
     # Each side ends by itself.
     assert ("last_check" in own) == ("last_check" in other) == ("until" in options)
 

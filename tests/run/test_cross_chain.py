@@ -119,6 +119,7 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Misled at first, the chains agree on what the posterior is like, and sample it."""
+    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", 0.0)
     idata = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40)
     chosen = facts(idata)["choice_values"]
     assert chosen["expansion point"]["kind"] == "Moved", chosen

@@ -289,12 +289,15 @@ def test_chains_start_widely_about_the_mode(
 
 
 def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
-    tried, plain = (stansub.sample(quantities, NO_MODE, **SHORT, **options) for options in ({}, PLAIN))
+    tried, plain = (
+        stansub.sample(quantities, NO_MODE, **SHORT, **options) for options in ({}, {"test": "exact", **PLAIN})
+    )
     none = facts(tried)["choice_values"]["control variates"]
     assert none["kind"] == "NoVariatesWithoutMode"
     assert none["reason"].startswith("no mode: sigma runs to -infinity")
     assert facts(tried)["choices"]["control variates"].startswith("none: no mode: sigma runs to -infinity")
-    assert list(facts(tried)["choices"]) == ["control variates", "blocks"]
+    assert list(facts(tried)["choices"]) == ["control variates", "test", "blocks"]
+    assert facts(tried)["choices"]["test"].startswith("exact, from all observations: without control variates")
     assert list(facts(plain)["choices"]) == ["blocks"]
     np.testing.assert_array_equal(theta(tried), theta(plain))
     assert len(np.unique(theta(tried)[0])) > 20
@@ -530,13 +533,26 @@ def test_estimates_that_are_off_are_seen() -> None:
     assert not racing.counts_rightly([], test, rng)
 
 
-@pytest.mark.parametrize(("n", "size", "is_exact"), [(90, 5, True), (200, 10, False)])
-def test_few_blocks_without_bounds_are_all_read(n: int, size: int, is_exact: bool) -> None:
+@pytest.mark.parametrize(
+    ("n", "size", "few", "worth", "why"),
+    [
+        (90, 5, 0.0, 0.0, "exact: with 18 blocks"),
+        (200, 10, 2e8, 0.0, "exact, from all 200 observations, which are few"),
+        (200, 10, 0.0, 1e9, "exact, from all observations: p"),  # pocock or penalty
+        (200, 10, 0.0, 0.0, None),
+    ],
+)
+def test_without_bounds_all_are_read_if_few_or_if_a_test_saves_little(
+    n: int, size: int, few: float, worth: float, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", few)
+    monkeypatch.setattr(mode_setup, "_WORTH_ERROR", worth)
     rng = np.random.default_rng(4)
     x = rng.standard_normal((n, 2))
     target = toy_targets.logistic(x, rng.random(n) < 0.5, prior_sd=2.0, block_size=size)
     idata = stansub.sample(target, chains=1, iter_warmup=100, iter_sampling=100, seed=1, show_progress=False)
     chosen = inference_data.attrs(idata)["choices"]
-    assert ("exact: with 18 blocks" in chosen["test"]) if is_exact else ("exact" not in chosen.get("test", ""))
+    assert chosen["test"].startswith(why) if why else "exact" not in chosen.get("test", "")
     share = inference_data.group(idata, "sample_stats")["n_obs_used"].mean() / n
-    assert (share == 1) if is_exact else (share < 1)
+    assert (share == 1) if why else (share < 1)
+    assert (inference_data.attrs(idata)["guarantee"] == "exact") == (why is not None)
