@@ -101,6 +101,9 @@ class Candidate:
     ----------
     least : float
         Acceptance rate below which it does not win while others do better.
+    replaces : str
+        Name of the candidate that it replaces as the winner if it is accepted that often: it is better then, but a race
+        is too short to show it.
     is_local : bool
         Whether it leaves tails that are heavier than those of a normal distribution.
     """
@@ -108,6 +111,7 @@ class Candidate:
     name: str
     proposal: BuiltIn
     least: float = 0.0
+    replaces: str = ""
     is_local: bool = True
 
 
@@ -134,10 +138,11 @@ class Result:
 
 def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     """Yield Crank-Nicolson moves about a normal approximation, far moves first."""
+    name = "{} pCN with rho {:g}".format
     for rho in _RHOS:
         move = laplace_pcn(about.position, about.cholesky, rho)
         least = _LEAST_ACROSS if rho < 0 else LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0
-        yield Candidate(f"{kind} pCN with rho {rho:g}", move, least, is_local=False)
+        yield Candidate(name(kind, rho), move, least, name(kind, 0) if rho < 0 else "", is_local=False)
 
 
 def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_STEPS) -> Iterator[Candidate]:
@@ -220,8 +225,9 @@ def race(
     if fit.any():
         merit = np.where(fit, merit, 0.0)
     best = int(np.argmax(merit))
+    best = next((k for k, one in enumerate(runners) if one.replaces == runners[best].name and fit[k]), best)
     rivals = []
-    others = [k for k in range(len(runners)) if k != best]
+    others = [k for k, one in enumerate(runners) if k != best and one.name != runners[best].replaces]
     if others and merit[best] > 0:
         second, last = max(others, key=lambda k: merit[k]), len(runners) - 1
         rivals.append(Rival(runners[second].name, float(merit[best] / max(merit[second], 1e-300))))
