@@ -14,6 +14,7 @@ import scipy
 
 from stansub import decision_findings, findings
 from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
+from stansub.decision_selection import ExactOfFew, ExactOfSmall
 from stansub.findings import Audit, Finding, Quantities
 from stansub.output.inference_data import attrs
 from stansub.output.record import (
@@ -273,9 +274,11 @@ def _moves(run: _Run) -> Iterable[Finding]:
     if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
         yield decision_findings.NonfiniteProposals(nonfinite)
     share, settings = run.record.share_of_data, facts.get("settings", {})
-    # Surrogate transitions need few decisions, and exact decisions from all data may be the user's choice.
-    meant = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
-    if share is not None and share > _LITTLE_SAVED_ABOVE and not meant:
+    # Surrogate transitions need few decisions; exact decisions from all data may be the user's choice, or the data few.
+    chosen = facts.get("choice_values", {}).get("test", {}).get("kind")
+    few = chosen in (ExactOfSmall.__name__, ExactOfFew.__name__)
+    asked = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
+    if share is not None and share > _LITTLE_SAVED_ABOVE and not (few or asked):
         exact_instead = share > _WASTED_ABOVE and error_level(facts).value != 0
         yield decision_findings.LittleSaved(share, exact_instead)
 

@@ -272,7 +272,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
         )
         yield from _waits(facts)
         yield from _learned(record, facts)
-    elif estimates is None and n_decisions(facts):
+    elif estimates is None and n_decisions(facts) and facts.get("guarantee") != "exact":
         yield "Audit", "none"
 
 

@@ -364,10 +364,10 @@ def _audits(
     posterior: Posterior, rule: StoppingRule, promise: Guarantee, config: SampleConfig
 ) -> tuple[float, tuple[Chosen, ...]]:
     """Return the share of decisions to audit and, if the user accepts an error, what these audits can detect."""
-    if promise == Guarantee.PROVED:
+    if promise == Guarantee.PROVED or (promise == Guarantee.EXACT and config.audit is None):
         return 0.0, ()
     n_decisions, n_observations = config.chains * config.iter_foreseen, posterior.blocks.n_observations
-    if config.max_error is None or config.audit is not None or promise == Guarantee.EXACT:
+    if config.max_error is None or config.audit is not None:
         return choices.choose_audit(config.audit, n_decisions, n_observations), ()
     share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
     return share, (replace(note, per_look=rule.error.value) if rule.level_of_a_look and rule.error else note,)
