@@ -222,7 +222,7 @@ class DecisionOptions:
         "Share of decisions that are repeated on all the data, to measure how many are wrong.",
         DECISIONS,
         Interval("a share between 0 and 1", closed=True),
-        means="0.01, or a few hundred decisions if they are cheap; as many as `max_error` needs; none if they are exact",
+        means="0.01, or a few hundred decisions if they are cheap; what `max_error` needs; 0 if they are exact",
         resume="any",
     )
 
