@@ -18,7 +18,7 @@ from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.run.config import SampleConfig
+from stansub.run.config import STEPS, SampleConfig
 from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
@@ -245,8 +245,7 @@ def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
         if surrogate.predictors is None:
-            n, config = posterior.blocks.n_observations, SampleConfig()
-            few = few_evaluations(config.chains * (config.iter_warmup + config.iter_sampling), n)
+            few = few_evaluations(SampleConfig().chains * sum(STEPS), posterior.blocks.n_observations)
             return f"yes, from all observations, which are few; with more, no: {error}" if few else f"no: {error}"
         moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
         return f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"

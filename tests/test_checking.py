@@ -13,6 +13,9 @@ from rich.console import Console
 from stansub import checking
 from stansub.cli import main
 from stansub.stan import stanc
+from stansub.stan.posterior import Posterior
+from stansub.target.remainders import NoPredictorsError
+from stansub.tuning import mode_setup
 
 ROOT = Path(__file__).parents[1]
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -120,6 +123,21 @@ def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "equals the program's log density at 3 points" in out
     assert "Exact         yes (1 argument per observation)" in out
     assert "Warning" not in out
+
+
+@pytest.mark.parametrize(
+    ("few", "begins"), [(2e8, "yes, from all observations, which are few; with more, no"), (0, "no")]
+)
+def test_exactness_without_bounds(
+    few: float, begins: str, logistic_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object) -> None:
+        raise NoPredictorsError("there are no bounds")
+
+    monkeypatch.setattr(Posterior, "predictors", refuse)
+    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", few)
+    assert check(LOGISTIC, logistic_data) == 0
+    assert f"Exact         {begins}: there are no bounds\n" in capsys.readouterr().out
 
 
 def test_rewritten_program(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
