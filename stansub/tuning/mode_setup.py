@@ -279,18 +279,17 @@ class _ModeTuner(VariatesTuner):
         """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
-        known = known_predictors(self.posterior, self.log)
-        if (
-            known is not None
-            and not isinstance(known.family.density, Density)
-            and (few := self._by_few(order_rng, race_rng))
-        ):
-            return few
+        few, known = self._few(), known_predictors(self.posterior, self.log)
+        if isinstance(few, ExactOfSmall) and known is not None and not isinstance(known.family.density, Density):
+            return self._by_all(few, order_rng, race_rng)
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
             tuner = self.of_blocks()
-            found, test = tuner._by_few(order_rng, race_rng) or tuner._or_by_all(*tuner.tune(order_rng, race_rng))
+            if few := tuner._few():
+                found, test = tuner._by_all(few, order_rng, race_rng)
+            else:
+                found, test = tuner._or_by_all(*tuner.tune(order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
@@ -299,8 +298,7 @@ class _ModeTuner(VariatesTuner):
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        few = self._by_few(order_rng, race_rng)
-        found, test = few or self.tune(order_rng, race_rng)
+        found, test = self._by_all(few, order_rng, race_rng) if few else self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
         if raced and exact.merit > 0 and exact.merit >= found.merit * (_WORTH_BOUNDS if few else 1):
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
@@ -308,16 +306,19 @@ class _ModeTuner(VariatesTuner):
         found = found.evaluating(exact.n_obs_evaluated).noting(lost)
         return (found, test) if few else self._or_by_all(found, test)
 
-    def _by_few(
-        self, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule] | None:
-        """Return the setup of exact decisions from all observations or blocks if there are few."""
+    def _few(self) -> ExactOfFew | ExactOfSmall | None:
+        """Return why decisions use all observations or blocks, if there are few."""
         n_blocks, n_observations = len(self.posterior.blocks), self.posterior.blocks.n_observations
-        if n_blocks >= _FEWEST_BLOCKS and not few_evaluations(self.request.n_steps, n_observations):
-            return None
+        if n_blocks < _FEWEST_BLOCKS:
+            return ExactOfFew(n_blocks)
+        return ExactOfSmall(n_observations) if few_evaluations(self.request.n_steps, n_observations) else None
+
+    def _by_all(
+        self, why: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Return the setup of exact decisions from all observations."""
         found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
-        few = ExactOfFew(n_blocks) if n_blocks < _FEWEST_BLOCKS else ExactOfSmall(n_observations)
-        return found.noting(few), test
+        return found.noting(why), test
 
     def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
         """Return this setup, or that of exact decisions from all observations if they cost little more."""
