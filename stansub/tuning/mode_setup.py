@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from stansub import streams
-from stansub._loop import Density
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import Range
@@ -79,7 +78,7 @@ _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
 # Factors of effective draws per observation that an approximate test must be worth, up to so many observations, of
 # which a race evaluates all hundreds of times; and that bounds must be worth if there are few: decisions by bounds are
 # slower away from the mode, where races are not.
-_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS = 5.0, 20_000, 3.0
+_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS = 5.0, 20_000, 5.0
 
 # Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
 # posterior, for R-hat. If a log density is not finite there, nearer values follow, at most so many.
@@ -279,9 +278,6 @@ class _ModeTuner(VariatesTuner):
         """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
-        few, known = self._few(), known_predictors(self.posterior, self.log)
-        if isinstance(few, ExactOfSmall) and known is not None and not isinstance(known.family.density, Density):
-            return self._by_all(few, order_rng, race_rng)
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
@@ -298,6 +294,7 @@ class _ModeTuner(VariatesTuner):
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
+        few = self._few()
         found, test = self._by_all(few, order_rng, race_rng) if few else self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
         if raced and exact.merit > 0 and exact.merit >= found.merit * (_WORTH_BOUNDS if few else 1):

@@ -11,7 +11,6 @@ import pytest
 import stansub
 from stansub.output.inference_data import attrs
 from stansub.stan.compilation import CompiledModel
-from stansub.tuning import mode_setup
 
 ZERO_INFLATED = """
 functions {
@@ -58,19 +57,10 @@ def moments(draws: Any) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def test_few_observations_are_all_evaluated(zero_inflated: CompiledModel, data: dict[str, Any]) -> None:
-    """Decisions are exact without bounds, which would have to be found first."""
-    facts = attrs(stansub.sample(zero_inflated, data, seed=1, chains=2, iter_warmup=20, iter_sampling=20))
-    assert facts["choices"]["test"].startswith(f"exact, from all {N:,} observations, which are few")
-    assert "bounds" not in facts["choices"]
-    assert facts["guarantee"] == "exact"
-
-
 def test_decisions_are_exact_and_agree_with_those_of_all_the_data(
-    zero_inflated: CompiledModel, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    zero_inflated: CompiledModel, data: dict[str, Any]
 ) -> None:
     """By default exact from few observations; the same posterior as from all of them, and not that of other data."""
-    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", 0.0)
     draws = stansub.sample(zero_inflated, data, seed=1, chains=4, iter_warmup=500, iter_sampling=4000)
     facts = attrs(draws)
     assert facts["test"] in ("factorised", "poisson")
