@@ -287,17 +287,20 @@ class _ModeTuner(VariatesTuner):
             else:
                 found, test = tuner._or_by_all(*tuner.tune(order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
+        few, picked = self._few(), variates.candidates(self.posterior)
+        if few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + self.posterior.blocks.n_observations:
+            found, test = self._by_all(few, order_rng, race_rng)
+            return found.noting(ExactLost(Factorised().name, test.name, None, picked)), test
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
-        picked = variates.candidates(self.posterior)
         least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        few = self._few()
         found, test = self._by_all(few, order_rng, race_rng) if few else self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
-        if raced and exact.merit > 0 and exact.merit >= found.merit * (_WORTH_BOUNDS if few else 1):
+        least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit
+        if raced and exact.merit > 0 and exact.merit >= least_merit:
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
         lost = ExactLost(by_bounds.name, test.name, gain, picked)
         found = found.evaluating(exact.n_obs_evaluated).noting(lost)
