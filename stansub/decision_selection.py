@@ -211,7 +211,8 @@ class ExactWon(Chosen):
         text = f"{self.exact}, which is exact: bounds are known, and "
         if self.gain is None:
             return f"{text}{self.instead_of} made no effective draws around the mode"
-        return f"{text}it makes {self.gain:.2g} times the effective draws per observation of {self.instead_of}"
+        other = f"{self.instead_of}, which is approximate" if self.gain < 1 else self.instead_of
+        return f"{text}it makes {self.gain:.2g} times the effective draws per observation of {other}"
 
 
 @dataclass(frozen=True)

@@ -75,10 +75,11 @@ _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 # Blocks below which decisions use all of them: a t-test needs five or more, and its quantiles are then large. And
 # evaluations of single observations, in all steps, that take no longer than what other tests need besides.
 _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
-# Factors of effective draws per observation that an approximate test must be worth, up to so many observations, of
-# which a race evaluates all hundreds of times; and that bounds must be worth if there are few: decisions by bounds are
-# slower away from the mode, where races are not.
-_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS = 5.0, 20_000, 5.0
+# Factors of effective draws per observation: that an approximate test must be worth beside decisions from all
+# observations, if these are at most so many (a race evaluates all of them hundreds of times); that bounds must be worth
+# if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
+# approximate test must be worth beside decisions by bounds.
+_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
 
 # Chains start this many sds of the Laplace approximation from the mode, in each direction: more dispersed than the
 # posterior, for R-hat. If a log density is not finite there, nearer values follow, at most so many.
@@ -288,18 +289,22 @@ class _ModeTuner(VariatesTuner):
                 found, test = tuner._or_by_all(*tuner.tune(order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
         few, picked = self._few(), variates.candidates(self.posterior)
-        if few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + self.posterior.blocks.n_observations:
+        n_observations = self.posterior.blocks.n_observations
+        if few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations:
             found, test = self._by_all(few, order_rng, race_rng)
             return found.noting(ExactLost(Factorised().name, test.name, None, picked)), test
+        if picked > n_observations:
+            found, test = self.tune(order_rng, race_rng)
+            return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
-        least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
+        least = min(FIRST_LOOKS[0] * size, n_observations)
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
         found, test = self._by_all(few, order_rng, race_rng) if few else self.tune(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
-        least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit
+        least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit / _WORTH_PROOF
         if raced and exact.merit > 0 and exact.merit >= least_merit:
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
         lost = ExactLost(by_bounds.name, test.name, gain, picked)

@@ -16,6 +16,7 @@ import stansub
 from stansub import CompiledModel, InputError, Pocock, RandomWalk, _loop, cli
 from stansub.acceptance.normality import Pair
 from stansub.decision_findings import NormalityFails
+from stansub.decision_selection import ExactWon
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
@@ -556,3 +557,30 @@ def test_without_bounds_all_are_read_if_few_or_if_a_test_saves_little(
     share = inference_data.group(idata, "sample_stats")["n_obs_used"].mean() / n
     assert (share == 1) if why else (share < 1)
     assert (inference_data.attrs(idata)["guarantee"] == "exact") == (why is not None)
+
+
+@pytest.mark.parametrize(("worth", "is_exact"), [(1e9, True), (1e-9, False)])
+def test_exact_decisions_by_bounds_may_make_fewer_effective_draws(
+    worth: float,
+    is_exact: bool,
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {
+        "_FEW_EVALUATIONS": 0.0,
+        "_WORTH_ERROR": 0.0,
+        "_WORTH_PROOF": worth,
+        "STEP_COST": 0.0,  # so that bounds are not taken at once
+        "FIRST_LOOKS": (0, 10, 20),
+    }.items():
+        monkeypatch.setattr(mode_setup, name, value)
+    found = facts(stansub.sample(logistic, logistic_data, **SHORT))
+    kind = found["choice_values"]["test" if is_exact else "bounds"]["kind"]
+    assert kind == ("ExactWon" if is_exact else "ExactLost")
+    assert found["guarantee"].startswith("exact") == is_exact
+
+
+def test_what_is_approximate_is_called_so_beside_exact_decisions() -> None:
+    assert ExactWon("factorised", "pocock", 0.42).describe().endswith("of pocock, which is approximate")
+    assert ExactWon("factorised", "pocock", 2.0).describe().endswith("of pocock")
