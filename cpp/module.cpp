@@ -496,6 +496,8 @@ void define_observations(nb::module_& m) {
 
   m.attr("SKETCH_UNIT") = Sketch::unit;
   m.attr("SCREEN_UNIT") = Screen::unit;
+  m.attr("SCREEN_POINT_UNIT") = Screen::point_unit;
+  m.attr("MOST_SCREENED") = Screen::most_dim;
   nb::class_<RemainderSource>(m, "RemainderSource");
   nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(

@@ -11,15 +11,7 @@ namespace {
 // Rows of a panel, in two parts of two vectors each; and panels at a time.
 constexpr std::size_t kLanes = 16, kPanel = 4 * kLanes, kPanels = 16;
 using Shorts [[gnu::vector_size(2 * kLanes)]] = std::int16_t;
-using Eight [[gnu::vector_size(64)]] = double;
 using EightSingle [[gnu::vector_size(32)]] = float;
-
-template <class Vector, class Number>
-inline Vector load(const Number* from) {
-  Vector vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
 
 inline Eight doubles(const float* from) { return __builtin_convertvector(load<EightSingle>(from), Eight); }
 
@@ -73,7 +65,7 @@ STANSUB_VARIANTS void bounds_of(const double* constants, const float* a, const f
       std::memcpy(out, &bounds, sizeof bounds);
       sums += bounds;
     }
-    run_sums[run] = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    run_sums[run] = total(sums);
   }
 }
 
@@ -82,8 +74,7 @@ constexpr double kSingle = 1 + 1e-5;
 
 }  // namespace
 
-Screen::Screen(const Number* rows, std::size_t n, std::size_t dim)
-    : n_(n), dim_(dim) {
+Screen::Screen(const Number* rows, std::size_t n, std::size_t dim) : n_(n), dim_(dim) {
   static_assert(kPanel % ScreenedBounds::run == 0, "powers of whole panels are those of whole runs");
   if (dim > most_dim) throw std::invalid_argument("a screen is for at most 1000 parameters");
   const auto number = [&](std::size_t i, std::size_t j) { return i < n ? rows[i * dim + j] : Number{0}; };

@@ -1,5 +1,7 @@
-// Functions compiled several times, of which one is chosen when the module is loaded.
+// Functions compiled several times, of which one is chosen when the module is loaded, and vectors for them.
 #pragma once
+
+#include <cstring>
 
 // Eight or four numbers at once where the processor can, two otherwise. No variant fuses products and sums, so all give
 // the same numbers.
@@ -8,3 +10,21 @@
 #else
 #define STANSUB_VARIANTS
 #endif
+
+namespace stansub {
+
+// Eight numbers: in one register or in several, with the same sums on every machine.
+using Eight [[gnu::vector_size(64)]] = double;
+
+template <class Vector, class Number>
+inline Vector load(const Number* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+inline double total(const Eight& sums) {
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+}  // namespace stansub

@@ -65,36 +65,22 @@ inline double log_of_one_plus(double u) {
 // log(1 + e^x), with e^-|x|.
 inline double softplus_of(double x, double small) { return (x < 0 ? 0 : x) + log_of_one_plus(small); }
 
-// Eight numbers: in one register or in several, with the same sums on every machine.
-using Eight [[gnu::vector_size(64)]] = double;
-
-inline void load(const double* from, Eight& numbers) { std::memcpy(&numbers, from, sizeof numbers); }
-
 // The dot product of two vectors.
 inline double product(const double* a, const double* b, std::size_t n) {
-  Eight sums{}, more{}, x, y;
+  Eight sums{}, more{};
   double rest = 0;
   std::size_t k = 0;
   for (; k + 16 <= n; k += 16) {
-    load(a + k, x);
-    load(b + k, y);
-    sums += x * y;
-    load(a + k + 8, x);
-    load(b + k + 8, y);
-    more += x * y;
+    sums += load<Eight>(a + k) * load<Eight>(b + k);
+    more += load<Eight>(a + k + 8) * load<Eight>(b + k + 8);
   }
   for (; k < n; ++k) rest += a[k] * b[k];
-  sums += more;
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) + rest;
+  return total(sums + more) + rest;
 }
 
 // Adds the product of a panel's columns and a vector; returns the next column.
 inline const double* add_columns(const double* panel, const double* x, std::size_t n, Eight& sums) {
-  Eight column;
-  for (std::size_t j = 0; j < n; ++j, panel += panel_rows) {
-    load(panel, column);
-    sums += column * x[j];
-  }
+  for (std::size_t j = 0; j < n; ++j, panel += panel_rows) sums += load<Eight>(panel) * x[j];
   return panel;
 }
 

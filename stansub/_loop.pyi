@@ -715,6 +715,12 @@ SKETCH_UNIT: float
 SCREEN_UNIT: float
 """What stands for 1 in a screen of rows (see `Observations`)."""
 
+SCREEN_POINT_UNIT: float
+"""What stands for the length of a point where a screen rounds it."""
+
+MOST_SCREENED: int
+"""Largest number of parameters of a screen."""
+
 class RemainderSource:
     """Where decisions by thinning have candidates, bounds and remainders from, in place of blocks."""
 

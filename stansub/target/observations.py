@@ -44,7 +44,7 @@ _CUBIC, _MOST_PRODUCTS = 100.0, 4e10
 _SKETCHED, _LEAST_SKETCHED, _REJECTED, _LINE, _SHARE_SKETCHED = 16, 1.0, 50.0, 32, 2.0
 # Parameters up to which rows of 8 bits can screen all observations, and the length of the error of such a row and of a
 # point, in their lengths, over the root of the number of parameters.
-_MOST_SCREENED, _SCREEN_ERROR = 1000, 0.5 / 127 + 0.5 / 200
+_MOST_SCREENED, _SCREEN_ERROR = _loop.MOST_SCREENED, 0.5 / _loop.SCREEN_UNIT + 0.5 / _loop.SCREEN_POINT_UNIT
 # Candidates of a stream that are fetched at once from this process; from partitions those of so many decisions, within
 # limits.
 _BATCH_HERE, _DECISIONS, _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 14, 1 << 8, 1 << 12

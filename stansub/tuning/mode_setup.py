@@ -283,18 +283,12 @@ class _ModeTuner(VariatesTuner):
             variates, choice = self.proved()
         except NoPredictorsError as error:
             tuner = self.of_blocks()
-            if few := tuner._few():
-                found, test = tuner._by_all(few, order_rng, race_rng)
-            else:
-                found, test = tuner._or_by_all(*tuner.tune(order_rng, race_rng))
+            found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few(), order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
         few, picked = self._few(), variates.candidates(self.posterior)
         n_observations = self.posterior.blocks.n_observations
-        if few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations:
-            found, test = self._by_all(few, order_rng, race_rng)
-            return found.noting(ExactLost(Factorised().name, test.name, None, picked)), test
-        if picked > n_observations:
-            found, test = self.tune(order_rng, race_rng)
+        if picked > n_observations or (few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations):
+            found, test = self._without_bounds(few, order_rng, race_rng)
             return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
@@ -302,14 +296,13 @@ class _ModeTuner(VariatesTuner):
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        found, test = self._by_all(few, order_rng, race_rng) if few else self.tune(order_rng, race_rng)
+        found, test = self._without_bounds(few, order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
         least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit / _WORTH_PROOF
         if raced and exact.merit > 0 and exact.merit >= least_merit:
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
         lost = ExactLost(by_bounds.name, test.name, gain, picked)
-        found = found.evaluating(exact.n_obs_evaluated).noting(lost)
-        return (found, test) if few else self._or_by_all(found, test)
+        return self._or_by_all(found.evaluating(exact.n_obs_evaluated).noting(lost), test)
 
     def _few(self) -> ExactOfFew | ExactOfSmall | None:
         """Return why decisions use all observations or blocks, if there are few."""
@@ -318,12 +311,14 @@ class _ModeTuner(VariatesTuner):
             return ExactOfFew(n_blocks)
         return ExactOfSmall(n_observations) if few_evaluations(self.request.n_steps, n_observations) else None
 
-    def _by_all(
-        self, why: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    def _without_bounds(
+        self, few: Chosen | None, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
-        """Return the setup of exact decisions from all observations."""
+        """Return the setup and the test without bounds: of exact decisions from all observations if they are few."""
+        if few is None:
+            return self.tune(order_rng, race_rng)
         found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
-        return found.noting(why), test
+        return found.noting(few), test
 
     def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
         """Return this setup, or that of exact decisions from all observations if they cost little more."""

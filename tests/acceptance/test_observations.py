@@ -453,22 +453,6 @@ def test_screened_decisions_are_as_likely_and_take_few_candidates(
     assert (np.abs(table - wrong) > 4.5 * errors).any(), "bounds of rows that are too short"
 
 
-def test_bounds_of_a_screen_hold() -> None:
-    """They are those that candidates are drawn by, and never below those of the observations' own rows."""
-    model = LongRows.make(shared=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observations, "_SCREENED", 0.0)
-        patch.setattr(observations, "SHARE", 1e9)
-        decider = model.decider(Factorised())
-    rng = np.random.default_rng(3)
-    for length in 10.0 ** rng.uniform(-6, 0.5, 300):
-        w = rng.standard_normal((2, model.dim))
-        a, b = length * (w / np.linalg.norm(w, axis=1, keepdims=True)) @ model.cholesky.T
-        decider.reset(a)
-        decider.decide(b, -np.inf, 0.0, rng.bit_generator.capsule)  # raises where a remainder is larger
-    assert decider.n_screened == model.n * model.dim
-
-
 def test_a_batch_of_candidates_takes_no_memory_for_the_others() -> None:
     """Records of ten observations out of many: less memory than a byte for each of these."""
     made = Regression.make(n=400_000, source="stream")
