@@ -28,6 +28,7 @@
 #include "programs.hpp"
 #include "batch.hpp"
 #include "taylor.hpp"
+#include "trajectory.hpp"
 #include "transitions.hpp"
 
 namespace nb = nanobind;
@@ -38,7 +39,6 @@ namespace {
 
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Sketches = nb::ndarray<const Sketch::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Screens = nb::ndarray<const Screen::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -262,15 +262,9 @@ NumpyVector surrogate_changes(const Surrogate& surrogate, const Vector<double>& 
   return to_numpy(std::move(changes));
 }
 
-Proposals to_proposals(const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
-                       const Vector<double>& weight) {
-  const std::size_t k = weight.shape(0), dim = offset.shape(1);
-  require_length(offset.shape(0), k, "offset");
-  for (const auto* matrices : {&matrix, &cholesky}) {
-    require_length(matrices->shape(0), k, "an array of matrices");
-    for (const std::size_t axis : {1, 2}) require_length(matrices->shape(axis), dim, "a side of a matrix");
-  }
-  return Proposals(dim, k, matrix.data(), offset.data(), cholesky.data(), weight.data());
+// Positions and a square matrix, whose sides they share.
+void require_square(const Vector<double>& centre, const Matrix& matrix) {
+  for (const std::size_t axis : {0, 1}) require_length(matrix.shape(axis), centre.shape(0), "a side of a matrix");
 }
 
 nb::tuple draw_proposal(const Proposals& proposals, const nb::handle& bitgen, const Vector<double>& theta) {
@@ -672,12 +666,29 @@ NB_MODULE(_loop, m) {
       .def_ro("audit_z", &Decision::audit_z)
       .def("__repr__", &to_string);
 
-  nb::class_<Proposals>(m, "Proposals")
+  nb::class_<Proposal>(m, "Proposal").def_prop_ro("dim", &Proposal::dim);
+
+  nb::class_<Affine, Proposal>(m, "Affine")
       .def(
           "__init__",
-          [](Proposals* self, const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
-             const Vector<double>& weight) { new (self) Proposals(to_proposals(matrix, offset, cholesky, weight)); },
-          "matrix"_a, "offset"_a, "cholesky"_a, "weight"_a)
+          [](Affine* self, const Matrix& matrix, const Vector<double>& offset, const Matrix& cholesky) {
+            for (const auto* one : {&matrix, &cholesky}) require_square(offset, *one);
+            new (self) Affine(offset.shape(0), matrix.data(), offset.data(), cholesky.data());
+          },
+          "matrix"_a, "offset"_a, "cholesky"_a);
+
+  nb::class_<Trajectory, Proposal>(m, "Trajectory")
+      .def(
+          "__init__",
+          [](Trajectory* self, const Vector<double>& centre, const Matrix& cholesky, const Vector<double>& cubic, double angle,
+             int n_steps) {
+            require_square(centre, cholesky);
+            new (self) Trajectory(centre.shape(0), centre.data(), cholesky.data(), to_vector(cubic), angle, n_steps);
+          },
+          "centre"_a, "cholesky"_a, "cubic"_a, "angle"_a, "n_steps"_a);
+
+  nb::class_<Proposals>(m, "Proposals")
+      .def(nb::init<std::vector<std::shared_ptr<Proposal>>, const std::vector<double>&>(), "proposals"_a, "weights"_a)
       .def_prop_ro("dim", &Proposals::dim)
       .def("draw", &draw_proposal, "bitgen"_a, "theta"_a);
 

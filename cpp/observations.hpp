@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "dense_cubic.hpp"
 #include "dense_triangle.hpp"
 #include "factorised.hpp"
 #include "records.hpp"
@@ -123,8 +124,10 @@ class Observations final : public RemainderSource {
     const std::size_t square = dim() * dim();
     if (expansion_.whitening.size() != square || expansion_.gradient.size() != dim() || expansion_.hessian.size() != square)
       throw std::invalid_argument("the expansion must have dim parameters throughout");
-    if (order() == 3 && (q_ != 1 || expansion_.third.size() != dim() * (dim() + 1) * (dim() + 2) / 6))
-      throw std::invalid_argument("the third order is for one argument and has dim (dim + 1) (dim + 2) / 6 derivatives");
+    if (!expansion_.third.empty()) {
+      if (q_ != 1) throw std::invalid_argument("the third order is for one argument");
+      cubic_ = {std::exchange(expansion_.third, {}), dim()};
+    }
     if (!(expansion_.floor >= 0)) throw std::invalid_argument("the floor of bounds must not be negative");
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
@@ -139,7 +142,7 @@ class Observations final : public RemainderSource {
   }
 
  public:
-  int order() const { return expansion_.third.empty() ? 2 : 3; }
+  int order() const { return cubic_.empty() ? 2 : 3; }
   std::size_t dim() const override { return expansion_.anchor.size(); }
   std::size_t size() const override { return n_; }
   std::unique_ptr<Remainders> remainders() const override;
@@ -150,7 +153,7 @@ class Observations final : public RemainderSource {
   struct Point {
     std::vector<double> d;         // theta - m
     std::vector<double> slope;     // of the sum of quadratic expansions between here and m
-    std::vector<double> products;  // of pairs of d, in the third order
+    std::vector<double> scratch;
     std::vector<double> shared;  // changes of shared arguments
     std::vector<double> w;
     Sketch::Point sketch;
@@ -336,17 +339,12 @@ class Observations final : public RemainderSource {
     for (std::size_t j = 0; j < dim(); ++j) point.slope[j] += expansion_.gradient[j];
     const double length = std::sqrt(dot(point.w.data(), point.w)), total = dot(point.slope.data(), d);
     point.length = power(length);
-    point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
+    point.total = order() == 3 ? total + cubic_(d, point.scratch) / 6 : total;
     point.powers.clear();
     if (sketch_) sketch_->set_point(point.w, length, point.sketch);
     if (!sketch_ && !screen_) return;
     point.t_shared = 0;
     for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(store_, 0)[1 + k]);
-  }
-
-  double cubic(const std::vector<double>& d, std::vector<double>& products) const {
-    products.resize(dim() * (dim() + 1) / 2);
-    return vector_math::cubic_form(expansion_.third.data(), d.data(), dim(), products.data());
   }
 
   Records kept_;
@@ -355,12 +353,13 @@ class Observations final : public RemainderSource {
   Store store_{};
   Expansion expansion_;
   DenseTriangle whitening_, curvature_;
+  DenseCubic cubic_;
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
   std::optional<Sketch> sketch_;
   std::optional<Screen> screen_;
-  std::vector<double> screened_;  // constants of all observations, for the screen
+  std::vector<float> screened_;  // constants of all observations, for the screen
   std::optional<Stream> stream_;
 };
 

@@ -1,11 +1,12 @@
-// Gaussian proposals whose mean is affine in the state: random walks, Laplace pCN, Langevin moves on a
-// quadratic surrogate, and mixtures of them.
+// Proposals of Metropolis-Hastings steps, mixtures of them, and those that are Gaussian with a mean affine in the state: random
+// walks, Laplace pCN, Langevin moves on a quadratic surrogate.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -17,12 +18,32 @@
 
 namespace stansub {
 
+// theta' as a function of theta and of dim standard normal numbers; chains may share it.
+class Proposal {
+ public:
+  explicit Proposal(std::size_t dim) : dim_(dim) {
+    if (dim < 1) throw std::invalid_argument("a proposal must be of at least one parameter");
+  }
+  virtual ~Proposal() = default;
+
+  std::size_t dim() const { return dim_; }
+
+  // The numbers of scratch memory that a proposal needs, aligned as vectors are.
+  virtual std::size_t scratch() const { return dim_; }
+
+  // Writes theta' and returns log q(theta | theta') - log q(theta' | theta); the normal numbers z are overwritten.
+  virtual double propose(const double* theta, double* z, double* scratch, double* proposed) const = 0;
+
+ protected:
+  std::size_t dim_;
+};
+
 // theta' = A theta + c + L z, with log q(theta | theta') - log q(theta' | theta) =
 // (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2.
-class Affine {
+class Affine final : public Proposal {
  public:
   Affine(std::size_t dim, const double* matrix, const double* offset, const double* cholesky)
-      : dim_(dim),
+      : Proposal(dim),
         matrix_(matrix, matrix + dim * dim),
         offset_(offset, offset + dim),
         cholesky_(cholesky, dim),
@@ -45,8 +66,7 @@ class Affine {
       throw std::invalid_argument("cholesky must be invertible where the proposal is not symmetric");
   }
 
-  // Writes theta' and returns the log ratio; z (dim numbers) is overwritten, and so is scratch memory for as many.
-  double propose(const double* theta, double* z, double* scratch, double* proposed) const {
+  double propose(const double* theta, double* z, double* scratch, double* proposed) const override {
     cholesky_.times(z, scratch);
     set_mean(theta, proposed);
     for (std::size_t i = 0; i < dim_; ++i) proposed[i] += scratch[i];
@@ -67,40 +87,41 @@ class Affine {
     }
   }
 
-  std::size_t dim_;
   std::vector<double> matrix_, offset_;
   DenseTriangle cholesky_;
   bool diagonal_, symmetric_;
 };
 
-// One of several proposals, chosen with fixed probabilities, independent of the state: each step is
-// one of a Metropolis-Hastings kernel of its own (Tierney 1994, section 2.4). Draws from the generator a uniform
-// if there is a choice, then dim normals.
+// One of several proposals, chosen with fixed probabilities, independent of the state: each step is one of a
+// Metropolis-Hastings kernel of its own (Tierney 1994, section 2.4). Draws from the generator a uniform if there is a
+// choice, then dim normals.
 class Proposals {
  public:
-  // k concatenated matrices, offsets and factors, and k probabilities.
-  Proposals(std::size_t dim, std::size_t k, const double* matrix, const double* offset, const double* cholesky,
-            const double* weight)
-      : dim_(dim) {
-    if (dim < 1 || k < 1) throw std::invalid_argument("there must be a proposal, of a parameter at least");
+  Proposals(std::vector<std::shared_ptr<Proposal>> proposals, const std::vector<double>& weights)
+      : proposals_(std::move(proposals)) {
+    if (proposals_.empty() || weights.size() != proposals_.size())
+      throw std::invalid_argument("there must be a proposal, and a weight for each");
     double sum = 0;
-    for (std::size_t i = 0; i < k; ++i) {
-      if (!(weight[i] > 0)) throw std::invalid_argument("weights must be positive");
-      components_.emplace_back(dim, matrix + i * dim * dim, offset + i * dim, cholesky + i * dim * dim);
-      bounds_.push_back(sum += weight[i]);
+    for (std::size_t i = 0; i < proposals_.size(); ++i) {
+      if (proposals_[i]->dim() != dim()) throw std::invalid_argument("proposals must be of the same number of parameters");
+      if (!(weights[i] > 0)) throw std::invalid_argument("weights must be positive");
+      bounds_.push_back(sum += weights[i]);
+      scratch_ = std::max(scratch_, proposals_[i]->scratch());
     }
     if (!(std::abs(sum - 1) < 1e-9)) throw std::invalid_argument("weights must sum to 1");
-    bounds_.pop_back();  // the last component has what is left
+    bounds_.pop_back();  // the last one has what is left
   }
 
-  std::size_t dim() const { return dim_; }
+  std::size_t dim() const { return proposals_.front()->dim(); }
 
   // Writes theta' and returns the log ratio; `scratch` is a chain's own memory, so that chains may share proposals.
   double draw(bitgen_t* bits, const double* theta, std::vector<double>& scratch, double* proposed) const {
-    const Affine& component = components_[choose(bits)];
-    scratch.resize(2 * dim_);
-    random_standard_normal_fill(bits, static_cast<npy_intp>(dim_), scratch.data());
-    return component.propose(theta, scratch.data(), scratch.data() + dim_, proposed);
+    const Proposal& chosen = *proposals_[choose(bits)];
+    const std::size_t width = vector_math::padded(dim());
+    scratch.resize(width + scratch_ + vector_math::lanes);
+    double* z = vector_math::aligned(scratch.data());
+    random_standard_normal_fill(bits, static_cast<npy_intp>(dim()), z);
+    return chosen.propose(theta, z, z + width, proposed);
   }
 
  private:
@@ -110,9 +131,9 @@ class Proposals {
     return std::upper_bound(bounds_.begin(), bounds_.end(), u) - bounds_.begin();
   }
 
-  std::size_t dim_;
-  std::vector<Affine> components_;
+  std::vector<std::shared_ptr<Proposal>> proposals_;
   std::vector<double> bounds_;
+  std::size_t scratch_ = 0;
 };
 
 }  // namespace stansub

@@ -1,45 +1,80 @@
 #include "screen.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define STANSUB_INTRINSICS
+#endif
 
 #include "variants.hpp"
 
 namespace stansub {
 namespace {
 
-// Rows of a panel, in two parts of two vectors each; and panels at a time.
-constexpr std::size_t kLanes = 16, kPanel = 4 * kLanes, kPanels = 16;
-using Shorts [[gnu::vector_size(2 * kLanes)]] = std::int16_t;
+// Rows of a panel, and panels at a time; what is added to numbers, so that they are positive.
+constexpr std::size_t kPanel = 64, kPanels = 16;
+constexpr int kAdded = 64;
 using EightSingle [[gnu::vector_size(32)]] = float;
 
-inline Eight doubles(const float* from) { return __builtin_convertvector(load<EightSingle>(from), Eight); }
+inline Eight doubles(const EightSingle& numbers) { return __builtin_convertvector(numbers, Eight); }
 
-// Two numbers of 8 bits in one of 16.
-inline std::int16_t packed(Screen::Number high, Screen::Number low) {
-  return static_cast<std::int16_t>(high * 256 + static_cast<std::uint8_t>(low));
-}
-inline Shorts high(Shorts pairs) { return pairs >> 8; }
-inline Shorts low(Shorts pairs) { return (pairs << 8) >> 8; }
+// Products of all rows with x, modulo 2^16, in panels: for two columns at a time, two numbers of each row.
+using Products = void (*)(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pairs, const std::int8_t* x,
+                          std::uint16_t* out);
 
-// Products of all rows with x, in panels.
-STANSUB_VARIANTS void products(const std::int16_t* panels, std::size_t n_panels, std::size_t dim, const std::int16_t* x,
-                               std::int16_t* out) {
-  for (std::size_t panel = 0; panel < n_panels; ++panel) {
-    Shorts sums[4] = {};
-    for (std::size_t j = 0; j < dim; ++j, panels += kPanel / 2) {
-      const auto first = load<Shorts>(panels), second = load<Shorts>(panels + kLanes);
-      sums[0] += high(first) * x[j];
-      sums[1] += low(first) * x[j];
-      sums[2] += high(second) * x[j];
-      sums[3] += low(second) * x[j];
-    }
-    for (const Shorts& sum : sums) {
-      std::memcpy(out, &sum, sizeof sum);
-      out += kLanes;
-    }
+void products(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pairs, const std::int8_t* x, std::uint16_t* out) {
+  for (std::size_t panel = 0; panel < n_panels; ++panel, out += kPanel) {
+    std::uint16_t sums[kPanel] = {};
+    for (std::size_t pair = 0; pair < n_pairs; ++pair, panels += 2 * kPanel)
+      for (std::size_t row = 0; row < kPanel; ++row)
+        sums[row] = static_cast<std::uint16_t>(sums[row] + panels[2 * row] * x[2 * pair] + panels[2 * row + 1] * x[2 * pair + 1]);
+    std::copy_n(sums, kPanel, out);
   }
 }
+
+#ifdef STANSUB_INTRINSICS
+// The same with an instruction that adds products of a number of 7 bits and one of 8 bits in pairs, which fit into 16 bits.
+[[gnu::target("avx2")]] void products_256(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pairs,
+                                          const std::int8_t* x, std::uint16_t* out) {
+  constexpr std::size_t parts = 2 * kPanel / sizeof(__m256i);
+  for (std::size_t panel = 0; panel < n_panels; ++panel, out += kPanel) {
+    __m256i sums[parts] = {};
+    for (std::size_t pair = 0; pair < n_pairs; ++pair, panels += 2 * kPanel) {
+      const __m256i two = _mm256_set1_epi16(load<std::int16_t>(x + 2 * pair));
+      for (std::size_t k = 0; k < parts; ++k)
+        sums[k] = _mm256_add_epi16(sums[k], _mm256_maddubs_epi16(load<__m256i>(panels + k * sizeof(__m256i)), two));
+    }
+    std::memcpy(out, sums, sizeof sums);
+  }
+}
+
+[[gnu::target("avx512bw")]] void products_512(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pairs,
+                                              const std::int8_t* x, std::uint16_t* out) {
+  constexpr std::size_t parts = 2 * kPanel / sizeof(__m512i);
+  for (std::size_t panel = 0; panel < n_panels; ++panel, out += kPanel) {
+    __m512i sums[parts] = {};
+    for (std::size_t pair = 0; pair < n_pairs; ++pair, panels += 2 * kPanel) {
+      const __m512i two = _mm512_set1_epi16(load<std::int16_t>(x + 2 * pair));
+      for (std::size_t k = 0; k < parts; ++k)
+        sums[k] = _mm512_add_epi16(sums[k], _mm512_maddubs_epi16(load<__m512i>(panels + k * sizeof(__m512i)), two));
+    }
+    std::memcpy(out, sums, sizeof sums);
+  }
+}
+
+Products chosen_products() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512bw")) return products_512;
+  return __builtin_cpu_supports("avx2") ? products_256 : products;
+}
+#else
+Products chosen_products() { return products; }
+#endif
+
+const Products all_products = chosen_products();
 
 // Upper bounds t on the heights of products, each as floor + t^3 or floor + t^4.
 struct Heights {
@@ -47,23 +82,24 @@ struct Heights {
   bool fourth;
 };
 
-STANSUB_VARIANTS void powers_of(const std::int16_t* products, std::size_t n, const Heights& of, float* out) {
+STANSUB_VARIANTS void powers_of(const std::uint16_t* products, std::size_t n, std::uint16_t added, const Heights& of, float* out) {
   for (std::size_t i = 0; i < n; ++i) {
-    const float product = products[i], height = (product < 0 ? -product : product) * of.scale + of.slack;
+    const float product = static_cast<std::int16_t>(products[i] - added), height = (product < 0 ? -product : product) * of.scale + of.slack;
     const float below = height < of.most ? height : of.most, t = below > of.least ? below : of.least;
     out[i] = of.floor + t * t * t * (of.fourth ? t : 1);
   }
 }
 
 // factor c_i (a_i + b_i) of runs of observations, and their sums.
-STANSUB_VARIANTS void bounds_of(const double* constants, const float* a, const float* b, std::size_t n_runs, double factor,
-                                double* out, double* run_sums) {
+STANSUB_VARIANTS void bounds_of(const float* constants, const float* a, const float* b, std::size_t n_runs, float factor,
+                                float* out, double* run_sums) {
   for (std::size_t run = 0; run < n_runs; ++run) {
     Eight sums{};
     for (std::size_t k = 0; k < ScreenedBounds::run; k += 8, constants += 8, a += 8, b += 8, out += 8) {
-      const Eight bounds = factor * load<Eight>(constants) * (doubles(a) + doubles(b));
+      const EightSingle bounds =
+          factor * load<EightSingle>(constants) * (load<EightSingle>(a) + load<EightSingle>(b));
       std::memcpy(out, &bounds, sizeof bounds);
-      sums += bounds;
+      sums += doubles(bounds);
     }
     run_sums[run] = total(sums);
   }
@@ -74,23 +110,32 @@ constexpr double kSingle = 1 + 1e-5;
 
 }  // namespace
 
-Screen::Screen(const Number* rows, std::size_t n, std::size_t dim) : n_(n), dim_(dim) {
+Screen::Screen(const Number* rows, std::size_t n, std::size_t dim) : n_(n), n_pairs_((dim + 1) / 2) {
   static_assert(kPanel % ScreenedBounds::run == 0, "powers of whole panels are those of whole runs");
+  static_assert(kAdded > unit && kAdded + unit < 128, "numbers have 7 bits");
   if (dim > most_dim) throw std::invalid_argument("a screen is for at most 1000 parameters");
-  const auto number = [&](std::size_t i, std::size_t j) { return i < n ? rows[i * dim + j] : Number{0}; };
   for (std::size_t panel = 0; panel < n; panel += kPanel)
-    for (std::size_t j = 0; j < dim; ++j)
-      for (std::size_t part = panel; part < panel + kPanel; part += 2 * kLanes)
-        for (std::size_t i = part; i < part + kLanes; ++i) panels_.push_back(packed(number(i, j), number(i + kLanes, j)));
+    for (std::size_t pair = 0; pair < n_pairs_; ++pair)
+      for (std::size_t i = panel; i < panel + kPanel; ++i)
+        for (std::size_t j = 2 * pair; j < 2 * pair + 2; ++j) {
+          const int number = i < n && j < dim ? rows[i * dim + j] : 0;
+          if (std::abs(number) > unit) throw std::invalid_argument("numbers of a screen are at most its unit");
+          panels_.push_back(static_cast<std::uint8_t>(number + kAdded));
+        }
 }
 
 void Screen::find_powers(const std::vector<double>& w, double length, double least, int power, double floor,
                          std::vector<float>& powers) const {
-  std::int16_t x[most_dim], found[kPanels * kPanel];
+  std::int8_t x[most_dim + 1] = {};
+  std::uint16_t found[kPanels * kPanel];
+  int added = 0;
   const double times = length > 0 ? point_unit / length : 0;
-  for (std::size_t j = 0; j < dim_; ++j) x[j] = static_cast<std::int16_t>(std::lrint(w[j] * times));
+  for (std::size_t j = 0; j < w.size(); ++j) {
+    x[j] = static_cast<std::int8_t>(std::lrint(w[j] * times));
+    added += kAdded * x[j];
+  }
   // Both roundings are off by half a unit in each number.
-  const double half = std::sqrt(static_cast<double>(dim_)) / 2, row = half / unit, point = half / point_unit;
+  const double half = std::sqrt(static_cast<double>(w.size())) / 2, row = half / unit, point = half / point_unit;
   const auto upper = [](double number) { return static_cast<float>(number * kSingle); };
   const Heights heights{upper(length / (unit * point_unit)), upper(length * (row + point + row * point)), upper(least), upper(length),
                         upper(floor), power == 4};
@@ -98,22 +143,24 @@ void Screen::find_powers(const std::vector<double>& w, double length, double lea
   powers.resize(n_panels * kPanel);
   for (std::size_t first = 0; first < n_panels; first += kPanels) {
     const std::size_t n = std::min(n_panels - first, kPanels);
-    products(&panels_[first * kPanel / 2 * dim_], n, dim_, x, found);
-    powers_of(found, n * kPanel, heights, &powers[first * kPanel]);
+    all_products(&panels_[first * kPanel * 2 * n_pairs_], n, n_pairs_, x, found);
+    powers_of(found, n * kPanel, static_cast<std::uint16_t>(added), heights, &powers[first * kPanel]);
   }
 }
 
 ScreenedBounds::ScreenedBounds(std::size_t n) : bounds_((n + run - 1) / run * run), sums_(bounds_.size() / run) {}
 
-double ScreenedBounds::set(const std::vector<double>& constants, const std::vector<float>& a, const std::vector<float>& b,
+double ScreenedBounds::set(const std::vector<float>& constants, const std::vector<float>& a, const std::vector<float>& b,
                            double factor) {
-  bounds_of(constants.data(), a.data(), b.data(), sums_.size(), factor * kSingle, bounds_.data(), sums_.data());
+  const auto upper = static_cast<float>(factor * kSingle);
+  bounds_of(constants.data(), a.data(), b.data(), sums_.size(), upper, bounds_.data(), sums_.data());
   return total_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
 }
 
-std::vector<double> ScreenedBounds::padded(std::vector<double> constants) {
-  constants.resize((constants.size() + run - 1) / run * run);
-  return constants;
+std::vector<float> ScreenedBounds::padded(const std::vector<double>& constants) {
+  std::vector<float> upper((constants.size() + run - 1) / run * run);
+  std::transform(constants.begin(), constants.end(), upper.begin(), [](double c) { return static_cast<float>(c * kSingle); });
+  return upper;
 }
 
 }  // namespace stansub

@@ -11,14 +11,14 @@
 namespace stansub {
 
 // With u_i = L' z_i / l_i, of length 1 or 0, an argument moves by |u_i . w| times l_i. u_i and w are rounded to multiples of
-// 1 / unit and |w| / point_unit: a product of two rows then fits into 16 bits, as do its parts (by the Cauchy-Schwarz inequality).
+// 1 / unit and |w| / point_unit: a product of two rows then fits into 16 bits (by the Cauchy-Schwarz inequality).
 class Screen {
  public:
   using Number = std::int8_t;
-  static constexpr double unit = 127, point_unit = 200;
-  static constexpr std::size_t most_dim = 1000;  // (127 + sqrt(1000) / 2) (200 + sqrt(1000) / 2) is below 2^15
+  static constexpr double unit = 63, point_unit = 127;
+  static constexpr std::size_t most_dim = 1000;  // (63 + sqrt(1000) / 2) (127 + sqrt(1000) / 2) is below 2^15
 
-  // Rows of dim numbers, which are copied into panels of rows, column by column.
+  // Rows of dim numbers of at most `unit`, which are copied into panels of rows, two columns at a time.
   Screen(const Number* rows, std::size_t n, std::size_t dim);
 
   std::size_t size() const { return n_; }
@@ -28,8 +28,8 @@ class Screen {
                    std::vector<float>& powers) const;
 
  private:
-  std::size_t n_, dim_;
-  std::vector<std::int16_t> panels_;  // two numbers each
+  std::size_t n_, n_pairs_;            // of columns
+  std::vector<std::uint8_t> panels_;  // numbers with the unit and 1 more added
 };
 
 // Bounds of all observations on a move, and their sums over runs of observations, with which one is drawn in proportion to them.
@@ -39,11 +39,11 @@ class ScreenedBounds {
 
   explicit ScreenedBounds(std::size_t n);
 
-  // Constants for whole runs: 0 beyond the observations.
-  static std::vector<double> padded(std::vector<double> constants);
+  // Constants in single precision, which are no less, for whole runs: 0 beyond the observations.
+  static std::vector<float> padded(const std::vector<double>& constants);
 
-  // Sets the bounds to factor c_i (a_i + b_i); returns their sum. All are for whole runs.
-  double set(const std::vector<double>& constants, const std::vector<float>& a, const std::vector<float>& b, double factor);
+  // Sets the bounds to no less than factor c_i (a_i + b_i); returns their sum. All are for whole runs.
+  double set(const std::vector<float>& constants, const std::vector<float>& a, const std::vector<float>& b, double factor);
 
   double operator[](std::size_t i) const { return bounds_[i]; }
 
@@ -61,7 +61,8 @@ class ScreenedBounds {
   }
 
  private:
-  std::vector<double> bounds_, sums_;
+  std::vector<float> bounds_;
+  std::vector<double> sums_;
   double total_ = 0;
 };
 

@@ -65,17 +65,20 @@ inline double log_of_one_plus(double u) {
 // log(1 + e^x), with e^-|x|.
 inline double softplus_of(double x, double small) { return (x < 0 ? 0 : x) + log_of_one_plus(small); }
 
-// The dot product of two vectors.
-inline double product(const double* a, const double* b, std::size_t n) {
-  Eight sums{}, more{};
-  double rest = 0;
-  std::size_t k = 0;
-  for (; k + 16 <= n; k += 16) {
-    sums += load<Eight>(a + k) * load<Eight>(b + k);
-    more += load<Eight>(a + k + 8) * load<Eight>(b + k + 8);
-  }
-  for (; k < n; ++k) rest += a[k] * b[k];
-  return total(sums + more) + rest;
+inline void store(double* to, const Eight& numbers) { std::memcpy(to, &numbers, sizeof numbers); }
+
+// The products of d_j and d_l, l <= j, in whole vectors; returns how many numbers these have.
+inline std::size_t multiply_row(const double* d, std::size_t j, double* out) {
+  std::size_t l = 0;
+  for (; l <= j; l += lanes) store(out + l, d[j] * load<Eight>(d + l));
+  return l;
+}
+
+// Adds a multiple of a vector to sums, and its product with another one to that one's.
+inline void add_and_multiply(const double* a, double factor, double* sums, const double* b, Eight& product) {
+  const Eight numbers = load<Eight>(a);
+  store(sums, load<Eight>(sums) + factor * numbers);
+  product += numbers * load<Eight>(b);
 }
 
 // Adds the product of a panel's columns and a vector; returns the next column.
@@ -130,15 +133,49 @@ STANSUB_VARIANTS void triangle_solve(const double* panels, const double* inverse
   }
 }
 
-STANSUB_VARIANTS double cubic_form(const double* t, const double* d, std::size_t n, double* products) {
+STANSUB_VARIANTS double cubic_form(const double* t, const double* d, std::size_t n, double* scratch) {
   double sum = 0;
-  for (std::size_t j = 0, at = 0; j < n; ++j) {
-    for (std::size_t k = 0; k <= j; ++k) products[at + k] = d[j] * d[k];
-    at += j + 1;
-    sum += d[j] * product(t, products, at);
-    t += at;
+  for (std::size_t j = 0, size = 0; j < n; ++j) {
+    size += multiply_row(d, j, scratch + size);
+    Eight some{}, more{};
+    std::size_t k = 0;
+    for (; k + 2 * lanes <= size; k += 2 * lanes) {
+      some += load<Eight>(t + k) * load<Eight>(scratch + k);
+      more += load<Eight>(t + k + lanes) * load<Eight>(scratch + k + lanes);
+    }
+    if (k < size) some += load<Eight>(t + k) * load<Eight>(scratch + k);
+    sum += d[j] * total(some + more);
+    t += size;
   }
   return sum;
+}
+
+STANSUB_VARIANTS void cubic_gradient(const double* t, const double* d, std::size_t n, double* scratch, double* gradient) {
+  const std::size_t all = row_numbers(n), width = padded(n);
+  double *products = scratch, *sums = products + all, *own = sums + all, *others = own + width;
+  for (std::size_t k = 0; k < width; k += lanes) {
+    store(own + k, Eight{});
+    store(others + k, Eight{});
+  }
+  for (std::size_t k = 0; k < all; k += lanes) store(sums + k, Eight{});
+  for (std::size_t j = 0, size = 0; j < n; ++j) {
+    size += multiply_row(d, j, products + size);
+    Eight some{}, more{};
+    std::size_t k = 0;
+    for (; k + 2 * lanes <= size; k += 2 * lanes) {
+      add_and_multiply(t + k, d[j], sums + k, products + k, some);
+      add_and_multiply(t + k + lanes, d[j], sums + k + lanes, products + k + lanes, more);
+    }
+    if (k < size) add_and_multiply(t + k, d[j], sums + k, products + k, some);
+    own[j] = total(some + more);
+    t += size;
+  }
+  for (std::size_t k = 0; k < n; ++k) {
+    Eight row{};
+    for (std::size_t l = 0; l <= k; l += lanes, sums += lanes) add_and_multiply(sums, d[k], others + l, d + l, row);
+    own[k] += total(row);
+  }
+  for (std::size_t k = 0; k < width; k += lanes) store(gradient + k, load<Eight>(own + k) + load<Eight>(others + k));
 }
 
 }  // namespace stansub::vector_math

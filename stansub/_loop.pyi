@@ -269,20 +269,51 @@ class LibraryEvaluator(Evaluator):
         log_density_gradient_address: int = 0,
     ) -> None: ...
 
-class Proposals:
-    """Gaussian proposals with a mean that is affine in the state, one of which is chosen at each step.
+class Proposal:
+    """Proposal of a Metropolis-Hastings step, as a function of the position and of standard normal numbers."""
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+class Affine(Proposal):
+    """Gaussian proposal with a mean that is affine in the state.
 
     theta_new = A theta + c + L z with z standard normal, and log q(theta | theta_new) - log q(theta_new | theta) =
     (|z|^2 - |L^-1 (theta - A theta_new - c)|^2) / 2, which is 0 where A is the identity and c is 0.
 
     Parameters
     ----------
-    matrix, cholesky : ndarray, shape (k, dim, dim)
-        A and L of each proposal; L is lower triangular and, unless the proposal is symmetric, invertible.
-    offset : ndarray, shape (k, dim)
-        c of each.
-    weight : ndarray, shape (k,)
-        Probabilities.
+    matrix, cholesky : ndarray, shape (dim, dim)
+        A and L; L is lower triangular and, unless the proposal is symmetric, invertible.
+    offset : ndarray, shape (dim,)
+        c.
+
+    Raises
+    ------
+    ValueError
+        When the arrays do not fit each other or this description.
+    """
+
+    def __init__(
+        self, matrix: NDArray[np.float64], offset: NDArray[np.float64], cholesky: NDArray[np.float64]
+    ) -> None: ...
+
+class Trajectory(Proposal):
+    """Hamiltonian trajectory on the log density -|w|^2 / 2 + C(w), theta = m + L w, where C is a cubic form.
+
+    Parameters
+    ----------
+    centre : ndarray, shape (dim,)
+        m.
+    cholesky : ndarray, shape (dim, dim)
+        L, lower triangular and invertible.
+    cubic : ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
+        Coefficients of w_j w_k w_l in C, for j, then k <= j, then l <= k.
+    angle : float
+        By which the trajectory turns where C is 0.
+    n_steps : int
+        Steps, each with one gradient of C.
 
     Raises
     ------
@@ -292,11 +323,29 @@ class Proposals:
 
     def __init__(
         self,
-        matrix: NDArray[np.float64],
-        offset: NDArray[np.float64],
+        centre: NDArray[np.float64],
         cholesky: NDArray[np.float64],
-        weight: NDArray[np.float64],
+        cubic: NDArray[np.float64],
+        angle: float,
+        n_steps: int,
     ) -> None: ...
+
+class Proposals:
+    """Proposals, one of which is chosen at each step.
+
+    Parameters
+    ----------
+    proposals : sequence of Proposal
+    weights : sequence of float
+        Probabilities.
+
+    Raises
+    ------
+    ValueError
+        If there is none, weights are not their probabilities, or they differ in the number of parameters.
+    """
+
+    def __init__(self, proposals: Sequence[Proposal], weights: Sequence[float]) -> None: ...
     @property
     def dim(self) -> int:
         """Number of parameters."""
@@ -304,8 +353,8 @@ class Proposals:
     def draw(self, bitgen: CapsuleType, theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """theta_new, shape (dim,), and the log ratio.
 
-        The same as, with ``k > 1``, ``rng.random()`` for the choice (the first proposal whose cumulative weight
-        exceeds it), then ``rng.standard_normal(dim)`` for z.
+        The same as, with several proposals, ``rng.random()`` for the choice (the first whose cumulative weight
+        exceeds it), then ``rng.standard_normal(dim)``.
         """
 
 class Decision:

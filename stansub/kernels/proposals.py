@@ -1,7 +1,7 @@
 """Proposals: (rng, position) -> (proposed position, log density ratio).
 
 Anything with this signature is a proposal. Built-in proposals also have the attributes of `BuiltIn`, such as how C++
-draws them: random walks, affine Gaussian proposals and mixtures of these run in C++.
+draws them: random walks, affine Gaussian proposals, trajectories and mixtures of these run in C++.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from stansub._loop import Proposals
+from stansub import _loop
 from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.kernels.base import Records
@@ -41,24 +41,6 @@ class Proposal(Protocol):
         ...
 
 
-class AffineParts(NamedTuple):
-    """theta' = A theta + c + L z.
-
-    Attributes
-    ----------
-    matrix : ndarray, shape (dim, dim)
-        A.
-    offset : ndarray, shape (dim,)
-        c.
-    cholesky : ndarray, shape (dim, dim)
-        L.
-    """
-
-    matrix: FloatArray
-    offset: FloatArray
-    cholesky: FloatArray
-
-
 class BuiltIn(ABC):
     """Base of this package's proposals.
 
@@ -84,14 +66,19 @@ class BuiltIn(ABC):
         """Return whether the proposal moves on one smooth density of the whole space, and not on a manifold."""
         return True
 
-    def affine(self) -> AffineParts | None:
-        """Return the affine parts if the proposal is Gaussian with a mean affine in the state; else None."""
+    @property
+    def cost(self) -> float:
+        """Return what a move costs besides that of any proposal, in evaluations of an observation."""
+        return 0.0
+
+    def single(self) -> _loop.Proposal | None:
+        """Return the proposal for C++ if it is a single one there; else None."""
         return None
 
-    def compiled(self) -> Proposals | None:
+    def compiled(self) -> _loop.Proposals | None:
         """Return the proposal for the C++ decision loop; None if each step calls Python."""
-        parts = self.affine()
-        return _compiled([parts], np.ones(1)) if parts is not None else None
+        single = self.single()
+        return _loop.Proposals([single], [1.0]) if single is not None else None
 
     def adapter(self, dim: int) -> Adapter:
         """Return an adapter for warmup, which keeps the proposal unless a subclass adapts it.
@@ -168,18 +155,18 @@ class NoAdapter:
         return self._proposal
 
 
-class _Gaussian(BuiltIn):
-    """Base of proposals with affine parts, drawn in C++."""
+class Compiled(BuiltIn):
+    """Base of proposals that are a single one in C++."""
 
     @abstractmethod
-    def affine(self) -> AffineParts: ...
+    def single(self) -> _loop.Proposal: ...
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        return _compiled([self.affine()], np.ones(1)).draw(rng.bit_generator.capsule, position)
+        return _loop.Proposals([self.single()], [1.0]).draw(rng.bit_generator.capsule, position)
 
 
 @dataclass(frozen=True)
-class RandomWalk(_Gaussian):
+class RandomWalk(Compiled):
     """Gaussian random walk theta' = theta + L z, run in C++.
 
     Attributes
@@ -197,11 +184,11 @@ class RandomWalk(_Gaussian):
     is_walk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cholesky", _lower(self.cholesky, "a random walk"))
+        object.__setattr__(self, "cholesky", lower_triangular(self.cholesky, "a random walk"))
 
-    def affine(self) -> AffineParts:
+    def single(self) -> _loop.Proposal:
         dim = len(self.cholesky)
-        return AffineParts(np.eye(dim), np.zeros(dim), self.cholesky)
+        return _loop.Affine(np.eye(dim), np.zeros(dim), self.cholesky)
 
     def adapter(self, dim: int) -> Adapter:
         if len(self.cholesky) != dim:
@@ -213,7 +200,7 @@ class RandomWalk(_Gaussian):
 
 
 @dataclass(frozen=True)
-class Affine(_Gaussian):
+class Affine(Compiled):
     """Gaussian proposal with a mean that is affine in the state: theta' = A theta + c + L z.
 
     The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs the proposal in C++.
@@ -238,7 +225,7 @@ class Affine(_Gaussian):
     cholesky: FloatArray
 
     def __post_init__(self) -> None:
-        cholesky = _lower(self.cholesky, "an affine proposal")
+        cholesky = lower_triangular(self.cholesky, "an affine proposal")
         if not np.diag(cholesky).all():
             raise InputError("the factor of an affine proposal must be invertible, but its diagonal contains a 0")
         dim = len(cholesky)
@@ -253,8 +240,8 @@ class Affine(_Gaussian):
         for name, value in (("matrix", matrix), ("offset", offset), ("cholesky", cholesky)):
             object.__setattr__(self, name, value)
 
-    def affine(self) -> AffineParts:
-        return AffineParts(self.matrix, self.offset, self.cholesky)
+    def single(self) -> _loop.Proposal:
+        return _loop.Affine(self.matrix, self.offset, self.cholesky)
 
 
 @dataclass(frozen=True)
@@ -296,10 +283,18 @@ class Mixture(BuiltIn):
         chosen = component(self.weights, rng)
         return self.proposals[chosen](rng, position)
 
-    def compiled(self) -> Proposals | None:
-        """Return the mixture for C++ if all components are affine; raise InputError if their dimensions differ."""
-        parts = [part for one in self.proposals if (part := checked(one).affine()) is not None]
-        return _compiled(parts, self.weights) if len(parts) == len(self.proposals) else None
+    @property
+    def cost(self) -> float:
+        return float(sum(w * checked(one).cost for w, one in zip(self.weights, self.proposals, strict=True)))
+
+    def compiled(self) -> _loop.Proposals | None:
+        """Return the mixture for C++ if each part is a single proposal there; raise InputError if dimensions differ."""
+        singles = [single for one in self.proposals if (single := checked(one).single()) is not None]
+        if len(singles) < len(self.proposals):
+            return None
+        if len({single.dim for single in singles}) > 1:
+            raise InputError("the proposals of a mixture must have the same number of parameters")
+        return _loop.Proposals(singles, self.weights.tolist())
 
 
 @dataclass(frozen=True)
@@ -443,7 +438,7 @@ def langevin(
     """
     if not 0 < step < np.inf:
         raise InputError(f"the step of a Langevin move must be positive, not {step}")
-    cholesky = _lower(cholesky, "a Langevin move")
+    cholesky = lower_triangular(cholesky, "a Langevin move")
     pull = 0.5 * step * cholesky @ cholesky.T
     offset = pull @ (np.asarray(gradient) - np.asarray(hessian) @ np.asarray(anchor))
     return Affine(np.eye(len(cholesky)) + pull @ hessian, offset, np.sqrt(step) * cholesky)
@@ -464,19 +459,13 @@ def optimal_walk(cholesky: FloatArray) -> RandomWalk:
     return RandomWalk(optimal_scale(len(cholesky)) * cholesky)
 
 
-def compiled(proposal: Proposal) -> Proposals | None:
+def compiled(proposal: Proposal) -> _loop.Proposals | None:
     """Return the proposal for the C++ decision loop; None if C++ does not support it."""
     return checked(proposal).compiled()
 
 
-def _compiled(parts: Sequence[AffineParts], weights: FloatArray) -> Proposals:
-    if len({len(part.offset) for part in parts}) > 1:
-        raise InputError("the proposals of a mixture must have the same number of parameters")
-    matrix, offset, cholesky = (np.array(arrays) for arrays in zip(*parts, strict=True))
-    return Proposals(matrix, offset, cholesky, weights)
-
-
-def _lower(cholesky: FloatArray, what: str) -> FloatArray:
+def lower_triangular(cholesky: FloatArray, what: str) -> FloatArray:
+    """Return a factor as an array; raise InputError if it is not square, finite and lower triangular."""
     cholesky = np.ascontiguousarray(cholesky, dtype=np.float64)
     if cholesky.ndim != 2 or cholesky.shape[0] != cholesky.shape[1]:
         raise InputError(f"the factor of {what} must be a square matrix, not of shape {cholesky.shape}")

@@ -20,10 +20,16 @@ class Moments:
     covariance : ndarray, shape (dim, dim)
     cholesky, hessian : ndarray, shape (dim, dim)
         Lower triangular factor of the covariance, and its negative inverse.
+    third : ndarray, shape (0,)
+        Third derivatives of the log density, which are unknown.
     """
 
     position: FloatArray
     covariance: FloatArray
+
+    @property
+    def third(self) -> FloatArray:
+        return np.empty(0)
 
     @property
     def cholesky(self) -> FloatArray:

@@ -28,7 +28,7 @@ from stansub.errors import InputError
 from stansub.output import files
 
 _FAMILY = b"stansub checkpoint "
-_MAGIC = _FAMILY + b"8\n"
+_MAGIC = _FAMILY + b"9\n"
 # Magic bytes, the writer, start, length and digest of the root; then a digest of these.
 _HEAD = struct.Struct("<21s16sQQ32s")
 _CHECK = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class Mode:
         Hessian of the log density, including the global part.
     cholesky : ndarray, shape (dim, dim)
         Lower triangular factor of the covariance (-hessian)^-1.
+    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
+        Third derivatives of the log density, as coefficients of products (`stansub.target.cubics`); empty if unknown.
     """
 
     position: FloatArray
@@ -34,6 +36,7 @@ class Mode:
     distance: float
     hessian: FloatArray
     cholesky: FloatArray
+    third: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def dim(self) -> int:

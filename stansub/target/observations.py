@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from stansub import _loop, memory
 from stansub.codec import ANEW
 from stansub.target.classes import Classes, Pooled, constants_of
+from stansub.target.cubics import n_products
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
 from stansub.target.remainders import SHARE, Family, LinearPredictors, mean_growth, mean_power, reached
@@ -65,6 +66,8 @@ class ObservationVariates:
         L, the factor of the covariance in whose metric the bounds are.
     hessian : ndarray, shape (dim, dim)
         Hessian of the sum of all log likelihoods at the anchor.
+    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
+        In the third order, its third derivatives, as coefficients of products (`stansub.target.cubics`).
     expected : float
         Observations that a decision is expected to pick for independent draws from the normal approximation.
     screened : bool
@@ -75,6 +78,7 @@ class ObservationVariates:
     anchor: FloatArray
     cholesky: FloatArray
     hessian: FloatArray
+    third: FloatArray
     expected: float
     screened: bool
     _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False, metadata=ANEW)
@@ -96,7 +100,8 @@ class ObservationVariates:
         surveyed = _survey(predictors, site, (2, 3) if _is_affordable(predictors) else (2,), threads)
         way = _best_way(predictors, surveyed)
         made = _expand(predictors, site, way, surveyed, threads)
-        return cls(way.order, anchor, cholesky, made.hessian, way.expected(made.bound), way.screened, [made.loop])
+        expected, sums = way.expected(made.bound), made.sums
+        return cls(way.order, anchor, cholesky, sums.hessian, sums.third, expected, way.screened, [made.loop])
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray]:
@@ -122,10 +127,10 @@ class ObservationVariates:
 
 
 class _Expanded(NamedTuple):
-    """Input of the decision loop, the Hessian of the sum of all log likelihoods, and the sum of the bounds."""
+    """Input of the decision loop, sums over all observations, and the sum of the bounds."""
 
     loop: _loop.Observations
-    hessian: FloatArray
+    sums: Sums
     bound: float
 
 
@@ -185,7 +190,7 @@ class _Way(NamedTuple):
     def cost(self, predictors: Predictors, bound: float) -> float:
         """Return the approximate nanoseconds of a decision."""
         dim = int(predictors.design[0].shape[1])
-        cubic = _CUBIC + _TERM * dim * (dim + 1) * (dim + 2) / 6 if self.order == 3 else 0.0
+        cubic = _CUBIC + _TERM * n_products(dim) if self.order == 3 else 0.0
         each = _CANDIDATE + _COVARIATE * dim
         if self.screened:
             return cubic + _SCREENED * predictors.n_observations * dim + each * self.expected(bound)
@@ -218,7 +223,7 @@ def _expand(predictors: Predictors, site: Site, way: _Way, surveyed: Surveyed, t
         if predictors.is_in_memory or big:
             table = _Table.of(predictors, way, expected)
             sums = site.sums(predictors, order, surveyed.starts, table.adding(site.cholesky), threads)
-            return _Expanded(table.loop(predictors, _common(predictors, site, sums)), sums.hessian, bound)
+            return _Expanded(table.loop(predictors, _common(predictors, site, sums)), sums, bound)
     expand = Expand(site, order)
     parts = predictors.ask(expand, threads=threads)
     sums = Sums.of([part.sums for part in parts])
@@ -227,12 +232,12 @@ def _expand(predictors: Predictors, site: Site, way: _Way, surveyed: Surveyed, t
         _, classes = expand.kept(predictors)
         source = partial(site.records, predictors, order)
         loop = _stream(predictors, expand, common, classes, classes.members, source, _BATCH_HERE)
-        return _Expanded(loop, sums.hessian, classes.total)
+        return _Expanded(loop, sums, classes.total)
     pooled = Pooled.of([(part.keys, part.counts) for part in parts])
     wanted = math.ceil(_DECISIONS * way.expected(pooled.total))
     batch = min(max(wanted, _LEAST_BATCH), _MOST_BATCH)
     loop = _stream(predictors, expand, common, pooled, None, _PartitionedSource(predictors, expand, pooled), batch)
-    return _Expanded(loop, sums.hessian, pooled.total)
+    return _Expanded(loop, sums, pooled.total)
 
 
 def _common(predictors: Predictors, site: Site, sums: Sums) -> _Common:

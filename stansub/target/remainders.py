@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.errors import InputError
 from stansub.target.blocks import Blocks
+from stansub.target.cubics import permutations
 from stansub.target.requests import Request
 from stansub.target.rows import Design, Rows
 from stansub.types import FloatArray, Places
@@ -391,12 +392,8 @@ class LinearPredictors:
             weighted = own * weights[rows, np.newaxis]
             for j, total in enumerate(sums):
                 total += (weighted[:, j, np.newaxis] * own[:, : j + 1]).T @ own[:, : j + 1]
-        found = []
-        for j, total in enumerate(sums):
-            k, last = np.tril_indices(j + 1)
-            alike = (k == j).astype(int) + (last == k)
-            found.append(np.array([6.0, 3.0, 1.0])[alike] * total[k, last])
-        return np.concatenate(found)
+        lower = [total[np.tril_indices(len(total))] for total in sums]
+        return np.asarray(permutations(dim) * np.concatenate(lower))
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])

@@ -123,6 +123,11 @@ class ControlVariates:
         return hessian
 
     @property
+    def third(self) -> FloatArray:
+        """Return no third derivatives: they are unknown."""
+        return np.empty(0)
+
+    @property
     def blockwise(self) -> ControlVariates:
         """Return itself."""
         return self

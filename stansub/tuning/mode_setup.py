@@ -367,7 +367,8 @@ class _ModeTuner(VariatesTuner):
             found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
             return found, self.untried(variates)
         self.log("Trying proposals")
-        return self.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
+        about = replace(modes.best, third=variates.third) if variates is not None else modes.best
+        return self.race(found, list(moves.race(about, "Laplace")), order_rng, race_rng)
 
     def race(
         self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator

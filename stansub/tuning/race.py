@@ -28,6 +28,7 @@ from stansub.decision_selection import (
 from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
+from stansub.kernels.trajectories import trajectory
 from stansub.progress import Progress
 from stansub.selection import Chosen, RaceOutcome, RaceWon, Rival
 from stansub.target.factors import Target
@@ -53,15 +54,18 @@ _WALK_SHARE, _LARGER_SHARE, _FEW_ACCEPTED = 0.1, 0.5, 0.5
 # moves are accepted, as many for the quantiles of `ess_tail`, and 0.9 times as many for sds. It takes a nearly normal
 # posterior: from a heavy tail it leads to the side of a light one, and is rejected for long.
 _RHOS = (0.0, -0.25, 0.5, 0.8, 0.95)
-# Expected squared jump, in variances, of a move to the opposite side that is always accepted.
-_LARGEST_JUMP = 2 * (1 - min(_RHOS))
+# A trajectory ends after a third of a circle (`stansub.tuning.surrogate_hmc`), in so many steps; with more terms of the
+# cubic it would take too long.
+_ANGLE, _STEPS, _MOST_TERMS = 2 * np.pi / 3, (1, 2, 4), 200_000
+# Expected squared jump, in variances, of such a move that is always accepted.
+_LARGEST_JUMP = 2 * (1 - np.cos(_ANGLE))
 # Squares of l in the scale l dim^(-1/6): 1.65 is best for independent normals (Roberts and Rosenthal 1998).
 _LANGEVIN_STEPS = (2.7, 1.0)
 # If the acceptance rate of independent draws from the approximation is below this, far moves about it are excluded: a
 # race is too short to see how long they stay in the tails.
 LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
-# The same for moves to the other side.
-_LEAST_ACROSS = 0.8
+# The same for moves to the other side, and for trajectories of one step and of more.
+_LEAST_ACROSS, _LEAST_OF_ONE, _LEAST_OF_MORE = 0.8, 0.9, 0.6
 # Positions of trial decisions, steps between them, and pairs at each.
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
 # Steps per leg of the race, legs per candidate, and the costs in observations of a step, besides those that it
@@ -90,6 +94,11 @@ class Normal(Protocol):
     @property
     def hessian(self) -> FloatArray:
         """Return the Hessian of its log density, shape (dim, dim)."""
+        ...
+
+    @property
+    def third(self) -> FloatArray:
+        """Return the third derivatives of the posterior's log density there; empty if unknown."""
         ...
 
 
@@ -154,9 +163,20 @@ def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_
         yield Candidate(f"{name} with step {scaled:.2g}", move)
 
 
+def trajectories(about: Normal) -> Iterator[Candidate]:
+    """Yield Hamiltonian trajectories if third derivatives are known."""
+    if not np.any(about.third) or len(about.third) > _MOST_TERMS:
+        return
+    for n_steps in _STEPS:
+        move = trajectory(about.position, about.cholesky, about.third, angle=_ANGLE, n_steps=n_steps)
+        name = f"trajectory of {n_steps} step{'s' * (n_steps > 1)}"
+        yield Candidate(name, move, _LEAST_OF_MORE if n_steps > 1 else _LEAST_OF_ONE, is_local=False)
+
+
 def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     """Yield all candidates about a normal approximation; a random walk comes last."""
     yield from pcn_moves(about, kind)
+    yield from trajectories(about)
     yield from langevin_moves(about, kind, _LANGEVIN_STEPS[:1])
     yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", optimal_walk(about.cholesky))
 
@@ -219,7 +239,8 @@ def race(
     steps = (leg - first) * n_legs
     step = np.minimum(jumps.min(axis=1) / steps, _LARGEST_JUMP) / 2
     each = STEP_COST + _SCREENED_COST * decider.n_screened
-    cost = np.array([each + np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)])
+    drawn = [np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
+    cost = np.array([each + one.proposal.cost + n for one, n in zip(runners, drawn, strict=True)])
     merit = step / (2 - step) / cost
     fit = accepted / steps >= [one.least for one in runners]
     if fit.any():

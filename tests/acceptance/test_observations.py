@@ -449,7 +449,7 @@ def test_screened_decisions_are_as_likely_and_take_few_candidates(
     assert ((pooled > 0.1) & (pooled < 0.9)).sum() >= 3
     errors = np.sqrt(2 * np.maximum(pooled * (1 - pooled), 0.01) / n)
     assert (np.abs(table - screened) < 4.5 * errors).all()
-    wrong, _ = rates(1000, _loop.SCREEN_UNIT / 3)
+    wrong, _ = rates(1000, _loop.SCREEN_UNIT / 9)
     assert (np.abs(table - wrong) > 4.5 * errors).any(), "bounds of rows that are too short"
 
 

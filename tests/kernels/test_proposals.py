@@ -13,6 +13,7 @@ from stansub import Austerity, Exact, InputError, RandomWalk
 from stansub.acceptance.rules import Geometric
 from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.proposals import Affine, Mixture, Proposal, compiled, langevin, laplace_pcn
+from stansub.kernels.trajectories import Trajectory
 
 Array = NDArray[np.float64]
 
@@ -158,6 +159,7 @@ STEPPING = {
     "walk": RandomWalk(0.8 * LAPLACE),
     "pcn": laplace_pcn(CENTRE, LAPLACE, 0.5),
     "langevin": langevin(CENTRE, np.zeros(3), -np.linalg.inv(LAPLACE @ LAPLACE.T), LAPLACE, 0.9),
+    "trajectory": Trajectory(CENTRE, LAPLACE, np.full(10, 0.02), 2.0, 2),
     "mixture": Mixture([laplace_pcn(CENTRE, LAPLACE, 0.5), RandomWalk(2 * LAPLACE)], [3, 1]),
 }
 

@@ -13,7 +13,7 @@ from recording import Recording
 from toys import with_own_rows
 
 import stansub
-from stansub import CompiledModel, InputError, Pocock, RandomWalk, _loop, cli
+from stansub import CompiledModel, Exact, InputError, Pocock, RandomWalk, _loop, cli
 from stansub.acceptance.normality import Pair
 from stansub.decision_findings import NormalityFails
 from stansub.decision_selection import ExactWon
@@ -24,7 +24,7 @@ from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.selection import RaceOutcome
-from stansub.target import taylor, variates_order
+from stansub.target import observations, taylor, variates_order
 from stansub.tuning import mode_setup, mode_variates
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
@@ -411,6 +411,31 @@ def test_far_moves_win_where_the_approximation_is_right(
     assert race(logistic, logistic_data, 6.0)[0] == "random walk", "which does not mind where the mode is"
     monkeypatch.setattr(racing, "_LEAST_ACROSS", 0.999)
     assert race(logistic, logistic_data, 0.0)[0] == "Laplace pCN with rho 0", "if other moves are accepted too rarely"
+
+
+def test_trajectories_win_where_the_posterior_is_skewed(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"N": 60, "K": logistic_data["K"], "x": logistic_data["x"][:60], "y": [1] * 4 + [0] * 56}
+    posterior = logistic.with_data(few, block_size=20, seed=1)
+    mode = find_modes(posterior, np.random.default_rng(1)).best
+    monkeypatch.setattr(observations, "_CUBIC", -1e9)
+    variates = observations.ObservationVariates.at(posterior.predictors(), mode.position, mode.cholesky)
+    assert variates.order == 3
+
+    def names(about: Any) -> list[str]:
+        return [one.name for one in racing.all_moves(about, "Laplace") if one.name.startswith("trajectory")]
+
+    expanded = replace(mode, third=variates.third)
+    assert names(mode) == names(replace(mode, third=0 * variates.third)) == []
+    assert names(expanded) == ["trajectory of 1 step", "trajectory of 2 steps", "trajectory of 4 steps"]
+    decider = mode_setup.decider_with(posterior, posterior.population.evaluator(), Exact(), None)
+    decider.reset(mode.position)
+    result = racing.race(decider, list(racing.all_moves(expanded, "Laplace")), mode.cholesky, np.random.default_rng(2))
+    assert result.winner.name in names(expanded)
+    assert result.rate > result.first_rate
+    monkeypatch.setattr(racing, "_MOST_TERMS", len(variates.third) - 1)
+    assert names(expanded) == []
 
 
 def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(

@@ -58,7 +58,7 @@ def test_a_run_in_threads_of_an_executor_leaves_nothing_behind(
 ) -> None:
     def deciders() -> dict[int, _loop.Decider]:
         gc.collect()
-        return {id(one): one for one in gc.get_objects() if isinstance(one, _loop.Decider)}
+        return {id(one): one for one in gc.get_objects() if type(one) is _loop.Decider}
 
     before = deciders()
     with ThreadPoolExecutor(2) as pool:

@@ -26,6 +26,7 @@ from stansub.tuning import surrogate
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate import TunedSurrogate, tune
+from stansub.tuning.surrogate_hmc import Tuner
 
 MAX_Z = 4.5
 
@@ -47,9 +48,10 @@ def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
 
 @pytest.fixture(scope="module")
 def tuned(posterior: Posterior) -> TunedSurrogate:
-    """With the no-U-turn sampler."""
+    """With the no-U-turn sampler: rounding, which differs between processors, decides whether others suit as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surrogate, "find_normal_effects", lambda *given: None)
+        patch.setattr(Tuner, "_fixed_length", lambda *given: None)
         found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
     assert isinstance(found.transition.inner, NoUTurn)
     return found
