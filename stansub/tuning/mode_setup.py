@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -271,7 +271,7 @@ class _ModeTuner(VariatesTuner):
         """Return the setup with control variates and a proposal, and the test with its looks or its replacement."""
         tuner = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
         variates, choice = tuner.variates(order_rng)
-        return tuner.suiting(variates)._tune_with(variates, choice, order_rng, race_rng)
+        return tuner.suiting(variates)._expanded(variates)._tune_with(variates, choice, order_rng, race_rng)
 
     def tune_exact(
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
@@ -285,6 +285,19 @@ class _ModeTuner(VariatesTuner):
             tuner = self.of_blocks()
             found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few(), order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
+        return self._expanded(variates)._tune_beside(variates, choice, order_rng, race_rng)
+
+    def _expanded(self, variates: Variates | None) -> Self:
+        """Return the tuner with the third derivatives at the mode, if control variates have them."""
+        if variates is None or not variates.third.size:
+            return self
+        best = replace(self.modes.best, third=variates.third)
+        return replace(self, modes=replace(self.modes, found=(best, *self.modes.found[1:])))
+
+    def _tune_beside(
+        self, variates: Variates, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Return exact decisions by proved bounds, or the test if it is worth more."""
         few, picked = self._few(), variates.candidates(self.posterior)
         n_observations = self.posterior.blocks.n_observations
         if picked > n_observations or (few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations):
@@ -367,8 +380,7 @@ class _ModeTuner(VariatesTuner):
             found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
             return found, self.untried(variates)
         self.log("Trying proposals")
-        about = replace(modes.best, third=variates.third) if variates is not None else modes.best
-        return self.race(found, list(moves.race(about, "Laplace")), order_rng, race_rng)
+        return self.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
 
     def race(
         self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
