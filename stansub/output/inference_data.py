@@ -12,12 +12,12 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from stansub._version import __version__
 from stansub.errors import InputError, InterruptError
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.apportioning import apportioned
 from stansub.output.facts import JSON_ATTRS, misfits
+from stansub.output.reduction import Reduction
 
 if TYPE_CHECKING:
     import arviz
@@ -59,9 +59,7 @@ _LEADING: dict[str, tuple[str, ...]] = {
 }
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 # Bytes of draws above which they are written in pieces and reduced on reading: statistics need several times as much.
-LARGE, _SPARSE = 1 << 28, 4
-# Draws of a chain that are kept at least, since R-hat and ESS of fewer are mostly noise, and quantities.
-_KEPT, _LEAST = 1000, 256
+LARGE = 1 << 28
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
 
@@ -259,7 +257,7 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
             held = [name for name, item in file.items() if isinstance(item, h5py.Group)]
         root = _restored(opened().attrs)
         own = root.get("creation_library") == LIBRARY
-        reduction = None if most is None else _reduction(source, most)
+        reduction = None if most is None else Reduction.of(source, most)
         taken = [name for name in held if own or name in _FOREIGN_GROUPS]
         lazily = partial(xarray.open_dataset, source, **options)
         datasets = {name: reduction.read(lazily, name) if reduction else opened(group=name) for name in taken}
@@ -279,71 +277,9 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     if most is not None:
-        left_out = reduction.n_quantities - _n_quantities(datasets["posterior"]) if reduction else 0
+        left_out = reduction.n_left_out(datasets["posterior"]) if reduction else 0
         tree.attrs.update(every=reduction.every if reduction else 1, elements_left_out=left_out)
     return tree
-
-
-class _Reduction(NamedTuple):
-    """How a large file is read.
-
-    Attributes
-    ----------
-    every : int
-        Thinning interval.
-    limit : int
-        Number of quantities of a group.
-    n_quantities : int
-        Number of quantities in the file.
-    """
-
-    every: int
-    limit: int
-    n_quantities: int
-
-    def read(self, opened: "Callable[..., xarray.Dataset]", name: str) -> "xarray.Dataset":
-        """Return every ``every``-th draw of a group, without the last elements of large variables."""
-        # Labels would be read completely.
-        with opened(group=name, drop_variables=["draw"]) as dataset:
-            if "draw" not in dataset.sizes:
-                return dataset.load()
-            labels = np.arange(0, dataset.sizes["draw"], self.every)
-            chosen = {"draw": slice(None, None, self.every), **self._first(dataset)}
-            return dataset.isel(chosen).load().assign_coords(draw=labels)
-
-    def _first(self, dataset: "xarray.Dataset") -> dict[Any, slice]:
-        """Return slices of the longest dimensions of variables that have more elements than their share."""
-        variables = list(dataset.data_vars.values())
-        sizes = [math.prod(one.shape[2:]) for one in variables]
-        kept: dict[Any, int] = {}
-        for one, size, share in zip(variables, sizes, apportioned(sizes, self.limit), strict=True):
-            if share < size:
-                longest = max(one.dims[2:], key=dataset.sizes.__getitem__)
-                length = max(1, dataset.sizes[longest] * share // size)
-                kept[longest] = max(length, kept.get(longest, 0))
-        return {dim: slice(length) for dim, length in kept.items()}
-
-
-def _reduction(source: Path, most: int) -> _Reduction | None:
-    """Return how to read a file with more bytes of draws than so many; None for others."""
-    import h5py
-
-    size = 0
-    with h5py.File(source, "r") as file:
-        for item in file.values():
-            if isinstance(item, h5py.Group):
-                size += sum(one.size * one.dtype.itemsize for one in item.values() if len(one.shape) > 1)
-        drawn = [one.shape for one in file.get("posterior", {}).values() if len(one.shape) > 1]
-    if size <= most or not drawn:
-        return None
-    n_chains, n_draws = drawn[0][:2]
-    every = min(math.ceil(_SPARSE * size / most), max(1, n_draws // _KEPT))
-    limit = most // (_SPARSE * 8 * n_chains * max(1, n_draws // every))
-    return _Reduction(every, max(limit, _LEAST), sum(math.prod(shape[2:]) for shape in drawn))
-
-
-def _n_quantities(posterior: "xarray.Dataset") -> int:
-    return sum(math.prod(one.shape[2:]) for one in posterior.data_vars.values())
 
 
 def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
