@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import Row
-from page import cell, names, template
+from page import cell, decisions, names, template
 
 # Differences of means from the reference draws, in sds, beyond which draws without a warning are wrong.
 LARGEST = 0.1
@@ -67,7 +67,7 @@ def _cells(row: Row) -> list[str]:
         name,
         f"{row['observations']:,}",
         f"{row['parameters']:,}",
-        f"{draws['test']}, {'exact' if draws['guarantee'].startswith('exact') else 'approximate'}",
+        decisions(draws),
         f"{draws['seconds']:.0f}",
         f"{draws['largest_difference_sd']:.3f}",
         f"{draws['largest_z']:.1f}",
