@@ -169,7 +169,7 @@ def trajectories(about: Normal) -> Iterator[Candidate]:
         return
     for n_steps in _STEPS:
         move = trajectory(about.position, about.cholesky, about.third, angle=_ANGLE, n_steps=n_steps)
-        name = f"trajectory of {n_steps} step{'s' * (n_steps > 1)}"
+        name = f"Hamiltonian trajectory of {n_steps} step{'s' * (n_steps > 1)}"
         yield Candidate(name, move, _LEAST_OF_MORE if n_steps > 1 else _LEAST_OF_ONE, is_local=False)
 
 
