@@ -23,6 +23,7 @@ from stansub.kernels import (
     sgld,
     stiefel,
     surrogate,
+    trajectories,
     within_gibbs,
 )
 from stansub.kernels.base import State
@@ -66,6 +67,7 @@ _PROPOSALS = (
     jumps.Moves,
     sgld.Sgld,
     stiefel.StiefelWalk,
+    trajectories.Trajectory,
 )
 _ADAPTERS = (
     proposals.NoAdapter,

@@ -59,6 +59,7 @@ from stansub.tuning.race import (
     pairs_along,
     race,
 )
+from stansub.tuning.third_order import with_differences, with_third
 from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesForTest
 
@@ -282,17 +283,22 @@ class _ModeTuner(VariatesTuner):
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
-            tuner = self.of_blocks()
+            tuner = self.of_blocks()._differenced()
             found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few(), order_rng, race_rng))
             return found.noting(NoBounds(str(error))), test
-        return self._expanded(variates)._tune_beside(variates, choice, order_rng, race_rng)
+        return self._expanded(variates)._differenced()._tune_beside(variates, choice, order_rng, race_rng)
 
     def _expanded(self, variates: Variates | None) -> Self:
-        """Return the tuner with the third derivatives at the mode, if control variates have them."""
-        if variates is None or not variates.third.size:
+        """Return the tuner with third derivatives at the mode, if control variates have them."""
+        return self if variates is None else replace(self, modes=with_third(self.modes, variates.third))
+
+    def _differenced(self) -> Self:
+        """Return the tuner with third derivatives at the mode, unless they are many or of many observations."""
+        request = self.request
+        few = few_evaluations(request.n_steps, self.posterior.blocks.n_observations)
+        if not (few and named(request.proposal).expands):
             return self
-        best = replace(self.modes.best, third=variates.third)
-        return replace(self, modes=replace(self.modes, found=(best, *self.modes.found[1:])))
+        return replace(self, modes=with_differences(self.modes, self.posterior, threads=request.threads, log=self.log))
 
     def _tune_beside(
         self, variates: Variates, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator

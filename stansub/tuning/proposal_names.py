@@ -44,6 +44,8 @@ class NamedProposal:
         Whether it uses gradients of mini-batches, for which control variates of blocks are useful.
     splits : bool
         Whether it needs the posterior split into prior and likelihood, and is set up before chains begin.
+    expands : bool
+        Whether the race uses third derivatives.
     fallback : str
         Name of the proposal that replaces it if there can be no race; empty if there is none.
     """
@@ -52,6 +54,7 @@ class NamedProposal:
     learner: Callable[[AdapterContext], Adapter] | None = None
     batches: bool = False
     splits: bool = False
+    expands: bool = False
     fallback: str = ""
 
     @property
@@ -69,7 +72,7 @@ def _sgld(about: AdapterContext) -> Adapter:
 
 
 PROPOSALS = {
-    "auto": NamedProposal(race=all_moves, fallback="adaptive-metropolis"),
+    "auto": NamedProposal(race=all_moves, expands=True, fallback="adaptive-metropolis"),
     "laplace-pcn": NamedProposal(race=pcn_moves),
     "langevin": NamedProposal(race=langevin_moves),
     "adaptive-metropolis": NamedProposal(learner=lambda about: CovarianceAdapter(about.dim)),

@@ -168,14 +168,14 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
 def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_ = stansub.sample(logistic, logistic_data, **SHORT)
+    with_ = stansub.sample(logistic, logistic_data, proposal="laplace-pcn", **SHORT)
     point = facts(with_)["choice_values"]["expansion point"]
     assert (point["kind"], point["n_steps"]) == ("KeptSinceNear", 300)
     assert point["distance"] < 1
     kept = facts(with_)["choices"]["expansion point"]
     assert kept.startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
     monkeypatch.setattr(cross_chain, "_POOLED_AFTER", ())
-    without = stansub.sample(logistic, logistic_data, **SHORT)
+    without = stansub.sample(logistic, logistic_data, proposal="laplace-pcn", **SHORT)
     np.testing.assert_array_equal(theta(with_), theta(without))
     assert facts(with_)["warmup_n_obs_evaluated"] == facts(without)["warmup_n_obs_evaluated"]
 

@@ -24,10 +24,11 @@ from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.selection import RaceOutcome
-from stansub.target import observations, taylor, variates_order
-from stansub.tuning import mode_setup, mode_variates
+from stansub.target import cubics, observations, taylor, variates_order
+from stansub.tuning import mode_setup, mode_variates, third_order
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
+from stansub.tuning.third_order import with_differences
 from stansub.tuning.trial import pairs_at
 
 MAX_Z = 4.0
@@ -132,7 +133,7 @@ def test_the_default_is_true_and_a_wrong_total_is_not(
     assert table(idata)["ess_bulk"].min() > 10_000, "and the check is sharp"
     assert settings(idata)["control_variates"] in (2, 3)
     assert share_used(idata) < 0.1
-    assert settings(idata)["proposal"].startswith("Laplace pCN")
+    assert settings(idata)["proposal"].startswith(("Laplace pCN", "Hamiltonian trajectory"))
     assert facts(idata)["guarantee"] == "exact by proved bounds"
     with monkeypatch.context() as patch:
         wrong_sum(patch)
@@ -436,6 +437,25 @@ def test_trajectories_win_where_the_posterior_is_skewed(
     assert result.rate > result.first_rate
     monkeypatch.setattr(racing, "_MOST_TERMS", len(variates.third) - 1)
     assert names(expanded) == []
+
+
+def test_third_derivatives_by_differences(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior = logistic.with_data(logistic_data, block_size=20, seed=1)
+    modes = find_modes(posterior, np.random.default_rng(1))
+    mode, dim, log = modes.best, modes.best.dim, Recording()
+    monkeypatch.setattr(observations, "_CUBIC", -1e9)
+    known = observations.ObservationVariates.at(posterior.predictors(), mode.position, mode.cholesky).third
+    n_gradients = dim * (dim + 1) + 1
+    found = with_differences(modes, posterior, threads=2, log=log)
+    # The priors are normal, so that all third derivatives are the likelihood's.
+    in_sds, its = (cubics.in_coordinates(one, mode.cholesky) for one in (found.best.third, known))
+    np.testing.assert_allclose(in_sds, its, atol=2e-3 * np.abs(its).max())
+    assert found.n_passes == modes.n_passes + n_gradients
+    assert with_differences(found, posterior, threads=2, log=log) is found, "known already"
+    monkeypatch.setattr(third_order, "_MOST_GRADIENTS", n_gradients - 1)
+    assert with_differences(modes, posterior, threads=2, log=log) is modes
 
 
 def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(

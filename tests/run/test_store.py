@@ -1,7 +1,11 @@
 """The file of a checkpoint: whole at every moment, and nothing that was changed in it goes unnoticed."""
 
+import importlib
+import inspect
 import os
+import pkgutil
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import pytest
 
 import stansub
 from stansub import InputError, cli
-from stansub.codec import Encoded
+from stansub.codec import Encoded, name_of
+from stansub.kernels.proposals import BuiltIn
 from stansub.run import store
 from stansub.run.checkpoint_types import CODEC
 from stansub.run.store import Store, TakenOverError
@@ -33,6 +38,22 @@ def number_in(path: Path) -> int:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.checkpoint"
+
+
+def test_checkpoints_may_hold_every_proposal_of_the_package() -> None:
+    for module in pkgutil.walk_packages(stansub.__path__, "stansub."):
+        if module.name.startswith(("stansub.kernels", "stansub.tuning")):
+            importlib.import_module(module.name)
+
+    def of(kind: type) -> Iterator[type]:
+        for one in kind.__subclasses__():
+            if one.__module__.startswith("stansub.") and not inspect.isabstract(one):
+                yield one
+            yield from of(one)
+
+    kinds = set(of(BuiltIn))
+    assert len(kinds) > 8
+    assert {name_of(kind) for kind in kinds} <= set(CODEC.known)
 
 
 class TestStore:
