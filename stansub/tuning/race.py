@@ -64,8 +64,9 @@ _LANGEVIN_STEPS = (2.7, 1.0)
 # If the acceptance rate of independent draws from the approximation is below this, far moves about it are excluded: a
 # race is too short to see how long they stay in the tails.
 LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
-# The same for moves to the other side, and for trajectories of one step and of more.
-_LEAST_ACROSS, _LEAST_OF_ONE, _LEAST_OF_MORE = 0.8, 0.9, 0.6
+# The same for moves to the other side, and for trajectories: for those of several steps less if decisions by candidates
+# lose some moves whatever the trajectory.
+_LEAST_ACROSS, _LEAST_FOLLOWED, _LEAST_BY_CANDIDATES = 0.8, 0.9, 0.6
 # Positions of trial decisions, steps between them, and pairs at each.
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
 # Steps per leg of the race, legs per candidate, and the costs in observations of a step, besides those that it
@@ -110,6 +111,8 @@ class Candidate:
     ----------
     least : float
         Acceptance rate below which it does not win while others do better.
+    least_by_candidates : float
+        The same for decisions by candidates; 0 if it is no other.
     replaces : str
         Name of the candidate that it replaces as the winner if it is accepted that often: it is better then, but a race
         is too short to show it.
@@ -120,6 +123,7 @@ class Candidate:
     name: str
     proposal: BuiltIn
     least: float = 0.0
+    least_by_candidates: float = 0.0
     replaces: str = ""
     is_local: bool = True
 
@@ -151,7 +155,7 @@ def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     for rho in _RHOS:
         move = laplace_pcn(about.position, about.cholesky, rho)
         least = _LEAST_ACROSS if rho < 0 else LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0
-        yield Candidate(name(kind, rho), move, least, name(kind, 0) if rho < 0 else "", is_local=False)
+        yield Candidate(name(kind, rho), move, least, replaces=name(kind, 0) if rho < 0 else "", is_local=False)
 
 
 def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_STEPS) -> Iterator[Candidate]:
@@ -170,7 +174,7 @@ def trajectories(about: Normal) -> Iterator[Candidate]:
     for n_steps in _STEPS:
         move = trajectory(about.position, about.cholesky, about.third, angle=_ANGLE, n_steps=n_steps)
         name = f"Hamiltonian trajectory of {n_steps} step{'s' * (n_steps > 1)}"
-        yield Candidate(name, move, _LEAST_OF_MORE if n_steps > 1 else _LEAST_OF_ONE, is_local=False)
+        yield Candidate(name, move, _LEAST_FOLLOWED, _LEAST_BY_CANDIDATES if n_steps > 1 else 0.0, is_local=False)
 
 
 def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
@@ -242,7 +246,8 @@ def race(
     drawn = [np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
     cost = np.array([each + one.proposal.cost + n for one, n in zip(runners, drawn, strict=True)])
     merit = step / (2 - step) / cost
-    fit = accepted / steps >= [one.least for one in runners]
+    by_candidates = decider.n_candidates > 0
+    fit = accepted / steps >= [(by_candidates and one.least_by_candidates) or one.least for one in runners]
     if fit.any():
         merit = np.where(fit, merit, 0.0)
     best = int(np.argmax(merit))
