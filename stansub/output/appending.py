@@ -112,8 +112,10 @@ class DrawsFile:
             if values.dims[1:2] == ("draw",) and values.sizes["draw"] == n_first
         }
         growing = {name for name, _ in chunks}
-        write_groups(tree, self._file, chunks=chunks, unlimited=dict.fromkeys(growing, ("draw",)))
-        self._check()
+        try:
+            write_groups(tree, self._file, chunks=chunks, unlimited=dict.fromkeys(growing, ("draw",)))
+        finally:
+            self._check()  # HDF5 may miss what was not written before this is reached
         with self._opened() as file:
             for name in growing:
                 file[name].resize_dimension("draw", n_draws)
