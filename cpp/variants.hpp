@@ -16,8 +16,9 @@ namespace stansub {
 // Eight numbers: in one register or in several, with the same sums on every machine.
 using Eight [[gnu::vector_size(64)]] = double;
 
+// Always inlined, because how such vectors are returned depends on the variant.
 template <class Vector, class Number>
-inline Vector load(const Number* from) {
+[[gnu::always_inline]] inline Vector load(const Number* from) {
   Vector vector;
   std::memcpy(&vector, from, sizeof vector);
   return vector;

@@ -225,9 +225,7 @@ class Affine(Compiled):
     cholesky: FloatArray
 
     def __post_init__(self) -> None:
-        cholesky = lower_triangular(self.cholesky, "an affine proposal")
-        if not np.diag(cholesky).all():
-            raise InputError("the factor of an affine proposal must be invertible, but its diagonal contains a 0")
+        cholesky = lower_triangular(self.cholesky, "an affine proposal", invertible=True)
         dim = len(cholesky)
         matrix, offset = (np.ascontiguousarray(given, dtype=np.float64) for given in (self.matrix, self.offset))
         if matrix.shape != (dim, dim) or offset.shape != (dim,):
@@ -464,11 +462,13 @@ def compiled(proposal: Proposal) -> _loop.Proposals | None:
     return checked(proposal).compiled()
 
 
-def lower_triangular(cholesky: FloatArray, what: str) -> FloatArray:
-    """Return a factor as an array; raise InputError if it is not square, finite and lower triangular."""
+def lower_triangular(cholesky: FloatArray, what: str, *, invertible: bool = False) -> FloatArray:
+    """Return a factor as an array; raise InputError if it is not square, finite, lower triangular (and invertible)."""
     cholesky = np.ascontiguousarray(cholesky, dtype=np.float64)
     if cholesky.ndim != 2 or cholesky.shape[0] != cholesky.shape[1]:
         raise InputError(f"the factor of {what} must be a square matrix, not of shape {cholesky.shape}")
     if not np.isfinite(cholesky).all() or np.any(np.triu(cholesky, 1)):
         raise InputError(f"the factor of {what} must be finite and lower triangular")
+    if invertible and not np.diag(cholesky).all():
+        raise InputError(f"the factor of {what} must be invertible, but its diagonal contains a 0")
     return cholesky

@@ -53,9 +53,7 @@ class Trajectory(Compiled):
     n_steps: int
 
     def __post_init__(self) -> None:
-        cholesky = lower_triangular(self.cholesky, "a trajectory")
-        if not np.diag(cholesky).all():
-            raise InputError("the factor of a trajectory must be invertible, but its diagonal contains a 0")
+        cholesky = lower_triangular(self.cholesky, "a trajectory", invertible=True)
         dim = len(cholesky)
         centre, cubic = (np.ascontiguousarray(given, dtype=np.float64) for given in (self.centre, self.cubic))
         if centre.shape != (dim,) or cubic.shape != (cubics.n_products(dim),):
