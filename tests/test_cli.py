@@ -38,7 +38,8 @@ LOGISTIC = str(EXAMPLES / "logistic.stan")
 WALK = ["--proposal", "random-walk"]
 QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
 # For what has nothing to do with how the draws are made: half of the time goes to set-up about the mode.
-PLAIN = [*QUICK, *WALK, "--control-variates", "0"]
+ABOUT_NOTHING = [*WALK, "--control-variates", "0"]
+PLAIN = [*QUICK, *ABOUT_NOTHING]
 
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -97,7 +98,7 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
 ) -> None:
     missed = MissedMode(0.9, -100.0, 12.0, {"beta[1]": [4.0, 0.5, 1.5]})
     monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
-    code, out, _ = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    code, out, _ = run(options(*PLAIN), capsys)
     assert code == 4
     assert out.startswith("Warning: Chains missed a mode: no chain visited about 90 % of the posterior")
     assert out.count("Chains missed a mode") == 1
@@ -108,7 +109,7 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
     monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2))
-    assert run(["sample", LOGISTIC, "data.json", *QUICK, "--force"], capsys)[0] == 0
+    assert run(options(*PLAIN, "--force"), capsys)[0] == 0
 
 
 def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +143,7 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
 def test_commands_that_draw_say_what_they_wait_for(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(["sample", LOGISTIC, "data.json", *QUICK], capsys)[0] == 0
+    assert run(options(*PLAIN), capsys)[0] == 0
     monkeypatch.setattr(progress, "_SHORT", 0.0)
     stages = {
         "plot": ["Reading draws", "Drawing logistic_trace.png", "Drawing logistic_data.png"],
@@ -386,10 +387,10 @@ def test_warnings_of_stanc_are_counted(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stanc, "warnings_of", lambda file, *, pedantic: () if pedantic else ("line 4: doubtful",))
-    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    code, _, err = run(options(*PLAIN), capsys)
     assert code == 0
     assert err == f"stanc has 1 warning about {LOGISTIC}: see stansub check {LOGISTIC}\n{WRITTEN}"
-    _, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
+    _, _, err = run(options(*PLAIN, "--quiet", "--force"), capsys)
     assert err == WRITTEN
 
 
@@ -440,7 +441,16 @@ def test_impossible_data_are_named_by_their_row(place: Path, capsys: pytest.Capt
     assert "observation 200 of the data" in err
 
 
-@pytest.mark.parametrize(("n", "block_size"), [(1, None), (2, None), (3, "1"), (5, "64"), (101, "100")])
+@pytest.mark.parametrize(
+    ("n", "block_size"),
+    [
+        (1, None),
+        pytest.param(2, None, marks=pytest.mark.slow),
+        (3, "1"),
+        pytest.param(5, "64", marks=pytest.mark.slow),
+        (101, "100"),
+    ],
+)
 def test_few_observations_are_no_error(
     place: Path, capsys: pytest.CaptureFixture[str], n: int, block_size: str | None
 ) -> None:
@@ -653,6 +663,7 @@ def check_nothing_written(code: int, out: str, err: str, told: str) -> None:
     assert not Path("logistic.nc").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_process_of_its_own_writes_what_there_is(place: Path) -> None:
     running = driven("signalled('sampling', signal.SIGINT)", options(*LONG))
     out, err = running.communicate(timeout=HANGS)
@@ -660,7 +671,9 @@ def test_ctrl_c_in_a_process_of_its_own_writes_what_there_is(place: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "signals", [(signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM)], ids=["hangup", "termination, sent twice at once"]
+    "signals",
+    [(signal.SIGINT,), (signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM)],
+    ids=["Ctrl-C", "hangup", "termination, sent twice at once"],
 )
 def test_an_interrupt_writes_what_there_is(
     place: Path,
@@ -674,7 +687,7 @@ def test_an_interrupt_writes_what_there_is(
 
 
 def test_a_second_interrupt_leaves_nothing_to_write(place: Path) -> None:
-    running = driven("signalled('sampling', signal.SIGTERM, signal.SIGINT)", options(*LONG))
+    running = driven("signalled('sampling', signal.SIGTERM, signal.SIGINT)", options(*LONG, *ABOUT_NOTHING))
     out, err = running.communicate(timeout=HANGS)
     check_nothing_written(running.returncode, out, err, "interrupted")
 
@@ -724,6 +737,7 @@ run.import_module = importing
 """
 
 
+@pytest.mark.slow
 def test_an_error_while_libraries_are_imported_ends_in_one_line(place: Path) -> None:
     """A thread that is left in the middle, here of holding a lock, takes the interpreter with it."""
     running = driven(SLOW_OUTPUT, ["sample", LOGISTIC, "none.json"])
@@ -790,7 +804,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stansub: error: interrupted\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
@@ -900,7 +914,8 @@ LOST = "stansub: error: could not write to standard output: "
         ("stansub --version > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub sample --help > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub --version >&-", [1], f"{LOST}Bad file descriptor\n"),
-        ("stansub summary none.nc >&- 2>&- <&-", [2], ""),
+        ("stansub smaple >&- 2>&- <&-", [2], ""),
+        pytest.param("stansub summary none.nc >&- 2>&- <&-", [2], "", marks=pytest.mark.slow),
         (
             "mkdir gone; cd gone; rmdir ../gone; stansub doctor",
             [2],
@@ -952,6 +967,7 @@ def test_output_whose_encoding_lacks_characters(place: Path) -> None:
     assert "y ~ bernoulli" in done.stdout
 
 
+@pytest.mark.slow
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
     codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(PLAIN)} --quiet >&-")
     assert codes == [1]

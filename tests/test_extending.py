@@ -106,7 +106,7 @@ class TestPage:
 
 class TestSequentialTest:
     def test_draws(self) -> None:
-        idata = stansub.sample(mean_of_normals(), test=BrownianBridge(), iter_sampling=2000, audit=0.1, **RUN)
+        idata = stansub.sample(mean_of_normals(), test=BrownianBridge(), iter_sampling=1000, audit=0.1, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
         assert statistic(idata, "undecided").mean() < 0.9
 
@@ -142,14 +142,14 @@ class TestProposal:
     T = IndependentT(np.array([TRUTH[0] + 0.02]), np.array([[0.06]]))
 
     def test_draws(self) -> None:
-        idata = stansub.sample(mean_of_normals(), proposal=self.T, iter_sampling=2000, **EXACT, **RUN)
+        idata = stansub.sample(mean_of_normals(), proposal=self.T, iter_sampling=1000, **EXACT, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
 
     def test_without_the_ratio_they_are_wrong(self) -> None:
         def symmetric(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
             return self.T(rng, position)[0], 0.0
 
-        idata = stansub.sample(mean_of_normals(), proposal=symmetric, iter_sampling=2000, **EXACT, **RUN)
+        idata = stansub.sample(mean_of_normals(), proposal=symmetric, iter_sampling=1000, **EXACT, **RUN)
         assert largest_z(idata, mu=TRUTH) > 2 * MAX_Z
 
 
@@ -232,7 +232,7 @@ class TestAdaptiveProposal:
         code = re.findall(r"```python\n(from dataclasses.*?)```", page, flags=re.DOTALL)[0]
         made: dict[str, Any] = {"__name__": "walks"}
         exec(compile(code, "the page", "exec", dont_inherit=True), made)
-        idata = stansub.sample(mean_of_normals(), proposal=made["Walk"](), iter_sampling=2000, **EXACT, **RUN)
+        idata = stansub.sample(mean_of_normals(), proposal=made["Walk"](), iter_sampling=1000, **EXACT, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
         assert 0.2 < statistic(idata, "accepted").mean() < 0.4
 
@@ -272,7 +272,7 @@ class TestKernel:
 
     def drawn(self, draw: Any, **options: Any) -> Any:
         kernel = Sequence(center=Gibbs(draw, ["m"]), rest=Metropolis())
-        return stansub.sample(self.target(), kernel=kernel, **{"iter_sampling": 3000, **EXACT, **RUN, **options})
+        return stansub.sample(self.target(), kernel=kernel, **{"iter_sampling": 1200, **EXACT, **RUN, **options})
 
     def test_draws(self) -> None:
         idata = self.drawn(center)
@@ -347,7 +347,7 @@ class TestStatistic:
         assert ((jumps > 0) == statistic(idata, "accepted")).all()
         stats = inference_data.group(idata, "chain_stats")
         np.testing.assert_allclose(stats["squared_jumps"].values, jumps.sum(axis=1))
-        assert largest_z(stansub.sample(mean_of_normals(), **options | {"iter_sampling": 2000}), mu=TRUTH) < MAX_Z
+        assert largest_z(stansub.sample(mean_of_normals(), **options | {"iter_sampling": 1000}), mu=TRUTH) < MAX_Z
 
     def test_its_sentence_stands_in_the_file(self, tmp_path: Path) -> None:
         idata = stansub.sample(mean_of_normals(), kernel=Jumps(), iter_sampling=100, **EXACT, **RUN)
@@ -399,7 +399,7 @@ class TestFunctions:
     """`stansub.sample` takes posteriors made of functions."""
 
     def test_with_gradients_everything_about_the_mode_is_there(self) -> None:
-        idata = stansub.sample(mean_of_normals(log_lik_gradient=slopes), test="pocock", iter_sampling=2000, **RUN)
+        idata = stansub.sample(mean_of_normals(log_lik_gradient=slopes), test="pocock", iter_sampling=1000, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
         facts = inference_data.attrs(idata)
         assert facts["settings"]["control_variates"] > 0

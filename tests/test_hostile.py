@@ -259,7 +259,10 @@ def test_broken_json_in_a_netcdf_file(draws: Path, tmp_path: Path, name: str) ->
         inference_data.read(file)
 
 
-@pytest.mark.parametrize("value", BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param(one, id=str(n), marks=[pytest.mark.slow] if n % 2 else []) for n, one in enumerate(BROKEN)],
+)
 def test_commands_tell_broken_json_in_one_line(
     draws: Path, tmp_path: Path, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,7 +299,7 @@ def check_facts(draws: Path, folder: Path, name: str, value: Any) -> None:
 
 
 @pytest.mark.usefixtures("pictures_drawn")
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.sampled_from(NAMES), ANYTHING)
 def test_whatever_a_fact_is(draws: Path, tmp_path: Path, name: str, value: Any) -> None:
     check_facts(draws, tmp_path, name, value)
@@ -320,7 +323,9 @@ class TestDraws:
         assert run("summary", tmp_path / "draws.nc", capsys=capsys)[0] == 0
 
     @pytest.mark.usefixtures("pictures_drawn")
-    @pytest.mark.parametrize("size", [1e308, -1e308, np.inf, np.nan])
+    @pytest.mark.parametrize(
+        "size", [1e308, *(pytest.param(one, marks=pytest.mark.slow) for one in (-1e308, np.inf)), np.nan]
+    )
     def test_draws_at_the_end_of_the_numbers(
         self, draws: Path, tmp_path: Path, size: float, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -334,10 +339,10 @@ class TestDraws:
     @pytest.mark.parametrize(
         "counts",
         [
-            {"settings": ("chain", [1, 2])},
+            pytest.param({"settings": ("chain", [1, 2])}, marks=pytest.mark.slow),
             {"n_steps": ("other", [])},
             {"n_audited": ("chain", [0, -(2**63)])},
-            {"n_accepted": ("one", [7])},
+            pytest.param({"n_accepted": ("one", [7])}, marks=pytest.mark.slow),
         ],
     )
     def test_counts_of_chains_that_are_none(

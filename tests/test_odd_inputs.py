@@ -53,7 +53,7 @@ def draws_end_well(place: Path, change: Callable[[bytes, int], bytes], seed: int
     ends_well(odd_inputs.reading("odd.nc", seed))
 
 
-@inputs(50)
+@inputs(25)
 @given(odd_inputs.command_lines)
 def test_command_lines(line: list[str]) -> None:
     ends_well(line)
@@ -67,13 +67,13 @@ def test_paths_that_name_no_file(command: str, path: str) -> None:
     ends_well([command, path])
 
 
-@inputs(20)
+@inputs(10)
 @given(odd_inputs.data_files)
 def test_data_files(place: Path, content: bytes) -> None:
     data_end_well(place, content)
 
 
-@inputs(10)
+@inputs(5)
 @given(seeds)
 @pytest.mark.parametrize("change", [odd_inputs.changed_draws, odd_inputs.damaged_draws])
 def test_draws_files(place: Path, change: Callable[[bytes, int], bytes], seed: int) -> None:

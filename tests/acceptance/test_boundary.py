@@ -141,9 +141,12 @@ class TestPocock:
         values = [pocock_critical_value(epsilon, n) for epsilon in (0.1, 1e-5, 1e-9, 1e-11, 1e-14, 1e-17, 1e-100)]
         assert np.all(np.diff(values) > 0)
 
-    def test_many_looks(self):
+    def test_too_many_looks(self):
         with pytest.raises(InputError, match="geometric"):
             Pocock(looks=Fixed(size=10)).table(10_000)
+
+    @pytest.mark.slow
+    def test_many_looks(self):
         assert np.isfinite(Pocock(looks=Fixed(size=10)).table(1500).scale).all()
 
 

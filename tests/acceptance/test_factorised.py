@@ -87,6 +87,8 @@ def _whole(n_blocks: int):  # type: ignore[no-untyped-def]
 MODEL = Logistic.make()
 FAR = MODEL.anchor + np.array([0.5, 0.4])
 NEAR = MODEL.anchor + np.array([-0.2, 0.3])
+# The others take nearly a second each.
+QUICK = ("1-thinning-there", "2-product-there")
 
 
 def rate(model: Logistic, theta: Array, proposed: Array, n: int, *, share: float = 1e9, log_q: float = 0.0) -> float:
@@ -101,10 +103,17 @@ def rate(model: Logistic, theta: Array, proposed: Array, n: int, *, share: float
     return accepted / n
 
 
-@pytest.mark.parametrize(("theta", "proposed"), [(NEAR, FAR), (FAR, NEAR)])
-@pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
-@pytest.mark.parametrize("order", [1, 2])
-def test_acceptance_probability(theta: Array, proposed: Array, share: float, order: int) -> None:
+@pytest.mark.parametrize(
+    ("order", "share", "theta", "proposed"),
+    [
+        pytest.param(order, share, *ends, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for order in (1, 2)
+        for how, share in (("thinning", 1e9), ("product", 0.0))
+        for way, ends in (("there", (NEAR, FAR)), ("back", (FAR, NEAR)))
+        for name in [f"{order}-{how}-{way}"]
+    ],
+)
+def test_acceptance_probability(order: int, share: float, theta: Array, proposed: Array) -> None:
     model, n = Logistic.make(order), 20_000
     if order == 1:  # remainders are larger there
         theta, proposed = (model.anchor + 0.3 * (point - model.anchor) for point in (theta, proposed))

@@ -267,7 +267,9 @@ def truth() -> tuple[Array, float, float]:
     return mass, mean, float(np.sqrt(mass @ (GRID[:, 0] - mean) ** 2))
 
 
-@pytest.mark.parametrize("size", [None, 4], ids=["observations", "blocks"])
+@pytest.mark.parametrize(
+    "size", [pytest.param(None, id="observations"), pytest.param(4, id="blocks", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kappa", FEW_KAPPAS)
 def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
     model, n, rng = replace(ONE, size=size), 50_000, np.random.default_rng(6)

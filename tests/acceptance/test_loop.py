@@ -385,7 +385,7 @@ class TestCounts:
     @pytest.mark.parametrize("name", ["austerity", "pocock", "bernstein", "bernstein-serfling", "hoeffding"])
     def test_easy_decisions_cost_the_same_whatever_the_size(self, name):
         cost = {}
-        for n_units in (10_000, 100_000, 1_000_000):
+        for n_units in (10_000, 1_000_000):
             values = np.random.default_rng(1).uniform(-1, 1, n_units)
             decider = make(linear(values), make_test(name), 0.0, Lipschitz(1.0))
             rng = np.random.default_rng(2)

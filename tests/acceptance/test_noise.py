@@ -120,7 +120,7 @@ class TestDetailedBalance:
     LOG_RATIO, N = 1.0, 5_000
 
     @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
-    @pytest.mark.parametrize("noise", [0.45, 0.9])
+    @pytest.mark.parametrize("noise", [pytest.param(0.45, marks=pytest.mark.slow), 0.9])
     def test_acceptance_forth_and_back(self, test, noise):
         found, error = balance(make(population(self.LOG_RATIO, noise), test), self.N)
         # what the measured standard error leaves, beside the Monte Carlo error

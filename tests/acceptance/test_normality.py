@@ -179,9 +179,16 @@ class TestStatistic:
 
 
 class TestVerdict:
-    @pytest.mark.parametrize("make", [normal, binary])
     @pytest.mark.parametrize(
-        ("n_units", "n_trials"), [(100, 20), (391, 10), pytest.param(1279, 150, marks=pytest.mark.slow)]
+        ("n_units", "n_trials", "make"),
+        [
+            (100, 20, binary),
+            pytest.param(100, 20, normal, marks=pytest.mark.slow),
+            pytest.param(391, 10, normal, marks=pytest.mark.slow),
+            pytest.param(391, 10, binary, marks=pytest.mark.slow),
+            pytest.param(1279, 150, normal, marks=pytest.mark.slow),
+            pytest.param(1279, 150, binary, marks=pytest.mark.slow),
+        ],
     )
     def test_healthy_data_are_not_warned_of(self, make: Make, n_units: int, n_trials: int) -> None:
         seen = [trial(make, seed, n_units, test) for test in (Pocock(), Austerity()) for seed in range(n_trials)]
@@ -191,7 +198,7 @@ class TestVerdict:
         assert 0.5 < observed / expected < 1.5
 
     @pytest.mark.parametrize("make", [lognormal, outlier, sparse])
-    @pytest.mark.parametrize("n_units", [100, 1279, 10_000])
+    @pytest.mark.parametrize("n_units", [100, pytest.param(1279, marks=pytest.mark.slow), 10_000])
     def test_heavy_tails_are_caught(self, make: Make, n_units: int) -> None:
         for seed in range(2):
             found = trial(make, seed, n_units, Pocock(), n_pairs=16)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,23 +124,31 @@ def wander(model: Regression, decider: Decider, n: int) -> None:
 
 
 SOURCES = ["table", "stream", "screen"]
+WAYS = [
+    (2, "table"),
+    (3, "stream"),
+    (2, "screen"),
+    *(pytest.param(*way, marks=pytest.mark.slow) for way in ((3, "table"), (2, "stream"), (3, "screen"))),
+]
 MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.5, -1.0))]
 
 
-@pytest.mark.parametrize(("start", "end"), MOVES)
-@pytest.mark.parametrize("family", ["binomial", "poisson"])
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
-@pytest.mark.parametrize("source", SOURCES)
+def ways_and_moves() -> list[Any]:
+    """Every way with every family and move; each way has one of these in quick runs, which each have two."""
+    ways = list(product(SOURCES, ["thinning", "product"], [2, 3]))
+    moves = list(product(["binomial", "poisson"], range(len(MOVES))))
+    return [
+        pytest.param(*way, *move, marks=() if i % len(moves) == j else pytest.mark.slow)
+        for i, way in enumerate(ways)
+        for j, move in enumerate(moves)
+    ]
+
+
+@pytest.mark.parametrize(("source", "evaluation", "order", "family", "move"), ways_and_moves())
 def test_acceptance_probability(
-    start: tuple[float, float],
-    end: tuple[float, float],
-    family: str,
-    share: float,
-    order: int,
-    source: str,
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, evaluation: str, order: int, family: str, move: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (start, end), share = MOVES[move], {"thinning": 1e9, "product": 0.0}[evaluation]
     monkeypatch.setattr(observations, "SHARE", share)
     model, n = Regression.make(family, order=order, source=source), 20_000 if share or source != "stream" else 1000
     theta, proposed = model.at(start), model.at(end)
@@ -172,8 +182,7 @@ def test_few_likelihoods_are_evaluated_where_bounds_are_near(order: int) -> None
     assert 0.5 < decider.bound_tightness <= 1
 
 
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("order", "source"), WAYS)
 def test_expected_candidates(order: int, source: str) -> None:
     model = Regression.make(n=400, order=order, source=source)
     decider, n = model.decider(model.anchor), 10_000
@@ -184,8 +193,7 @@ def test_expected_candidates(order: int, source: str) -> None:
     assert decider.n_candidates / n == pytest.approx(variates.expected, rel=0.1)
 
 
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("order", "source"), WAYS)
 def test_a_violated_bound_names_the_observation(order: int, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     constants = LinearPredictors.constants
 
@@ -416,8 +424,15 @@ def test_rows_of_16_bits_change_no_decision(rule: StoppingRule, shared: bool, mo
     assert 50 < 5 * looked < picked
 
 
-@pytest.mark.parametrize("rule", [Factorised(), JointDecisions(kappa=2)], ids=["factorised", "joint"])
-@pytest.mark.parametrize(("shared", "order"), [(False, 2), (False, 3), (True, 2)])
+@pytest.mark.parametrize(
+    ("rule", "shared", "order"),
+    [
+        pytest.param(rule, shared, order, marks=() if (rule.name, shared, order) in quick else pytest.mark.slow)
+        for quick in [{("factorised", False, 2), ("poisson", False, 3)}]
+        for rule in (Factorised(), JointDecisions(kappa=2))
+        for shared, order in ((False, 2), (False, 3), (True, 2))
+    ],
+)
 def test_screened_decisions_are_as_likely_and_take_few_candidates(
     rule: StoppingRule, shared: bool, order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

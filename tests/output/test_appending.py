@@ -39,8 +39,8 @@ def test_wherever_a_disk_fills_up_it_is_said_and_nothing_stays(tmp_path: Path, m
     stored = inference_data.group(inference_data.load(tmp_path / "draws.nc"), "posterior")["theta"].values
     np.testing.assert_array_equal(stored, np.arange(N_DRAWS) + np.zeros((2, 1)))
     (tmp_path / "draws.nc").unlink()
-    for room in np.linspace(0, needed - 1, 12):
-        needed = 0
+    for one in np.linspace(0, needed - 1, 12):
+        room, needed = float(one), 0
         with pytest.raises(RunError, match=r"draws\.nc: No space left on device"):
             write(tmp_path)
         assert not list(tmp_path.iterdir())

@@ -98,13 +98,29 @@ def variables(draw: st.DrawFn, chains: int, draws: int) -> dict[str, Any]:
     return draw(st.dictionaries(NAMES.map("v_{}".format), values, min_size=1, max_size=3))
 
 
-@given(data=st.data(), chains=st.integers(1, 4), draws=st.integers(1, 5), more=ATTRS)
-@settings(max_examples=6)
+RUNS = given(data=st.data(), chains=st.integers(1, 4), draws=st.integers(1, 5), more=ATTRS)
+
+
+@RUNS
+@settings(max_examples=3)
 def test_every_attribute_and_variable_comes_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, chains: int, draws: int, more: dict[str, Any]
 ) -> None:
+    comes_back(tmp_path_factory.mktemp("round"), data, chains, draws, more)
+
+
+@pytest.mark.slow
+@RUNS
+@settings(max_examples=50)
+def test_fifty_files_come_back_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, chains: int, draws: int, more: dict[str, Any]
+) -> None:
+    comes_back(tmp_path_factory.mktemp("round"), data, chains, draws, more)
+
+
+def comes_back(folder: Path, data: st.DataObject, chains: int, draws: int, more: dict[str, Any]) -> None:
     idata = run(chains=chains, draws=draws, posterior=data.draw(variables(chains, draws)), attrs=more)
-    path = tmp_path_factory.mktemp("round") / "draws.nc"
+    path = folder / "draws.nc"
     write(idata, path)
     theirs = inference_data.arviz_module().from_netcdf(path)
     again = path.with_name("again.nc")

@@ -16,6 +16,7 @@ from stansub.diagnostics.compare import compare
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Program
 from stansub.output import inference_data
+from stansub.report import render
 from stansub.stan import data as data_module
 
 CODE = """data {
@@ -48,6 +49,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(module, "make_reference", reference)
     return calls
+
+
+@pytest.fixture(autouse=True)
+def _one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making all of them takes longer than the rest of a report."""
+    monkeypatch.setattr(render, "PICTURES", render.PICTURES[:1])
 
 
 @pytest.fixture

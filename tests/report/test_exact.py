@@ -17,16 +17,17 @@ from stansub.report.page import compose
 
 Array = NDArray[np.float64]
 N = 2000
-RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 500, "iter_sampling": 1500, "seed": 3, "control_variates": 0}
+RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 300, "iter_sampling": 1000, "seed": 3, "control_variates": 0}
 
 
 def normal_mean() -> FunctionFactors:
-    y = np.random.default_rng(1).normal(0.3, 1.0, (N, 2))
+    n = 1000
+    y = np.random.default_rng(1).normal(0.3, 1.0, (n, 2))
 
     def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
         return np.asarray(-0.5 * ((y[which] - theta) ** 2).sum(axis=1))
 
-    return FunctionFactors(["mu", "nu"], N, log_lik, block_size=1)
+    return FunctionFactors(["mu", "nu"], n, log_lik, block_size=1)
 
 
 def logistic() -> FunctionFactors:
@@ -47,7 +48,7 @@ def logistic() -> FunctionFactors:
 
 @pytest.fixture(scope="module")
 def good() -> stansub.Comparison:
-    return compare_exact(logistic(), chains=4, iter_warmup=300, iter_sampling=1500, seed=3, audit=0.2)
+    return compare_exact(logistic(), chains=4, iter_warmup=300, iter_sampling=1000, seed=3, audit=0.2)
 
 
 def test_good_decisions_agree_and_cost_less_data(good: stansub.Comparison) -> None:
@@ -68,12 +69,16 @@ def test_both_have_seeds_of_their_own(good: stansub.Comparison) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"test": "factorised", "bounds": "learned"}, {"test": "pocock", "until": "ess=150"}]
+    "options",
+    [
+        {"test": "factorised", "bounds": "learned", "iter_sampling": 500},
+        {"test": "pocock", "until": "ess=150", "iter_sampling": 3000},
+    ],
 )
 def test_options_of_either_side(options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stansub.DrawsWarning)
-        found = compare_exact(logistic(), chains=2, iter_warmup=200, iter_sampling=3000, seed=3, **options)
+        found = compare_exact(logistic(), chains=2, iter_warmup=200, seed=3, **options)
     own, other = (inference_data.attrs(one) for one in (found.draws, found.reference))
     assert other["test"] == "exact"
     assert own["test"] == options["test"]
@@ -113,7 +118,7 @@ def test_the_normality_trial_is_made_for_one_kernel_among_all_the_data() -> None
     for kernel, tried in ((whole, True), (Metropolis("random-walk", exact=True), False), (Sequence(mu=some), False)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", stansub.DrawsWarning)
-            idata = stansub.sample(factors, kernel=kernel, **RUN | {"iter_sampling": 200, "iter_warmup": 200})
+            idata = stansub.sample(factors, kernel=kernel, **RUN | {"iter_sampling": 20, "iter_warmup": 100})
         found = inference_data.attrs(idata).get("normality")
         assert (found is not None) == tried
         assert not tried or found["tail_fails"]

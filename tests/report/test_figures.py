@@ -1,3 +1,4 @@
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,22 @@ def compared(*, size: int = 4, seed: int = 1, own: dict[str, Any] | None = None,
     return compare_draws(fakes.draws(rng, size=size, **(own or {})), fakes.reference(rng, size=size, **reference))
 
 
+@functools.cache
+def odd(name: str) -> Comparison:
+    options: dict[str, dict[str, Any]] = {
+        "three": {"size": 3},
+        "sixty": {"size": 60, "own": {"draws": 300}, "draws": 300},
+        "one chain": {"own": {"chains": 1}, "chains": 1},
+        "few draws": {"own": {"draws": 5}, "draws": 7},
+        "stuck": {"own": {"change": fakes.stuck()}},
+        "never moves": {"own": {"change": lambda x: x.__setitem__((..., 1), 2.0)}},
+        "other never moves": {"change": lambda x: x.__setitem__((..., 1), 2.0)},
+        "NaN": {"own": {"change": lambda x: x.__setitem__((0, 3, 1), np.nan)}},
+        "far out": {"own": {"change": lambda x: x.__setitem__((0, 3, 1), 1e9)}},
+    }
+    return compared(**options[name])
+
+
 def drawn(picture: Callable[[Comparison], Figure | None], comparison: Comparison) -> Figure:
     figure = picture(comparison)
     assert figure is not None
@@ -41,21 +58,17 @@ def texts(figure: Figure) -> str:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("picture", ALL)
 @pytest.mark.parametrize(
-    "comparison",
+    "name",
     [
-        pytest.param(lambda: compared(size=3), id="three"),
-        pytest.param(lambda: compared(size=60, own={"draws": 300}, draws=300), id="sixty"),
-        pytest.param(lambda: compared(own={"chains": 1}, chains=1), id="one chain"),
-        pytest.param(lambda: compared(own={"draws": 5}, draws=7), id="few draws"),
-        pytest.param(lambda: compared(own={"change": fakes.stuck()}), id="stuck"),
-        pytest.param(lambda: compared(own={"change": lambda x: x.__setitem__((..., 1), 2.0)}), id="never moves"),
-        pytest.param(lambda: compared(change=lambda x: x.__setitem__((..., 1), 2.0)), id="reference never moves"),
-        pytest.param(lambda: compared(own={"change": lambda x: x.__setitem__((0, 3, 1), np.nan)}), id="NaN"),
-        pytest.param(lambda: compared(own={"change": lambda x: x.__setitem__((0, 3, 1), 1e9)}), id="far out"),
+        *("three", "few draws", "stuck", "never moves", "NaN"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("sixty", "one chain", "other never moves", "far out")
+        ),
     ],
 )
-def test_draws_whatever_comes(picture: Callable[[Comparison], Figure], comparison: Callable[[], Comparison]) -> None:
-    figure = drawn(picture, comparison())
+def test_draws_whatever_comes(picture: Callable[[Comparison], Figure], name: str) -> None:
+    figure = drawn(picture, odd(name))
     assert figure.axes
 
 

@@ -28,6 +28,12 @@ def comparison() -> Comparison:
     return compared(own={"attrs": {"data_file": "/home/somebody/secret/data.json"}})
 
 
+@pytest.fixture
+def one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making all of them takes longer than the rest of a report."""
+    monkeypatch.setattr(render, "PICTURES", render.PICTURES[:1])
+
+
 NOTHING = page.Table((), ("", "x"), ())
 PLAIN = page.Page(
     "title", "now", "1", "agrees", "Agrees.", ("a", "b"), (), "Use them.", (), (), NOTHING, (), (),
@@ -89,9 +95,14 @@ def test_the_page_holds_everything_and_needs_nothing(comparison: Comparison) -> 
     assert len(text) < 500_000
 
 
+@pytest.mark.usefixtures("one_picture")
 @pytest.mark.parametrize(
     ("own", "word"),
-    [({}, "agrees"), ({"change": fakes.inflated(1.3)}, "differs"), ({"change": fakes.stuck()}, "do not use")],
+    [
+        ({}, "agrees"),
+        pytest.param({"change": fakes.inflated(1.3)}, "differs", marks=pytest.mark.slow),
+        ({"change": fakes.stuck()}, "do not use"),
+    ],
 )
 def test_the_verdict_stands_first_in_all_three(own: dict[str, Any], word: str) -> None:
     contents = render.files(compared(own=own))
@@ -169,6 +180,7 @@ def test_markdown_says_the_same(comparison: Comparison) -> None:
     assert pictures == [name for name in contents if name.endswith(".png")]
 
 
+@pytest.mark.usefixtures("one_picture")
 def test_no_folders_of_the_machine(comparison: Comparison) -> None:
     for name, content in render.files(comparison).items():
         if not name.endswith(".png"):
@@ -176,6 +188,7 @@ def test_no_folders_of_the_machine(comparison: Comparison) -> None:
             assert b"data.json" in content
 
 
+@pytest.mark.usefixtures("one_picture")
 def test_json_has_all_figures_and_null_for_what_does_not_exist() -> None:
     comparison = compared(size=70, own={"chains": 1, "draws": 200}, draws=200)
     contents = render.files(comparison)

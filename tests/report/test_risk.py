@@ -209,6 +209,7 @@ class TestRuns:
         near, far = (risk(posterior, **options, inits=inits).curves for inits in (None, {"mu": 3.0}))
         assert far["mse"].iloc[0] > 100 * near["mse"].iloc[0]
 
+    @pytest.mark.slow
     def test_exact_chains_stand_for_the_truth(self, posterior: stansub.Posterior, data: dict[str, Any]) -> None:
         found = risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference="exact", seed=1)
         assert found.facts["truth"] == "exact Metropolis-Hastings"

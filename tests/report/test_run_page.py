@@ -61,7 +61,7 @@ def replicated() -> Any:
     return inference_data.container(tree)
 
 
-@pytest.mark.usefixtures("pictures_in_full")
+@pytest.mark.usefixtures("pictures_drawn")
 def test_a_healthy_run() -> None:
     text = run_page.html(drawn(), command="stansub sample a.stan b.json --seed 1")
     page = Page(text)

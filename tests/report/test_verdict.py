@@ -55,6 +55,7 @@ def test_false_alarms(sampler: str) -> None:
     assert false_alarms(60, level=0.2, size=3, **SAMPLERS[sampler]) <= stats.binom.isf(0.001, 60, 0.2)
 
 
+@pytest.mark.slow
 def test_errors_that_ignore_autocorrelation_raise_false_alarms() -> None:
     assert false_alarms(15, without_order, level=0.2, size=3, **SAMPLERS["correlated"]) > stats.binom.isf(
         0.001, 15, 0.2
@@ -100,8 +101,14 @@ def torn(values: FloatArray) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [fakes.inflated(1.15), fakes.shifted(0.2), fakes.stuck(), bimodal, heavy_tailed, torn],
-    ids=["sds inflated by 15 %", "a mean shifted by 0.2 sd", "a stuck chain", "bimodal", "heavy-tailed", "torn"],
+    [
+        pytest.param(fakes.inflated(1.15), id="sds inflated by 15 %"),
+        pytest.param(fakes.shifted(0.2), id="a mean shifted by 0.2 sd"),
+        pytest.param(fakes.stuck(), id="a stuck chain", marks=pytest.mark.slow),
+        pytest.param(bimodal, id="bimodal", marks=pytest.mark.slow),
+        pytest.param(heavy_tailed, id="heavy-tailed", marks=pytest.mark.slow),
+        pytest.param(torn, id="torn"),
+    ],
 )
 def test_faults_are_caught_every_time(change: Change) -> None:
     assert all(verdict(seed, change, size=2).word != "agrees" for seed in range(20))
@@ -113,6 +120,7 @@ def test_faults_of_a_random_walk_are_caught(change: Change) -> None:
     assert all(verdict(seed, change, **SAMPLERS["random walk"]).word != "agrees" for seed in range(20))
 
 
+@pytest.mark.slow
 def test_what_would_have_shown_shows() -> None:
     """A shift by the detectable difference is found with probability 0.9."""
     rng = np.random.default_rng(8)

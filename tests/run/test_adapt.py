@@ -85,7 +85,7 @@ def sgld(covariance: Any, cholesky: Any = None) -> SgldAdapter:
     return SgldAdapter(batches, len(covariance), cholesky=cholesky)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
+@pytest.mark.parametrize("scale", [1e-3, pytest.param(1e3, marks=pytest.mark.slow)])
 def test_langevin_steps_come_near_their_own_acceptance(scale: float) -> None:
     covariance = scale**2 * np.array([[1.0, 0.9], [0.9, 4.0]])
     factor = np.linalg.cholesky(covariance)

@@ -68,6 +68,7 @@ def test_blocks_are_cut_again_where_another_test_wins(
     assert made.posterior.proof.holds
 
 
+@pytest.mark.slow
 def test_draws_are_of_the_same_posterior(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     options = SHORT | {"iter_sampling": 20_000, "show_progress": False}
     large = stansub.sample(logistic, logistic_data, **options)

@@ -21,7 +21,7 @@ LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
 QUICK: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 500, "seed": 1}
 
 
-@pytest.mark.parametrize("name", ["barker", "penalty"])
+@pytest.mark.parametrize("name", ["barker", pytest.param("penalty", marks=pytest.mark.slow)])
 def test_from_the_command_line(
     name: str,
     logistic: CompiledModel,

@@ -111,6 +111,7 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mode_setup, "decider_with", wrong)
 
 
+@pytest.mark.slow
 def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     logistic: CompiledModel,
     rare_data: dict[str, Any],
@@ -149,12 +150,13 @@ def test_an_expansion_point_that_is_off_is_left(
     assert sum(facts(moved)["warmup_n_obs_evaluated"]) > 2 * 2000, "what adaptation evaluates is warmup's"
 
 
-@pytest.mark.parametrize("parallel_chains", [1, 3])
+@pytest.mark.parametrize("parallel_chains", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
     logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None, parallel_chains: int
 ) -> None:
+    short = SHORT | {"iter_sampling": 200}
     one, other = (
-        stansub.sample(logistic, logistic_data, control_variates=1, parallel_chains=parallel, save_warmup=True, **SHORT)
+        stansub.sample(logistic, logistic_data, control_variates=1, parallel_chains=parallel, save_warmup=True, **short)
         for parallel in (2, parallel_chains)
     )
     assert facts(one)["choice_values"]["expansion point"]["kind"] == "Moved"
@@ -181,9 +183,10 @@ def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
 
 
 def test_what_the_user_gives_stays(logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None) -> None:
+    short = SHORT | {"iter_sampling": 100}
     walk = RandomWalk(0.05 * np.eye(3))
     for proposal, name in ((walk, "RandomWalk"), ("random-walk", "random-walk"), ("langevin", "pooled Langevin")):
-        idata = stansub.sample(logistic, logistic_data, proposal=proposal, control_variates=1, first_look=30, **SHORT)
+        idata = stansub.sample(logistic, logistic_data, proposal=proposal, control_variates=1, first_look=30, **short)
         settings = facts(idata)["settings"]
         assert settings["proposal"].startswith(name)
         assert settings["control_variates"] == 1
@@ -361,6 +364,7 @@ def test_moves_that_leave_heavy_tails_replace_those_that_do_not(monkeypatch: pyt
     assert largest_z(found, mean, sd) < MAX_Z
     assert stickiness(list(theta(found))) < 2
     monkeypatch.setattr("stansub.run.cross_chain._STICKY", np.inf)
+    options["iter_sampling"] = 100  # choices are of warmup
     assert "no pCN" not in facts(stansub.sample(with_a_tail(), **options))["choices"]["proposal"]
 
 

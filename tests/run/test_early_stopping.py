@@ -236,6 +236,7 @@ class TestGoingOn:
         assert Stopped("max_time") in findings_of(cut)
         assert NotPreciseEnough not in {type(one) for one in findings_of(cut)}
 
+    @pytest.mark.slow
     def test_processes_end_where_threads_do(self, logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
         settings: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "seed": 3, "show_progress": False}
         asked = settings | {"until": "ess=300", "proposal": "random-walk"}

@@ -126,6 +126,7 @@ def test_by_default(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
     assert proposal_of(PROGRAM, data)[0] == "surrogate"
 
 
+@pytest.mark.slow
 def test_by_default_with_known_scales(data: dict[str, Any], tmp_path: Path) -> None:
     """The text shows no effects with an unknown scale, for which alone there are surrogate transitions."""
     assert not Analysis.of(parse(KNOWN_SCALES)).effects()

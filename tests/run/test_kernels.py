@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 PROGRAMS = Path(__file__).parent / "programs"
 MAX_Z = 4.5
-RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 1500, "iter_sampling": 3000, "seed": 8, "block_size": 4}
+RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 1000, "iter_sampling": 2000, "seed": 8, "block_size": 4}
 # Of a joint posterior with a product of log densities no part of which may be left out.
 NAMES = ["mu", "tau", "effect[1]", "effect[2]", "effect[3]"]
 
@@ -100,6 +100,7 @@ def test_two_of_five_parameters_beside_a_kernel_on_all(
     assert not moved[by_two][:, 2:].any(), "the other three stand still"
 
 
+@pytest.mark.slow
 def test_one_group_is_decided_from_its_own_observations(
     program: CompiledModel, data: dict[str, Any], truth: Array
 ) -> None:
@@ -131,6 +132,7 @@ def test_what_makes_no_kernel_is_refused(program: CompiledModel, data: dict[str,
         stansub.sample(program, data, kernel=Metropolis(), proposal="random-walk", **RUN)
 
 
+@pytest.mark.slow
 def test_a_run_with_kernels_of_its_own_is_resumed(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -> None:
     kernel = Mixture(all=Metropolis(), two=OnParameters(Metropolis("random-walk"), ["mu", "tau"]))
     options: Any = {"kernel": kernel, "chains": 2, "iter_warmup": 300, "seed": 2}
@@ -224,7 +226,8 @@ def test_exact_decisions_of_one_kernel_beside_rough_ones_of_another(
     walk = OnParameters(Metropolis("random-walk", exact=True), ["mu", "tau"])
     kernel = Sequence(exact=walk, rough=OnParameters(Metropolis(), ["effect"]))
     test = stansub.Austerity(epsilon=0.3, looks=stansub.Fixed(size=2))
-    idata = stansub.sample(program, data, kernel=kernel, test=test, control_variates=0, audit=1.0, **RUN)
+    short = RUN | {"iter_warmup": 300, "iter_sampling": 600}
+    idata = stansub.sample(program, data, kernel=kernel, test=test, control_variates=0, audit=1.0, **short)
     assert not statistic(idata, "exact.audit_wrong").any()
     assert statistic(idata, "rough.audit_wrong").any()
 

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"test": "factorised", "bounds": "learned", "seed": 2,
 
 
 def sampled(*, kind: str = "plain", **more: Any) -> Any:
-    return stansub.sample(posterior(kind, bounded=False), **OPTIONS, **more)
+    return stansub.sample(posterior(kind, bounded=False), **OPTIONS | more)
 
 
 def warnings_of(idata: Any) -> list[BoundsTooSmall]:
@@ -42,7 +42,9 @@ def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "learn", partial(bound_learning.learn, factor=bound_learning.FACTOR / 50))
 
 
-@pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails"])
+@pytest.mark.parametrize(
+    "kind", ["leverage", *(pytest.param(one, marks=pytest.mark.slow) for one in ("plain", "heavy tails"))]
+)
 def test_the_posterior(kind: str) -> None:
     idata = sampled(kind=kind, iter_sampling=3000, audit=0.03)
     draws = np.asarray(idata["unconstrained_posterior"]["theta"])
@@ -55,8 +57,10 @@ def test_the_posterior(kind: str) -> None:
     assert sum_of(idata, "acceptance_error") / sum_of(idata, "n_audited_acceptances") < 1e-3
 
 
-def test_it_is_called_approximate() -> None:
-    idata = sampled(iter_sampling=200)
+@pytest.mark.parametrize("test", ["factorised", "poisson"])
+def test_it_is_called_approximate(test: str) -> None:
+    idata = sampled(test=test, iter_sampling=200)
+    assert idata.attrs["test"] == test
     assert idata.attrs["guarantee"] == "approximate: bounds learned"
     assert "bounds learned from 32 draws" in str(idata.attrs["choices"])
 
@@ -126,7 +130,8 @@ def test_what_does_not_go_together_is_refused() -> None:
         stansub.sample(posterior(), test=stansub.Factorised(), bounds="learned")
 
 
-def test_joint_decisions_by_learned_bounds_are_called_approximate() -> None:
+@pytest.mark.slow
+def test_the_posterior_by_joint_decisions() -> None:
     factors = posterior(bounded=False)
     options: dict[str, Any] = {"bounds": "learned", "seed": 3, "chains": 2, "iter_warmup": 300, "iter_sampling": 2000}
     idata = stansub.sample(factors, test="poisson", audit=0.05, **options)

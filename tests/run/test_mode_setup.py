@@ -122,7 +122,7 @@ def wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_loop, "Observations", wrong)
 
 
-@pytest.mark.parametrize("program", ["normal_mean", "logistic"])
+@pytest.mark.parametrize("program", ["normal_mean", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_the_default_is_true_and_a_wrong_total_is_not(
     program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,9 +159,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "barker": {"test": "barker"},
     "penalty": {"test": "penalty"},
 }
+QUICK = ("order 1", "langevin", "adaptive", "sgld", "exact pCN", "barker")
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in OPTIONS]
+)
 def test_what_is_asked_for_is_used_and_true(
     name: str, logistic: CompiledModel, logistic_data: dict[str, Any], logistic_truth: tuple[Array, Array]
 ) -> None:
@@ -217,8 +220,15 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
     assert not np.isin(theta(other), theta(short)).any()
 
 
-@pytest.mark.parametrize("order", [0, 2])
-@pytest.mark.parametrize("program", ["normal_mean", "logistic"])
+@pytest.mark.parametrize(
+    ("program", "order"),
+    [
+        ("normal_mean", 0),
+        ("logistic", 2),
+        pytest.param("normal_mean", 2, marks=pytest.mark.slow),
+        pytest.param("logistic", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_each_chain_has_mini_batches_of_its_own(program: str, order: int, request: pytest.FixtureRequest) -> None:
     data = request.getfixturevalue({"normal_mean": "mean", "logistic": "logistic"}[program] + "_data")
     asked: dict[str, Any] = {"proposal": "sgld", "control_variates": order, "audit": 0.0} | SHORT
@@ -518,6 +528,7 @@ def test_the_trial_of_normality_looks_at_remainders(logistic: CompiledModel, log
         assert rest.differences.std() < 0.1 * whole.differences.std()
 
 
+@pytest.mark.slow
 def test_expansions_take_heavy_tails_away(normal_mean: CompiledModel) -> None:
     """The data of Bardenet et al. 2014, figure 4(c); the log likelihood is quadratic whatever they are."""
     y = np.random.default_rng(6).lognormal(0, 2, 5000)
@@ -541,13 +552,21 @@ def crowded_data() -> dict[str, Any]:
 def test_the_penalty_method_where_decisions_need_much_of_the_data(
     logistic: CompiledModel, crowded_data: dict[str, Any]
 ) -> None:
-    short: dict[str, Any] = {"seed": 1, "iter_warmup": 500, "iter_sampling": 2000, "audit": 0.1}
-    chosen = stansub.sample(logistic, crowded_data, **short)
+    chosen = stansub.sample(logistic, crowded_data, seed=1, iter_warmup=100, iter_sampling=100, audit=0.0)
     assert facts(chosen)["test"] == "penalty"
     taken = facts(chosen)["choice_values"]["test"]
     assert (taken["kind"], taken["test"], taken["instead_of"]) == ("TestTaken", "penalty", "pocock")
     assert taken["gain"] >= 2
     assert facts(chosen)["choices"]["test"].startswith("penalty, ")
+
+
+@pytest.mark.slow
+def test_the_penalty_method_agrees_with_the_test_that_it_replaces(
+    logistic: CompiledModel, crowded_data: dict[str, Any]
+) -> None:
+    short: dict[str, Any] = {"seed": 1, "iter_warmup": 500, "iter_sampling": 2000, "audit": 0.1}
+    chosen = stansub.sample(logistic, crowded_data, **short)
+    assert facts(chosen)["test"] == "penalty"
     asked = stansub.sample(logistic, crowded_data, test="pocock", **short)
     assert facts(asked)["test"] == "pocock"
     assert "test" not in facts(asked)["choices"]

@@ -48,6 +48,7 @@ from stansub.target.sites import Candidates, Expanded, Sums, Surveyed
 
 PROGRAM = Path(__file__).parents[2] / "stan_models" / "logistic.stan"
 OPTIONS: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 2000, "seed": 3, "show_progress": False}
+SHORT: dict[str, Any] = OPTIONS | {"iter_sampling": 400}
 COLUMNS = {"x": ["x1", "x2", "x3"]}
 
 
@@ -95,8 +96,8 @@ def files(folder: Path) -> list[Any]:
 def test_draws_do_not_depend_on_where_the_partitions_are(
     logistic: CompiledModel, folder: Path, many: None, client: Any
 ) -> None:
-    here = stansub.sample(logistic, sources(folder), **OPTIONS)
-    there = stansub.sample(logistic, sources(folder), executor=f"dask:{client.scheduler_info()['address']}", **OPTIONS)
+    here = stansub.sample(logistic, sources(folder), **SHORT)
+    there = stansub.sample(logistic, sources(folder), executor=f"dask:{client.scheduler_info()['address']}", **SHORT)
     np.testing.assert_array_equal(theta(here), theta(there))
     facts = inference_data.attrs(here)
     assert (facts["n_observations"], facts["settings"]["evaluator"], facts["guarantee"]) == (
@@ -183,7 +184,7 @@ def test_an_interrupt_ends_a_wait_for_candidates(
 ) -> None:
     """The draws before are kept, and the run resumes as if it had not been interrupted."""
     monkeypatch.setattr(observations, "_MOST_BATCH", 4)
-    kept, options = tmp_path / "run.checkpoint", OPTIONS | {"chains": 1}
+    kept, options = tmp_path / "run.checkpoint", SHORT | {"chains": 1}
     answers, n_waits, last = Partitions.answers, 0, -1
 
     def held(self: Partitions, requests: Any) -> Any:
@@ -203,7 +204,7 @@ def test_an_interrupt_ends_a_wait_for_candidates(
     monkeypatch.setattr(Partitions, "answers", answers)
     assert "interrupted" in inference_data.attrs(found)["stopped"]
     n_draws = theta(found).shape[1]
-    assert 0 < n_draws < OPTIONS["iter_sampling"]
+    assert 0 < n_draws < SHORT["iter_sampling"]
     np.testing.assert_array_equal(theta(found), theta(whole)[:, :n_draws])
     resumed = stansub.sample(logistic, sources(folder), resume=kept, **options)
     np.testing.assert_array_equal(theta(resumed), theta(whole))
@@ -275,7 +276,7 @@ def test_a_cluster_that_fails_while_it_closes_loses_nothing(monkeypatch: pytest.
 def test_partitions_without_room_are_opened_again_without_a_proof(
     logistic: CompiledModel, folder: Path, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = stansub.sample(logistic, sources(folder), **OPTIONS)
+    whole = stansub.sample(logistic, sources(folder), **SHORT)
     proofs, opened, room = [], [], partitions._Open._has_room
     own_proof, own_open = CompiledModel.with_data, PartitionRecipe.open
 
@@ -291,7 +292,7 @@ def test_partitions_without_room_are_opened_again_without_a_proof(
     monkeypatch.setattr(PartitionRecipe, "open", one_open)
     n_others = len(partitions._open._kept)
     monkeypatch.setattr(partitions._Open, "_has_room", lambda self, n_bytes: len(self._kept) <= n_others)
-    apart = stansub.sample(logistic, sources(folder), **OPTIONS)
+    apart = stansub.sample(logistic, sources(folder), **SHORT)
     np.testing.assert_array_equal(theta(apart), theta(whole))
     assert len(proofs) == PARTS + 1  # and of the sample
     counts = sorted(opened.count(key) for key in set(opened))
@@ -303,8 +304,9 @@ def test_partitions_without_room_are_opened_again_without_a_proof(
     assert (room(some, 49), room(some, 51)) == (True, False)
 
 
-def test_waiting_leaves_nothing_behind(client: Any, tmp_path: Path) -> None:
+def test_waiting_leaves_nothing_behind(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes over many partitions are polled for hours."""
+    monkeypatch.setattr(partitions, "_PAUSES", (0.01, 0.01))
     futures = [client.submit(Held(tmp_path / "go").answer, None, pure=False) for _ in range(20)]
     waiting = DaskPartitions((), client=client)
 
@@ -415,10 +417,9 @@ def test_likelihoods_without_predictors_have_all_rows_in_one_process(
 
 
 def test_a_run_resumes_from_its_partitions(logistic: CompiledModel, folder: Path, many: None, tmp_path: Path) -> None:
-    options = OPTIONS | {"iter_sampling": 1000}
-    whole = stansub.sample(PROGRAM, sources(folder), **options)
+    whole = stansub.sample(PROGRAM, sources(folder), **SHORT)
     kept = tmp_path / "run.checkpoint"
-    stansub.sample(PROGRAM, sources(folder), checkpoint=kept, **options)
+    stansub.sample(PROGRAM, sources(folder), checkpoint=kept, **SHORT)
     again = stansub.read_checkpoint(kept)
     np.testing.assert_array_equal(theta(again), theta(whole))
 
@@ -490,7 +491,7 @@ def test_more_rows_than_32_bits_can_number(
 def test_loo_of_partitions_is_that_of_memory(
     logistic: CompiledModel, folder: Path, many: None, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draws = stansub.sample(logistic, sources(folder), **OPTIONS | {"iter_sampling": 500})
+    draws = stansub.sample(logistic, sources(folder), **SHORT)
     apart = stansub.loo(draws, observations=60)
     there = stansub.loo(draws, observations=60, executor=f"dask:{client.scheduler_info()['address']}")
     attrs = inference_data.attrs

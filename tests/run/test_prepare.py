@@ -20,8 +20,11 @@ SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "iter_sampling": 60, "
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"control_variates": 0, "proposal": "random-walk"}, {"inits": {"alpha": 0.1}, "max_error": 0.05}],
-    ids=["default", "plain", "inits"],
+    [
+        pytest.param({}, id="default"),
+        pytest.param({"control_variates": 0, "proposal": "random-walk"}, id="plain"),
+        pytest.param({"inits": {"alpha": 0.1}, "max_error": 0.05}, id="inits", marks=pytest.mark.slow),
+    ],
 )
 def test_a_setup_that_was_pickled_gives_the_same_draws(
     logistic: CompiledModel, logistic_data: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

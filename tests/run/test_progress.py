@@ -89,7 +89,8 @@ def test_redirected_output_has_a_line_of_each_stage_that_took_some_time(clock: C
     assert screen(console) == "Compiling m: 5.0 s\nLoading [data]: 1.1 s\n"
 
 
-def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock) -> None:
+def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_POLL", 0.01)
     console = Console(file=io.StringIO())
     with stage_progress(console, show=True) as log:
         log("Control variates: 80 blocks")

@@ -25,7 +25,9 @@ from stansub.tuning.mode import find_modes
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 500, "seed": 5}
 
 
-@pytest.mark.parametrize("name", ["bernstein", "bernstein-serfling", "hoeffding"])
+@pytest.mark.parametrize(
+    "name", ["bernstein-serfling", *(pytest.param(one, marks=pytest.mark.slow) for one in ("bernstein", "hoeffding"))]
+)
 def test_the_guarantee_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_factorised_runs.N", 10_000)
     idata = stansub.sample(posterior().recut(16), test=name, audit=0.5, **SHORT)

@@ -75,6 +75,7 @@ def test_what_cannot_be_sent_is_refused(logistic: CompiledModel, logistic_data: 
         stansub.sample(logistic, logistic_data, executor="cloud", **SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["processes", "dask"])
 def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
     mean_data: dict[str, Any], tmp_path: Path, executor: str

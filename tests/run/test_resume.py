@@ -31,7 +31,7 @@ from stansub.run import sample as sampling
 from stansub.run.config import SampleConfig
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
-SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 400, "iter_sampling": 600, "seed": 3, "show_progress": False}
+SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 300, "seed": 3, "show_progress": False}
 
 
 def theta(idata: Any) -> NDArray[np.float64]:
@@ -53,7 +53,13 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"proposal": "adaptive-metropolis"}, {"proposal": "sgld"}, {"save_warmup": True}]
+    "options",
+    [
+        {"save_warmup": True},
+        {"proposal": "adaptive-metropolis"},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"proposal": "sgld"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_resumed_run_is_one_that_never_ended(
     logistic: CompiledModel,
@@ -66,7 +72,7 @@ def test_a_resumed_run_is_one_that_never_ended(
     file = tmp_path / "run.checkpoint"
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every batch of steps
     # In warmup before and after pooling, and in sampling.
-    for n_steps in (50, 300, 650, 1500):
+    for n_steps in (50, 150, 325, 750):
         with monkeypatch.context() as patch:
             stop_after(patch, n_steps)
             kept: Any = {"resume": file} if file.exists() else {"checkpoint": file}
@@ -84,12 +90,12 @@ def test_more_draws_extend_a_finished_run(
 ) -> None:
     file = tmp_path / "run.checkpoint"
     short = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
-    longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900, "seed": None})
-    assert theta(longer).shape[1] == 900
-    np.testing.assert_array_equal(theta(longer)[:, :600], theta(short))
-    assert not np.array_equal(theta(longer)[:, 600:], theta(longer)[:, :300])
-    again = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 1000})
-    np.testing.assert_array_equal(theta(again)[:, :900], theta(longer))
+    longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 450, "seed": None})
+    assert theta(longer).shape[1] == 450
+    np.testing.assert_array_equal(theta(longer)[:, :300], theta(short))
+    assert not np.array_equal(theta(longer)[:, 300:], theta(longer)[:, :150])
+    again = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 500})
+    np.testing.assert_array_equal(theta(again)[:, :450], theta(longer))
 
 
 def test_what_is_not_the_same_run_is_refused(
@@ -100,7 +106,7 @@ def test_what_is_not_the_same_run_is_refused(
     for options, reason in (
         ({"seed": 4}, "`seed` was 3 and is 4"),
         ({"thin": 2}, "`thin` was 1 and is 2"),
-        ({"iter_sampling": 500}, "`iter_sampling` was 600 and is 500"),
+        ({"iter_sampling": 250}, "`iter_sampling` was 300 and is 250"),
     ):
         with pytest.raises(InputError, match=reason):
             stansub.sample(logistic, logistic_data, resume=file, **SHORT | options)
@@ -135,17 +141,17 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     clock: Clock,
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    options = SHORT | {"iter_sampling": 4000, "parallel_chains": 1}
+    options = SHORT | {"iter_sampling": 2000, "parallel_chains": 1}
     whole = stansub.sample(logistic, logistic_data, **options)
     clock.advance_with_batches(monkeypatch, 0.1)  # short batches, and turns of some of them
-    stop_after(monkeypatch, 3000)
+    stop_after(monkeypatch, 1500)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **options)
     content = file.read_bytes()
     so_far = stansub.read_checkpoint(file, show_progress=False)
     assert file.read_bytes() == content, "it is only read"
     n = theta(so_far).shape[1]
-    assert 0 < n < 4000
+    assert 0 < n < 2000
     np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
     assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
     assert "this is its last checkpoint" in so_far.attrs["warnings"]
@@ -183,7 +189,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_run(
 ) -> None:
     file = tmp_path / "no folder" / "run.checkpoint"
     idata = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
-    assert theta(idata).shape == (2, 600, 3)
+    assert theta(idata).shape == (2, 300, 3)
     assert "checkpointing disabled" in " ".join(capsys.readouterr().err.split())
 
 
@@ -334,7 +340,7 @@ def test_what_cannot_be_kept_does_not_end_the_run(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     idata = stansub.sample(logistic, logistic_data, proposal=Hidden(), checkpoint=tmp_path / "run", **SHORT)
-    assert theta(idata).shape == (2, 600, 3)
+    assert theta(idata).shape == (2, 300, 3)
     message = " ".join(capsys.readouterr().err.split())
     assert message.count("checkpointing disabled") == 1
     assert "no file can hold a value of type Hidden). Sampling continues." in message
@@ -345,14 +351,14 @@ def test_functions_are_given_again(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A kernel of functions is no part of the file: a resumed run has it from the options, which must be the same."""
-    file, walk = tmp_path / "run", stansub.Metropolis(stroll)
-    whole = stansub.sample(logistic, logistic_data, kernel=walk, **SHORT)
-    stansub.sample(logistic, logistic_data, kernel=walk, checkpoint=file, **SHORT | {"iter_sampling": 300})
+    file, walk, short = tmp_path / "run", stansub.Metropolis(stroll), SHORT | {"iter_warmup": 100, "iter_sampling": 100}
+    whole = stansub.sample(logistic, logistic_data, kernel=walk, **short)
+    stansub.sample(logistic, logistic_data, kernel=walk, checkpoint=file, **short | {"iter_sampling": 50})
     assert "checkpoint" not in capsys.readouterr().err
-    assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **SHORT))
+    assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **short))
     other = stansub.Metropolis(lambda rng, position: (position, 0.0))
     with pytest.raises(InputError, match=r"belongs to a run with other options; .*`kernel` was"):
-        stansub.sample(logistic, logistic_data, kernel=other, resume=file, **SHORT)
+        stansub.sample(logistic, logistic_data, kernel=other, resume=file, **short)
     with pytest.raises(InputError, match="a run with a custom `kernel`, which the file does not contain"):
         stansub.read_checkpoint(file)
 
@@ -372,8 +378,8 @@ def test_a_disk_that_is_full_leaves_the_last_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "_flush", full)
-        longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900})
-    assert theta(longer).shape[1] == 900
+        longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 450})
+    assert theta(longer).shape[1] == 450
     assert "run.checkpoint: No space left on device" in " ".join(capsys.readouterr().err.split())
     assert_same(first, stansub.read_checkpoint(file, show_progress=False))
     assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]
@@ -387,7 +393,8 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file, found = tmp_path / "run.checkpoint", []
-    whole = stansub.sample(logistic, logistic_data, **SHORT)
+    options = SHORT | {"iter_warmup": 400, "iter_sampling": 600}
+    whole = stansub.sample(logistic, logistic_data, **options)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
     monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # batches stay short
     write, read = checkpoint.CheckpointWriter.write, checkpoint.read
@@ -401,12 +408,12 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
             writer.finish([0, 1])  # rows beyond those from which the other goes on
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoint, "read", lambda path: found[0])
-                assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **SHORT))
+                assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **options))
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.CheckpointWriter, "write", meanwhile)
         turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
-        first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
+        first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **options)
     assert_same(whole, first)
     assert "another process has resumed the run from it" in " ".join(capsys.readouterr().err.split())
     assert_same(whole, stansub.read_checkpoint(file, show_progress=False))

@@ -586,9 +586,9 @@ def test_a_program_is_read_once(
     ("name", "options"),
     [
         ("logistic", {}),
-        ("logistic", {"test": "exact"}),
-        ("normal_mean", {"test": "hoeffding", "range_source": "scan"}),
-        ("normal_mean", {"control_variates": 0}),
+        pytest.param("logistic", {"test": "exact"}, marks=pytest.mark.slow),
+        pytest.param("normal_mean", {"test": "hoeffding", "range_source": "scan"}, marks=pytest.mark.slow),
+        pytest.param("normal_mean", {"control_variates": 0}, marks=pytest.mark.slow),
     ],
     ids=["default", "exact", "bound", "plain"],
 )

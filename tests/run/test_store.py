@@ -275,7 +275,7 @@ def check_damage(content: bytes, folder: Path, n: int, capsys: pytest.CaptureFix
 
 
 def test_damage_is_noticed(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check_damage(content, tmp_path, 80, capsys)
+    check_damage(content, tmp_path, 40, capsys)
 
 
 @pytest.mark.slow

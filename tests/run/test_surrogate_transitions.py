@@ -181,6 +181,7 @@ def test_tall_data_are_in_shares(program: CompiledModel, data: dict[str, Any], a
     np.testing.assert_allclose(gradient, whole.log_density_gradient(theta)[1], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_rows_that_read_all_others_are_proved_with_all(tmp_path: Path, data: dict[str, Any], as_if_tall: None) -> None:
     """A mean of all rows is another one in each share and each part."""
     text = multilevel.PROGRAM.read_text()

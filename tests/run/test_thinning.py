@@ -18,7 +18,7 @@ from stansub.run.rows import Rows
 from stansub.run.thinning import by_ess
 
 RUN: dict[str, Any] = {
-    "chains": 2, "iter_warmup": 300, "iter_sampling": 8000, "seed": 3, "show_progress": False, "audit": 0.0,
+    "chains": 2, "iter_warmup": 300, "iter_sampling": 4000, "seed": 3, "show_progress": False, "audit": 0.0,
     "proposal": "random-walk", "inits": 0.1,
 }  # fmt: skip
 
@@ -86,11 +86,15 @@ def test_rows_of_blocks_are_thinned_as_an_array_is(
     np.testing.assert_array_equal(kept.read(start, end, every=every).theta, theta[start:end][every - 1 :: every])
 
 
+@pytest.fixture(scope="module")
+def thinned(logistic: CompiledModel, logistic_data: dict[str, Any]) -> Any:
+    return stansub.sample(logistic, logistic_data, **RUN, thin="auto")
+
+
 def test_a_run_keeps_the_draws_of_the_interval_that_it_names(
-    logistic: CompiledModel, logistic_data: dict[str, Any]
+    logistic: CompiledModel, logistic_data: dict[str, Any], thinned: Any
 ) -> None:
     whole = stansub.sample(logistic, logistic_data, **RUN)
-    thinned = stansub.sample(logistic, logistic_data, **RUN, thin="auto")
     facts = inference_data.attrs(thinned)
     every = facts["settings"]["thin"]
     assert every > 1
@@ -102,16 +106,15 @@ def test_a_run_keeps_the_draws_of_the_interval_that_it_names(
             if "time" not in str(name):
                 np.testing.assert_array_equal(here[name].values, there[name].values[:, every - 1 :: every])
     steps = inference_data.group(thinned, inference_data.CHAIN_STATS)["n_steps"].values
-    np.testing.assert_array_equal(steps, 8000)
+    np.testing.assert_array_equal(steps, RUN["iter_sampling"])
 
 
 def test_a_resumed_run_chooses_its_interval_anew(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+    logistic: CompiledModel, logistic_data: dict[str, Any], thinned: Any, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "run.checkpoint"
-    once = stansub.sample(logistic, logistic_data, **RUN, thin="auto")
-    stansub.sample(logistic, logistic_data, **RUN | {"iter_sampling": 3000}, thin="auto", checkpoint=checkpoint)
+    stansub.sample(logistic, logistic_data, **RUN | {"iter_sampling": 1500}, thin="auto", checkpoint=checkpoint)
     resumed = stansub.sample(logistic, logistic_data, **RUN, thin="auto", resume=checkpoint)
     np.testing.assert_array_equal(
-        *(inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (once, resumed))
+        *(inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (thinned, resumed))
     )

@@ -28,18 +28,21 @@ def closed_form(data: dict[str, Any]) -> tuple[float, float]:
     return float(np.sum(data["y"]) / data["sigma"] ** 2 / precision), precision**-0.5
 
 
-@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(one, id=name, marks=pytest.mark.slow if name == "exact" else ()) for name, one in RUNS.items()],
+)
 def test_mean_and_sd_agree_with_the_closed_form(
     normal_mean: CompiledModel, mean_data: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    idata = stansub.sample(normal_mean, mean_data, **options, iter_sampling=4000, iter_warmup=1000, seed=1)
+    idata = stansub.sample(normal_mean, mean_data, **options, iter_sampling=2500, iter_warmup=500, seed=1)
     assert max(map(abs, z_scores(idata, *closed_form(mean_data)))) < MAX_Z
 
 
 def test_a_test_that_guesses_is_caught(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     guessing = Austerity(epsilon=0.45, looks=Geometric(first=2))
     idata = stansub.sample(
-        normal_mean, mean_data, test=guessing, block_size=1, iter_sampling=4000, iter_warmup=1000, seed=1, **PLAIN
+        normal_mean, mean_data, test=guessing, block_size=1, iter_sampling=2500, iter_warmup=500, seed=1, **PLAIN
     )
     assert max(map(abs, z_scores(idata, *closed_form(mean_data)))) > 3 * MAX_Z
 
@@ -47,7 +50,7 @@ def test_a_test_that_guesses_is_caught(normal_mean: CompiledModel, mean_data: di
 def test_jacobians_are_taken_into_account(quantities: CompiledModel) -> None:
     """Without data sigma has its half-normal prior, which steps in log sigma find through the Jacobian alone."""
     one = {"N": 1, "y": [0.0], "limit": 1e6}
-    idata = stansub.sample(quantities, one, test="exact", iter_sampling=20_000, iter_warmup=2000, seed=2)
+    idata = stansub.sample(quantities, one, test="exact", iter_sampling=10_000, iter_warmup=1000, seed=2)
     sigma = inference_data.group(idata, "posterior")["sigma"].values
     # p(sigma | y = 0) is proportional to N(sigma; 0, 5) / sqrt(100 + sigma^2), mu integrated out.
     grid = np.linspace(0.0005, 40, 80_000)

@@ -29,8 +29,8 @@ def data() -> dict[str, Any]:
 
 def test_draws_agree_with_surrogate_transitions(program: CompiledModel, data: dict[str, Any]) -> None:
     """Means and mean squares of all parameters; draws that are 20 % wider must not agree."""
-    ours = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=1500)
-    theirs = stansub.sample(program, data, **OPTIONS, proposal="surrogate", iter_sampling=1500)
+    ours = stansub.sample(program, data, **OPTIONS, proposal="gibbs", iter_sampling=700)
+    theirs = stansub.sample(program, data, **OPTIONS, proposal="surrogate", iter_sampling=700)
     names = ("alpha", "beta", "sigma", "tau", "u", "v")
     assert max(z_scores(ours, theirs, names)) < 4.5
     assert max(z_scores(ours, theirs, names, wider=1.2)) > 4.5

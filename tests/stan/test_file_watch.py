@@ -125,7 +125,7 @@ def after(program: str, path: Path) -> subprocess.CompletedProcess[str]:
         ("x.npy", "promised", "0.0\n"),
         ("x.npy", "failing", ""),
         ("x.parquet", "between batches", ""),
-        ("x.arrow", "between batches", ""),
+        pytest.param("x.arrow", "between batches", "", marks=pytest.mark.slow),
     ],
 )
 def test_a_file_cut_short_while_it_is_read_in_place_is_one_line(

@@ -79,7 +79,9 @@ def test_what_is_left_behind_by_a_program_ends_with_it(tmp_path):
     wait_until(lambda: not is_running(noted(note)[0]))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=lambda number: number.name
+)
 def test_a_signal_to_this_process_alone_ends_the_compiler(own_cache, tmp_path, number):
     """After an interrupt nothing is left; after a kill a build folder, which the next compilation removes."""
     command, note = script(tmp_path)

@@ -222,15 +222,20 @@ EXAMPLES = sorted(
     {
         *PROGRAMS,
         *(ROOT / "examples").rglob("*.stan"),
-        *(ROOT / "benchmarks").rglob("*.stan"),
         *(ROOT / "tests").rglob("*.stan"),
     }
 )
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.stan"))
+MOST = [pytest.param(file, marks=[pytest.mark.slow] if n % 3 else []) for n, file in enumerate(BENCHMARKS)]
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_a_program_is_printed_as_it_was_read(file: Path) -> None:
-    code = stanc.canonical(file)
+@pytest.fixture(scope="module", params=[*EXAMPLES, *MOST], ids=lambda file: file.stem)
+def code(request: pytest.FixtureRequest) -> str:
+    """The text of an example."""
+    return stanc.canonical(request.param)
+
+
+def test_a_program_is_printed_as_it_was_read(code: str) -> None:
     program = parse(code)
     assert words(str(program)) == words(code)
     assert str(parse(str(program))) == str(program)
@@ -242,9 +247,7 @@ def test_every_kind_of_statement_is_printed_as_it_was_read(everything: Program) 
     assert words(str(parse(bare))) == words(bare)
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_types_are_those_of_stanc(file: Path, tmp_path: Path) -> None:
-    code = stanc.canonical(file)
+def test_types_are_those_of_stanc(code: str, tmp_path: Path) -> None:
     canonical = tmp_path / "canonical.stan"
     canonical.write_text(code)
     program = parse(code)
@@ -348,10 +351,10 @@ def test_tokens(text: str, words: list[str]) -> None:
     assert [token.text for token in tokenize(text)] == words
 
 
-@pytest.mark.parametrize("code", ["model { x", "model { f(1; }", "nonsense { }", "data { int N }", "model { x = 1 }"])
-def test_broken_programs_are_input_errors(code: str) -> None:
+@pytest.mark.parametrize("text", ["model { x", "model { f(1; }", "nonsense { }", "data { int N }", "model { x = 1 }"])
+def test_broken_programs_are_input_errors(text: str) -> None:
     with pytest.raises(InputError, match="Stan program"):
-        parse(code)
+        parse(text)
 
 
 @pytest.mark.parametrize(

@@ -319,14 +319,15 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_program_is_called_reaches_neither_make_nor_a_shell(name, own_cache, fake_make):
-    library = toolchain.compile_library(CODE, name=name)
-    assert re.fullmatch(r"[A-Za-z]\w{0,70}-[0-9a-f]{20}\.so", library.name, re.ASCII)
-    assert library.parent == own_cache / "libraries"
-    (call,) = [line for line in fake_make() if "--version" not in line]
-    assert "touch " not in call
-    assert not set(call) & set('$`;"&|#%\n')
+def test_what_a_program_is_called_reaches_neither_make_nor_a_shell(own_cache, fake_make):
+    for n, name in enumerate(HOSTILE):
+        library = toolchain.compile_library(CODE.replace("x", f"x{n}"), name=name)
+        assert re.fullmatch(r"[A-Za-z]\w{0,70}-[0-9a-f]{20}\.so", library.name, re.ASCII)
+        assert library.parent == own_cache / "libraries"
+        *before, call = fake_make()
+        assert len(before) == n
+        assert "touch " not in call
+        assert not set(call) & set('$`;"&|#%\n')
 
 
 def test_a_library_is_compiled_once(no_download, fake_make):
@@ -342,15 +343,15 @@ def test_a_library_is_compiled_once(no_download, fake_make):
     assert not list((no_download / "build").iterdir())
 
 
-@pytest.mark.parametrize("goal", ["", plan.PROPOSALS, plan._FEW, plan._DATA, plan._SILENT])
-def test_progress_says_what_is_compiled_and_why_in_a_line_that_fits(goal, no_download, fake_make, clock):
-    texts, progress = [], Progress()
-    name, why = "a_name_of_many_letters", f": also {goal} (once)" if goal else " (about 30 s, once; kept for"
-    toolchain.compile_library(CODE, name=name, suffix="_of", goal=goal, progress=texts.append)
-    assert texts[0].startswith(f"Compiling a_name_of_man...{why}")
-    progress(texts[0])
-    clock.advance(99)
-    assert len(progress.stage.line) <= 80
+def test_progress_says_what_is_compiled_and_why_in_a_line_that_fits(no_download, fake_make, clock):
+    for n, goal in enumerate(["", plan.PROPOSALS, plan._FEW, plan._DATA, plan._SILENT]):
+        texts, progress = [], Progress()
+        name, why = f"a_name_of_many_letters_{n}", f": also {goal} (once)" if goal else " (about 30 s, once; kept for"
+        toolchain.compile_library(CODE, name=name, suffix="_of", goal=goal, progress=texts.append)
+        assert texts[0].startswith(f"Compiling a_name_of_man...{why}")
+        progress(texts[0])
+        clock.advance(99)
+        assert len(progress.stage.line) <= 80
 
 
 def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
@@ -617,10 +618,10 @@ def test_two_processes_compile_one_library(no_download, fake_make, monkeypatch):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     processes = [
         subprocess.Popen([sys.executable, "-P", "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+        for _ in range(2)
     ]
     outputs = [process.communicate()[0].splitlines() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [process.returncode for process in processes] == [0, 0]
     assert len({lines[-1] for lines in outputs}) == 1
     assert outputs[0][-1].endswith(" firstsecond")
     assert sum(lines[0].startswith("Compiling") for lines in outputs) == 1
