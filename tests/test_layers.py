@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import stansub
@@ -38,10 +39,16 @@ def modules(package: Path = PACKAGE) -> dict[str, Path]:
 KNOWN = modules()
 
 
+@cache
+def statements(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Imports of a file, within functions and for types alone too."""
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(file: Path, known: dict[str, Path]) -> set[str]:
-    """Which of the modules a file imports, within functions and for types alone too."""
+    """Which of the modules a file imports."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in statements(file):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= names & known.keys() | ({node.module} if names - known.keys() else set())

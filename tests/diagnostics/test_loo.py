@@ -242,6 +242,16 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert "elpd_diff" in out
 
 
+@pytest.fixture(scope="module")
+def others(place: Path) -> Path:
+    """Beside the draws: other data, and the same draws of a file that is gone."""
+    (place / "others.json").write_text('{"N": 2, "y": [1, 2], "limit": 1}')
+    draws = inference_data.read(place / "draws.nc")
+    draws.attrs["data_file"] = str(place / "gone.json")
+    inference_data.write(draws, place / "moved.nc")
+    return place
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -255,15 +265,11 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
 def test_wrong_use(
     arguments: list[str],
     message: str,
-    place: Path,
+    others: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(place)
-    Path("others.json").write_text('{"N": 2, "y": [1, 2], "limit": 1}')
-    draws = inference_data.read("draws.nc")
-    draws.attrs["data_file"] = str(place / "gone.json")
-    inference_data.write(draws, "moved.nc", overwrite=True)
+    monkeypatch.chdir(others)
     code, out, err = run(["loo", *arguments, "-q"], capsys)
     assert (code, out) == (2, "")
     assert message in err

@@ -56,7 +56,7 @@ def z_scores(found: Array) -> Array:
 )
 def test_shares_of_the_modes_are_right_whatever_the_approximation(weights: Array, sds: Array) -> None:
     moves = mixture(weights, sds=sds)
-    found = draws(Mixture([moves, NearestWalk(moves, 2.4)], np.array([0.5, 0.5])))
+    found = draws(Mixture([moves, NearestWalk(moves, 2.4)], np.array([0.5, 0.5])), n=10_000)
     assert np.abs(z_scores(found)).max() < 4
 
 

@@ -133,6 +133,10 @@ def moves(birth: Birth | None = None, scale: Scale | None = None) -> ReversibleJ
     return ReversibleJump(Jump(update=Symmetric(step=walk)), Jump(scale=scale or Scale()), size)
 
 
+WITHOUT_JACOBIAN = {
+    "birth": moves(birth=Birth(jacobian=False)),
+    "scale": moves(scale=Scale(jacobian=False, picked=5)),
+}
 OPTIONS: dict[str, Any] = {
     "inits": {"beta": [0.0, 0.0]},
     "chains": 4,
@@ -181,17 +185,22 @@ class TestDraws:
         assert (statistic(idata, "n_obs_used") == N).all()
 
     def test_subsampled_decisions(self) -> None:
-        idata = drawn(moves(), test="pocock", epsilon=0.005, block_size=None)
+        idata = drawn(moves(), test="pocock", epsilon=0.005, block_size=None, iter_sampling=1000)
         assert largest_z(idata) < MAX_Z
         assert statistic(idata, "n_obs_used").mean() < 0.9 * N
 
     @pytest.mark.parametrize(
-        "broken",
-        [moves(birth=Birth(jacobian=False)), moves(scale=Scale(jacobian=False, picked=5))],
-        ids=["birth", "scale"],
+        ("broken", "n"),
+        [
+            pytest.param(WITHOUT_JACOBIAN["birth"], 1000, id="birth"),
+            pytest.param(WITHOUT_JACOBIAN["scale"], 3000, id="scale", marks=pytest.mark.slow),
+        ],
     )
-    def test_without_the_jacobian_they_are_wrong(self, broken: ReversibleJump) -> None:
-        assert largest_z(drawn(broken, test="exact")) > MAX_Z
+    def test_without_the_jacobian_they_are_wrong(self, broken: ReversibleJump, n: int) -> None:
+        assert largest_z(drawn(broken, test="exact", iter_sampling=n)) > MAX_Z
+
+    @pytest.mark.parametrize("broken", WITHOUT_JACOBIAN.values(), ids=WITHOUT_JACOBIAN.keys())
+    def test_a_jacobian_that_is_left_out_is_found_by_finite_differences(self, broken: ReversibleJump) -> None:
         with pytest.raises(RunError, match="by finite differences it is"):
             broken.check(np.zeros(2), rng=np.random.default_rng(1))
 
@@ -201,7 +210,7 @@ class TestDraws:
         assert largest_z(drawn(moves(), test="exact")) > 2 * MAX_Z
 
     def test_the_move_is_a_statistic(self) -> None:
-        idata = drawn(moves(), iter_sampling=2000)
+        idata = drawn(moves(), iter_sampling=800)
         move, before = statistic(idata, "move")[:, 1:], np.count_nonzero(positions(idata), axis=2)[:, :-1]
         text = inference_data.group(idata, "sample_stats")["move"].attrs["description"]
         assert text == "Proposed move: 0 update, 1 scale, 2 birth, 3 death."
@@ -218,9 +227,9 @@ class TestDraws:
     def test_resumed_draw_for_draw_and_in_a_sequence(self, tmp_path: Path) -> None:
         kernel = stansub.Sequence(jumps=moves(), rest=moves())
         options: Any = {"kernel": kernel, **OPTIONS, "chains": 2}
-        whole = stansub.sample(regression(), **options | {"iter_sampling": 300})
-        stansub.sample(regression(), checkpoint=tmp_path / "run", **options | {"iter_sampling": 110})
-        more = stansub.sample(regression(), resume=tmp_path / "run", **options | {"iter_sampling": 300})
+        whole = stansub.sample(regression(), **options | {"iter_sampling": 150})
+        stansub.sample(regression(), checkpoint=tmp_path / "run", **options | {"iter_sampling": 60})
+        more = stansub.sample(regression(), resume=tmp_path / "run", **options | {"iter_sampling": 150})
         np.testing.assert_array_equal(positions(more), positions(whole))
         assert set(np.unique(statistic(whole, "jumps.move"))) == {0, 1, 2, 3}
         assert inference_data.attrs(whole)["mode_check"]["n_starts"] == 0
@@ -330,7 +339,7 @@ class TestDetailedBalance:
         target = FunctionFactors(
             ["x"], 1, lambda theta, which: np.log(TARGET[[int(theta[0])]])[np.zeros(len(which), int)]
         )
-        options = OPTIONS | {"inits": {"x": 0.0}, "chains": 1, "iter_sampling": 10_000}
+        options = OPTIONS | {"inits": {"x": 0.0}, "chains": 1, "iter_sampling": 8000}
         idata = stansub.sample(target, kernel=LADDER, test="exact", **options)
         states = inference_data.group(idata, "posterior")["x"].values[0].astype(int)
         for i, row in enumerate(transitions()):
@@ -460,7 +469,7 @@ class TestRefusals:
 
         monkeypatch.setattr("stansub.run.prepare.anchor", forbidden)
         monkeypatch.setattr("stansub.run.collect.check_modes", forbidden)
-        options = OPTIONS | {"iter_sampling": 200}
+        options = OPTIONS | {"chains": 2, "iter_sampling": 50}
         for kernel in (moves(), stansub.Sequence(one=moves(), other=stansub.Metropolis())):
             facts = inference_data.attrs(stansub.sample(smooth, kernel=kernel, **options))
             name = type(kernel).__name__

@@ -21,7 +21,6 @@ TRIPLE, PAIR, SINGLE, COMMON = slice(3, 6), slice(6, 8), 8, 9
 DIM, N_COEFFICIENTS = 10, 7
 NODES = np.arange(-12, 12.5, 0.5)
 NOISE = 0.7
-N = 4000
 DESIGN = np.random.default_rng(8).standard_normal((9, N_COEFFICIENTS))
 # Functions of blocks by scales, with constants: three of a, those of the pair by rows, and that of the single effect.
 FUNCTIONS = sp.csr_array([[1, 0, 0]] * 3 + [[1, 0, 0], [0, 0, 1], [0, 1, 0], [1.0, 0.5, 0]])
@@ -140,11 +139,11 @@ def functions(theta: Array, y: Array, noise: float) -> Array:
     ]  # fmt: skip
 
 
-def differences(kernel: Kernel, noise: float = NOISE) -> tuple[Array, Array]:
+def differences(kernel: Kernel, noise: float = NOISE, n: int = 2000) -> tuple[Array, Array]:
     """z of how a step changes the joint distribution of parameters and data, and of how it is not reversible."""
     rng = np.random.default_rng(2)
     changes, flows = [], []
-    for _ in range(N):
+    for _ in range(n):
         theta = prior(rng)
         y = DESIGN @ coefficients(theta) + noise * rng.standard_normal(9)
         end = theta.copy()
@@ -156,7 +155,7 @@ def differences(kernel: Kernel, noise: float = NOISE) -> tuple[Array, Array]:
 
     def z(of: list[Array]) -> Array:
         values = np.array(of)
-        return np.asarray(values.mean(0) / (values.std(0) / np.sqrt(N)))
+        return np.asarray(values.mean(0) / (values.std(0) / np.sqrt(n)))
 
     return z(changes), z(flows)
 
@@ -172,12 +171,13 @@ def test_broken_sweeps_are_seen(broken: Kernel) -> None:
     assert np.abs(differences(broken)[0]).max() > 6
 
 
+@pytest.mark.slow
 def test_order_matters() -> None:
     """The same parts in an order that is not the same in reverse, with weak data, so that draws resemble each other."""
-    changes, flows = differences(by_halves, noise=20.0)
+    changes, flows = differences(by_halves, 20.0, 4000)
     assert np.abs(changes).max() < 4
     assert np.abs(flows).max() > 6
-    assert np.abs(differences(there_and_back, noise=20.0)[1]).max() < 4.5
+    assert np.abs(differences(there_and_back, 20.0, 4000)[1]).max() < 4.5
 
 
 def test_no_distribution_no_move() -> None:

@@ -222,7 +222,8 @@ class TestConvergence:
     """Chains that start anywhere come to the exact smoother."""
 
     @pytest.mark.parametrize(
-        ("n_particles", "ancestor_sampling", "n_sweeps"), [(2, True, 150), (5, True, 40), (20, False, 40)]
+        ("n_particles", "ancestor_sampling", "n_sweeps"),
+        [(2, True, 150), (5, True, 40), pytest.param(20, False, 40, marks=pytest.mark.slow)],
     )
     def test_moments(self, n_particles: int, ancestor_sampling: bool, n_sweeps: int) -> None:
         start = np.full((6, 4000), 3.0)
@@ -282,7 +283,7 @@ def test_the_script_of_the_page_runs() -> None:
     script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ParticleGibbs" in one)
     made: dict[str, Any] = {}
     # Shorter than on the page.
-    exec(script.replace("seed=1)", "seed=1, iter_warmup=50, iter_sampling=50, show_progress=False)"), made)
+    exec(script.replace("seed=1)", "seed=1, chains=2, iter_warmup=20, iter_sampling=20, show_progress=False)"), made)
     renewed = inference_data.group(made["idata"], "sample_stats")["states.path_renewed"].values
     assert renewed.mean() > 0.5
 
@@ -337,6 +338,7 @@ class TestRecipe:
         assert record.acceptance_rate == pytest.approx(stats["phi.accepted"].values.mean())
         assert record.share_of_data == 1.0
 
+    @pytest.mark.slow
     def test_ancestors_without_the_transition_fail(self) -> None:
         assert self.largest_z(self.drawn(WithoutTransition(self.Y, np.array(1.0)))) > 2 * MAX_Z
 

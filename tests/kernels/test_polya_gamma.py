@@ -6,11 +6,11 @@ import pickle
 import re
 import warnings
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from stansub.output.record import record_of
 from stansub.output.summary import render
 
 pytest.importorskip("polyagamma", reason="the package polyagamma is missing: pip install 'stansub[papers]'")
+
+az = inference_data.arviz_module()
 
 Array = NDArray[np.float64]
 MAX_Z = 4.5
@@ -46,6 +48,7 @@ def target(x: Array = X, y: Array = Y) -> FunctionFactors:
     )
 
 
+@lru_cache
 def truth() -> tuple[Array, Array]:
     """Posterior mean and sd, by quadrature."""
     axes = np.linspace(-2.0, 5.0, 350), np.linspace(-6.0, 2.0, 400)
@@ -170,7 +173,7 @@ class TestMiniBatches:
         assert z_of(draws[0]).max() > 2 * MAX_Z
         assert z_of(draws[1]).max() > 2 * MAX_Z
 
-    @pytest.mark.parametrize("power", [0.0, 2.0])
+    @pytest.mark.parametrize("power", [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
     def test_wrong_scales_do_worse_than_the_right_one(self, power: float) -> None:
         wrong = Scaled(X, Y, PRIOR_MEAN, REGRESSION.prior_precision, power)
         right, off = (z_of(chain(one, 50, n_steps=8000)).max() for one in (REGRESSION, wrong))

@@ -191,7 +191,9 @@ class Flat(Regression):
         return 0.0, (0.5 - p) @ X[which]
 
 
-@pytest.mark.parametrize(("order", "size", "step"), [(0, 120, 0.7), (0, 600, 1.2), (2, 10, 1.2)])
+@pytest.mark.parametrize(
+    ("order", "size", "step"), [pytest.param(0, 120, 0.7, marks=pytest.mark.slow), (0, 600, 1.2), (2, 10, 1.2)]
+)
 def test_sampling_is_true_with_the_test_and_false_without_the_way_back(
     order: int, size: int, step: float, truth: Array
 ) -> None:
@@ -201,7 +203,7 @@ def test_sampling_is_true_with_the_test_and_false_without_the_way_back(
 
     def moments(moves: Proposal) -> Array:
         target = toys.logistic(X, test, MODE, order=order)
-        theta = steps(target, moves, 6000).theta
+        theta = steps(target, moves, 3000).theta
         return z_scores(np.hstack([theta, theta**2]), truth)
 
     assert moments(proposal).max() < 4

@@ -66,7 +66,7 @@ def test_moves_are_as_likely_to_and_fro() -> None:
 
     def asymmetry(proposal: Proposal) -> float:
         differences = []
-        for _ in range(8_000):
+        for _ in range(4_000):
             there = uniform(rng, 3, 3).ravel(order="F")
             back = proposal(rng, there)[0]
             differences.append([there[0] ** 3 * back[0] - back[0] ** 3 * there[0], there[0] ** 2 - back[0] ** 2])
@@ -113,7 +113,7 @@ def directions(n: int = 100) -> stansub.FunctionFactors:
 
 
 def test_sampled_as_any_posterior_with_a_scale_that_is_learned_and_no_search_for_modes() -> None:
-    options = {"chains": 2, "iter_warmup": 1000, "iter_sampling": 4000, "inits": {"w": [[1, 0, 0]]}, "seed": 1}
+    options = {"chains": 2, "iter_warmup": 500, "iter_sampling": 2000, "inits": {"w": [[1, 0, 0]]}, "seed": 1}
     idata = stansub.sample(directions(), proposal=StiefelWalk(1), test="exact", show_progress=False, **options)
     mean = idata["posterior"]["w"].values[:, :, 0] @ np.array([0.0, 0.6, 0.8])
     truth = 1 / np.tanh(5) - 1 / 5

@@ -1,5 +1,6 @@
 """Hamiltonian trajectories on a cubic approximation of the log density."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ def expanded() -> tuple[Any, Any, Any]:
     return theta, np.linalg.cholesky(np.linalg.inv(precision)), third
 
 
+@lru_cache
 def truth() -> Any:
     """Means of the parameters and of their squares, by quadrature."""
     mode, factor, _ = expanded()
@@ -149,11 +151,11 @@ def z_scores(theta: Any) -> Any:
 def test_draws_are_of_the_posterior_and_more_of_them_accepted() -> None:
     mode, factor, third = expanded()
     of = trajectory(mode, factor, third, angle=ANGLE, n_steps=2)
-    records = run(of, 40_000)
+    records = run(of, 10_000)
     assert z_scores(records.theta).max() < 4
-    pcn = run(laplace_pcn(mode, factor, float(np.cos(ANGLE))), 40_000)
+    pcn = run(laplace_pcn(mode, factor, float(np.cos(ANGLE))), 10_000)
     assert records["accepted"].mean() > pcn["accepted"].mean() + 0.1
-    broken = run(Uncorrected(of.centre, of.cholesky, of.cubic, ANGLE, 2), 40_000)
+    broken = run(Uncorrected(of.centre, of.cholesky, of.cubic, ANGLE, 2), 10_000)
     assert z_scores(broken.theta).max() > 8
 
 

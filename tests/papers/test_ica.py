@@ -114,7 +114,7 @@ def joint() -> Joint[Array]:
 def test_the_walk_passes_the_joint_distribution_test_and_what_is_wrong_fails() -> None:
     def p_value(model: Joint[Array], proposal: Any) -> float:
         rng = np.random.default_rng(1)
-        return joint_distribution_test(model, Metropolis(proposal), rng, n_chains=80, n_steps=50, n_draws=5_000).p_value
+        return joint_distribution_test(model, Metropolis(proposal), rng, n_chains=40, n_steps=30, n_draws=2_000).p_value
 
     assert p_value(joint(), StiefelWalk(2, 0.5)) > 0.01
     assert p_value(joint(), Drift()) < 1e-4

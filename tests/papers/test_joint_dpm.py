@@ -69,17 +69,21 @@ def joint() -> Joint[Data]:
     )
 
 
-def result_of(kernel: Any) -> JointTest:
-    return joint_distribution_test(joint(), kernel, np.random.default_rng(1), n_chains=100, n_steps=40, n_draws=8000)
+FEW: dict[str, int] = {"n_chains": 30, "n_steps": 20, "n_draws": 2000}
+MANY: dict[str, int] = {"n_chains": 100, "n_steps": 40, "n_draws": 8000}
+
+
+def result_of(kernel: Any, size: dict[str, int]) -> JointTest:
+    return joint_distribution_test(joint(), kernel, np.random.default_rng(1), **size)
 
 
 def sampler(assignments: Any = None, experts: Any = None) -> Sequence:
     return Sequence(z=assignments or dpm.Assignments(5), w=experts or dpm.Experts(0.8, 2))
 
 
-@pytest.mark.slow
-def test_the_whole_sampler_keeps_the_joint_distribution() -> None:
-    found = result_of(sampler())
+@pytest.mark.parametrize("size", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
+def test_the_whole_sampler_keeps_the_joint_distribution(size: dict[str, int]) -> None:
+    found = result_of(sampler(), size)
     assert found.p_value > 0.01, found.z
 
 
@@ -126,20 +130,21 @@ class BoundTo:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "size"),
     [
         pytest.param(
-            sampler(assignments=BoundTo(lambda context, model: Closed(model, 5, 2))), id="weight of a new cluster"
+            sampler(assignments=BoundTo(lambda context, model: Closed(model, 5, 2))), FEW, id="weight of a new cluster"
         ),
         pytest.param(
             sampler(experts=BoundTo(lambda context, model: Strangers(context, model, 0.8, 2, exact=True))),
+            MANY,
             id="members of other clusters",
             marks=pytest.mark.slow,
         ),
     ],
 )
-def test_broken_samplers_do_not(broken: Sequence) -> None:
-    assert result_of(broken).p_value < 1e-4
+def test_broken_samplers_do_not(broken: Sequence, size: dict[str, int]) -> None:
+    assert result_of(broken, size).p_value < 1e-4
 
 
 def test_predictive_densities_are_those_of_marginal_likelihoods() -> None:

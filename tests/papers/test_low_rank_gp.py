@@ -161,7 +161,7 @@ class TestQuadrature:
         means, sds = (one[:2] for one in gp.quadrature(small.exact).moments())
         rng = np.random.default_rng(4)
         wide = stats.multivariate_t(means, 3 * np.diag(sds**2), df=5)
-        points, numbers = wide.rvs(4000, random_state=rng), rng.integers(D, size=4000)
+        points, numbers = wide.rvs(1500, random_state=rng), rng.integers(D, size=1500)
         matrices = [small.correlation(number) for number in range(D)]
         logs = np.array(
             [dense(matrices[k], small.z, *x) + gp.log_prior(*x) for k, x in zip(numbers, points, strict=True)]
@@ -211,6 +211,7 @@ class TestDraws:
             if p > 0.01:
                 assert abs((x == zeta).mean() - p) < 4 * float(az.mcse((x == zeta).astype(float)))
 
+    @pytest.mark.slow
     def test_low_rank_has_its_own_posterior(self, small: Small) -> None:
         near = small.low_rank(8)
         idata = gp.draw(near, seed=2, **OPTIONS)

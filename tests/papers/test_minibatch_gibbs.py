@@ -107,11 +107,11 @@ class TestChains:
         assert 1 - values[0] == pytest.approx(LIMIT.rate)
         assert np.corrcoef(slowest[1:], slowest[:-1])[0, 1] == pytest.approx(LIMIT.rate, abs=MAX_Z / np.sqrt(4000))
 
-    @pytest.mark.parametrize("share", [0.25, 0.5])
+    @pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
     def test_mini_batches_have_the_expected_spread(self, share: float) -> None:
         assert z_of_sds(chain(REGRESSION, share), share) < MAX_Z
 
-    @pytest.mark.parametrize("power", [0.0, 2.0])
+    @pytest.mark.parametrize("power", [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
     def test_wrong_scales_do_not(self, power: float) -> None:
         wrong = Scaled(REGRESSION.x, REGRESSION.y, REGRESSION.prior_mean, REGRESSION.prior_precision, power)
         assert z_of_sds(chain(wrong, 0.5, 2000), 0.5) > 2 * MAX_Z

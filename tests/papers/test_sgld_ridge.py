@@ -54,6 +54,7 @@ def test_uncorrected_moves_are_those_of_equation_13() -> None:
         assert draw == pytest.approx(position, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_draws_are_true_with_a_test_and_not_without() -> None:
     places = RIDGE.quantiles(np.array([0.25, 0.5, 0.75]))
 

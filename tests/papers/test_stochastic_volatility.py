@@ -110,10 +110,10 @@ def functions(theta: Array, x: Array) -> Array:
     return np.array([*theta[:2], *theta[:2] ** 2, *states, *pairs])
 
 
-def result_of(composed: Composed) -> JointTest:
+def result_of(composed: Composed, n_chains: int = 200, n_steps: int = 15, n_draws: int = 10_000) -> JointTest:
     joint = Joint(prior=draw_prior, data=draw_data, posterior=composed.posterior, functions=functions)
     rng = np.random.default_rng(6)
-    return joint_distribution_test(joint, composed, rng, n_chains=200, n_steps=15, n_draws=10_000)
+    return joint_distribution_test(joint, composed, rng, n_chains=n_chains, n_steps=n_steps, n_draws=n_draws)
 
 
 WALK = RandomWalk(np.array([[0.7]]))
@@ -127,12 +127,16 @@ class TestJointDistribution:
     @pytest.mark.parametrize(
         "proposals",
         [
-            pytest.param(volatility.ANEW, id="anew"),
+            pytest.param(volatility.ANEW, id="anew", marks=pytest.mark.slow),
             pytest.param((WALK, WALK), id="near", marks=pytest.mark.slow),
         ],
     )
     def test_the_composed_sampler_passes(self, proposals: tuple[Any, Any]) -> None:
         assert result_of(Composed(proposals)).p_value > 0.01
+
+    def test_it_passes_in_a_few_steps_too(self) -> None:
+        """Of little power, but the whole sampler takes part."""
+        assert result_of(Composed(), n_chains=60, n_steps=10, n_draws=2000).p_value > 0.01
 
     @pytest.mark.slow
     def test_ancestors_without_the_transition_fail(self) -> None:
@@ -142,6 +146,7 @@ class TestJointDistribution:
     def test_proposals_without_their_ratio_fail(self) -> None:
         assert result_of(Composed((without_ratio, volatility.sigma_from_prior))).p_value < 1e-4
 
+    @pytest.mark.slow
     def test_a_prior_without_its_jacobian_fails(self) -> None:
         def without(theta: Array) -> float:
             return log_prior(theta) - 2 * float(theta[1])

@@ -152,6 +152,7 @@ class DoublesOnTheWay(Update):
         return Moved(position, Auxiliary(-drawn.values, drawn.choice))
 
 
+@pytest.mark.slow
 class TestJointDistribution:
     def test_the_sampler_keeps_it(self) -> None:
         assert result_of(reversible_jump(update=0.7, birth=1.0)).p_value > 0.01

@@ -96,6 +96,7 @@ def test_likelihoods_of_one_argument_have_no_interpolations() -> None:
     assert not approximation(predictors, normal(predictors, 20, 1)).interpolations
 
 
+@pytest.mark.slow
 def test_interpolations_leave_no_mode_beyond_their_limit() -> None:
     """Squares of many effects add a nearly linear function of the scale, which a bounded function does not replace."""
     predictors = likelihood("normal", levels=1200)

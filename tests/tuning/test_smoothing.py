@@ -20,16 +20,12 @@ Array = NDArray[np.float64]
 N = 60_000
 
 
-def data() -> tuple[Array, Array]:
-    return kinked.line(N, 20)
-
-
 def predictors() -> LinearPredictors:
     return kinked.predictors(N, 20)
 
 
 def posterior() -> FunctionFactors:
-    x, y = data()
+    x, y = kinked.line(N, 20)
     rows = np.column_stack([np.ones(N), x])
 
     def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
@@ -43,11 +39,11 @@ def posterior() -> FunctionFactors:
 
 
 def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
-    """Fisher's information is 1 / scale^2; without smoothing there is no mode."""
+    """Fisher's information is 1 / scale^2."""
     found = find_modes(posterior(), np.random.default_rng(1), predictors=predictors(), threads=2)
     assert found.smoothed
     assert len(found.found) == 1
-    x, _ = data()
+    x, _ = kinked.line(N, 20)
     rows = np.column_stack([np.ones(N), x])
     information = rows.T @ rows / kinked.SCALE**2
     mode = found.best
@@ -55,10 +51,15 @@ def test_the_mode_and_its_curvature_are_those_of_the_posterior() -> None:
     assert np.linalg.norm(sds) < 4
     np.testing.assert_allclose(np.diag(-mode.hessian) / np.diag(information), 1, atol=0.15)
     assert mode.distance < 1e-3
+
+
+@pytest.mark.slow
+def test_without_smoothing_there_is_no_mode() -> None:
     with pytest.raises(NoModeError, match="kinks"):
         find_modes(posterior(), np.random.default_rng(1), threads=2)
 
 
+@pytest.mark.slow
 def test_a_test_that_needs_no_bounds_has_a_mode_too() -> None:
     """If a search with the kinks fails, another one smooths them."""
     found = search(posterior(), np.random.default_rng(1), by_bounds=False, threads=2, log=as_progress(None))
