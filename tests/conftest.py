@@ -47,8 +47,6 @@ def pytest_configure() -> None:
     atexit.register(gc.collect)
     os.umask(0o022)
     toolchain._PROGRAMS_FIRST = 0
-    # Compilations take a third of the tests' time, and a third less with few optimisations.
-    os.environ["CXXFLAGS"] = "-O1"
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:
         os.environ.pop(name, None)

@@ -205,6 +205,7 @@ def test_a_likelihood_evaluated_over_blocks_named_from_outside(compiled: Compile
     np.testing.assert_allclose([found.elpd, found.se, found.p], [elpd, se, p], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_is_no_sum_is_refused_with_the_reason(compiled: Compiled, tmp_path: Path) -> None:
     file = PROGRAMS / "dependent.stan"
     data = {name: np.asarray(value).tolist() for name, value in simulated(file).items()}

@@ -182,7 +182,6 @@ def test_transformed_parameters_that_do_not_fit_are_refused(monkeypatch: pytest.
         reference(tall, data(), engine="nutpie")
 
 
-@pytest.mark.slow
 def test_complex_values_stand_where_the_program_puts_them() -> None:
     given = example(3)
     program = Program.read(Path(__file__).parents[1] / "programs" / "layout.stan")

@@ -84,6 +84,7 @@ def test_items_and_persons_are_levels_with_a_shift_and_a_scale(predictors: Spars
     assert (np.count_nonzero(scale.direction), len(scale.scaled)) == (ITEMS, ITEMS + PERSONS)
 
 
+@pytest.mark.slow
 def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
     """Metropolis within Gibbs; a run that ended early goes on to the same draws."""
     options: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False, "proposal": "gibbs"}
@@ -117,6 +118,7 @@ def proposal_of(program: Any, data: dict[str, Any]) -> tuple[str, str]:
     return facts["settings"]["proposal"], str(facts["choices"]["proposal"])
 
 
+@pytest.mark.slow
 def test_by_default(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Metropolis within Gibbs, unless its trial moves are hardly ever accepted."""
     proposal, why = proposal_of(PROGRAM, data)
