@@ -256,8 +256,10 @@ class NoEnergy:
         return 0.0, self._posterior.density(theta)[1]
 
 
-# Steps of trees and of trajectories of fixed length.
+# Steps of trees and of trajectories of fixed length. In coordinates that do not suit the posterior, trees of long steps are
+# stuck where scales are large, for thousands of transitions.
 TREES: dict[str, Any] = {"step_size": 0.3, "max_tree_depth": 7}
+TREES_OF_SHORT_STEPS: dict[str, Any] = {"step_size": 0.1, "max_tree_depth": 9}
 TRAJECTORIES: dict[str, Any] = {"step_size": 0.2, "n_steps": 10}
 
 
@@ -266,7 +268,7 @@ def z_scores(
 ) -> Array:
     """Statistics beside quadrature, in standard errors."""
     hamiltonian = sampler(density, independent(posterior.widths), posterior.coordinates(weights))
-    transition = hamiltonian.nuts if options is TREES else hamiltonian.hmc
+    transition = hamiltonian.hmc if "n_steps" in options else hamiltonian.nuts
     rng, theta, truth = np.random.default_rng(5), np.zeros(len(posterior.widths)), posterior.truth
     found = np.empty((n, len(truth)))
     for k in range(n):
@@ -287,8 +289,11 @@ LONGER = 3000
 @POSTERIORS
 @pytest.mark.parametrize("weights", [pytest.param(np.zeros(3), marks=SLOW), pytest.param(SAME, marks=SLOW), None, OWN])
 def test_the_target_stays_as_it_is(posterior: Scaled | Correlated, weights: Array | None) -> None:
-    chosen, n = (posterior.suitable, 1500) if weights is None else (weights, LONGER)
-    assert z_scores(posterior, posterior.density, chosen, n).max() < 4.5
+    if weights is None:
+        found = z_scores(posterior, posterior.density, posterior.suitable)
+    else:
+        found = z_scores(posterior, posterior.density, weights, LONGER, options=TREES_OF_SHORT_STEPS)
+    assert found.max() < 4.5
 
 
 @POSTERIORS
