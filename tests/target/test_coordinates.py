@@ -256,8 +256,8 @@ class NoEnergy:
         return 0.0, self._posterior.density(theta)[1]
 
 
-# Steps of trees and of trajectories of fixed length. In coordinates that do not suit the posterior, trees of long steps are
-# stuck where scales are large, for thousands of transitions.
+# Steps of trees and of trajectories of fixed length. In coordinates that do not suit the posterior, trees of long steps
+# are stuck for thousands of transitions where scales are large.
 TREES: dict[str, Any] = {"step_size": 0.3, "max_tree_depth": 7}
 TREES_OF_SHORT_STEPS: dict[str, Any] = {"step_size": 0.1, "max_tree_depth": 9}
 TRAJECTORIES: dict[str, Any] = {"step_size": 0.2, "n_steps": 10}
