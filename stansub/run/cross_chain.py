@@ -247,7 +247,8 @@ class CrossChainAdaptation:
             yield evaluated
         anew = self.found.variates is not found.variates
         if found.proposal is not None:
-            evaluated += self._race(moments, together, apart, n_effective(draws), anew, rng)
+            about_mode = self._about_mode() if settled and len(group) == len(chains) else []
+            evaluated += self._race(moments, about_mode, together, apart, n_effective(draws), anew, rng)
             yield evaluated
         if anew or self.found.proposal is not found.proposal:
             self._exchange(chains)
@@ -356,8 +357,22 @@ class CrossChainAdaptation:
         bounds = posterior.remainder_bounds(made.anchor, moments.cholesky, order, progress=log)
         return replace(made, bounds=bounds)
 
+    def _about_mode(self) -> list[Candidate]:
+        """Return moves about the mode if a walk has replaced them, perhaps only because chains began in the tails."""
+        present, moves = self.found.proposal, named(self._asked.request.proposal).race
+        if present is None or moves is None or not present.is_walk or self.found.sticky:
+            return []
+        return [one for one in moves(self.found.mode, "Laplace") if not one.proposal.is_walk]
+
     def _race(
-        self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
+        self,
+        moments: Moments,
+        about_mode: Sequence[Candidate],
+        draws: FloatArray,
+        apart: float,
+        effective: float,
+        anew: bool,
+        rng: np.random.Generator,
     ) -> int:
         """Race the current proposal with others about the pooled moments; return the observations evaluated."""
         asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
@@ -376,7 +391,7 @@ class CrossChainAdaptation:
         walks = [one for one in runners if one.proposal.is_walk]
         if walks and apart > _R_HAT:
             # Moves about wrong moments would keep the chains where they are.
-            runners = walks
+            runners = [*about_mode, *walks]
         elif found.sticky:
             runners = [one for one in runners if one.is_local]
         elif not present.is_walk:
@@ -399,7 +414,7 @@ class CrossChainAdaptation:
         else:
             proposal, choice = mixed(result, moments.cholesky, sticky=found.sticky)
             name = winner.name
-            self._about = moments
+            self._about = found.mode if winner in about_mode else moments
         choices = selection.updated(found.choices, choice)
         self.test = test
         if fitted and variates is not None:

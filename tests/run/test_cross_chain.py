@@ -194,6 +194,19 @@ def test_what_the_user_gives_stays(logistic: CompiledModel, logistic_data: dict[
         assert facts(idata)["choice_values"]["expansion point"]["kind"] == "Moved"
 
 
+@pytest.mark.parametrize("near", [True, False])
+def test_moves_about_the_mode_race_again_after_a_walk(
+    near: bool, logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if chains were apart at two meetings, about one mode or about several: only about one do they go back."""
+    monkeypatch.setattr(cross_chain, "_POOLED_AFTER", (0.25, 0.5))
+    monkeypatch.setattr(cross_chain, "_NEAR", 0.0)
+    monkeypatch.setattr(cross_chain, "r_hat", lambda draws: 9.0)
+    monkeypatch.setattr(cross_chain, "chains_near_one_mode", lambda _, draws: list(range(len(draws) - (not near))))
+    chosen = facts(stansub.sample(logistic, logistic_data, test="pocock", **SHORT))["choices"]["proposal"]
+    assert chosen.startswith("Laplace pCN" if near else "pooled random walk")
+
+
 @pytest.mark.parametrize(
     ("iter_warmup", "at"), [(0, ()), (99, ()), (100, (25, 50, 75)), (2000, (250, 500, 1000, 1500))]
 )
