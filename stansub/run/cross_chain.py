@@ -414,7 +414,7 @@ class CrossChainAdaptation:
         else:
             proposal, choice = mixed(result, moments.cholesky, sticky=found.sticky)
             name = winner.name
-            self._about = found.mode if winner in about_mode else moments
+            self._about = found.mode if any(one is winner for one in about_mode) else moments
         choices = selection.updated(found.choices, choice)
         self.test = test
         if fitted and variates is not None:

@@ -274,8 +274,8 @@ def main() -> None:
     slopes = {name: slope(points, name) for name in names}
     page.write(
         f"At N = {last.n:,} a decision uses {last.fixed / last.n:.2%} of the data with a fixed proposal, "
-        f"{last.shrinking / last.n:.0%} with one that shrinks with the posterior, and {last.default / last.n:.4%} with "
-        "today's default.",
+        f"{last.shrinking / last.n:.0%} with one that shrinks with the posterior. Today's default uses "
+        f"{last.default:.2g} observations.",
         points=[one._asdict() for one in points], last=last._asdict(), slopes=slopes, epsilon=EPSILON, sd=SD,
         mini_batch=MINI_BATCH, decisions=DECISIONS, leapfrogs=leapfrogs(x[:10_000], y[:10_000], settings.seed),
         worst=max(abs(one.pair / one.theory - 1) for one in points),
