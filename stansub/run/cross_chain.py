@@ -247,8 +247,8 @@ class CrossChainAdaptation:
             yield evaluated
         anew = self.found.variates is not found.variates
         if found.proposal is not None:
-            about_mode = self._about_mode() if settled and len(group) == len(chains) else []
-            evaluated += self._race(moments, about_mode, together, apart, n_effective(draws), anew, rng)
+            one_mode = settled and len(group) == len(chains)
+            evaluated += self._race(moments, together, apart, one_mode, n_effective(draws), anew, rng)
             yield evaluated
         if anew or self.found.proposal is not found.proposal:
             self._exchange(chains)
@@ -357,19 +357,12 @@ class CrossChainAdaptation:
         bounds = posterior.remainder_bounds(made.anchor, moments.cholesky, order, progress=log)
         return replace(made, bounds=bounds)
 
-    def _about_mode(self) -> list[Candidate]:
-        """Return moves about the mode if a walk has replaced them, perhaps only because chains began in the tails."""
-        present, moves = self.found.proposal, named(self._asked.request.proposal).race
-        if present is None or moves is None or not present.is_walk or self.found.sticky:
-            return []
-        return [one for one in moves(self.found.mode, "Laplace") if not one.proposal.is_walk]
-
     def _race(
         self,
         moments: Moments,
-        about_mode: Sequence[Candidate],
         draws: FloatArray,
         apart: float,
+        one_mode: bool,
         effective: float,
         anew: bool,
         rng: np.random.Generator,
@@ -387,15 +380,17 @@ class CrossChainAdaptation:
         if (local := self._local(moments)) is not None:
             weight = 2 * posterior.dim / (2 * posterior.dim + effective)
             moments = Moments(moments.position, (1 - weight) * moments.covariance + weight * local.covariance)
-        runners = list(moves(moments, "pooled"))
+        pooled = runners = list(moves(moments, "pooled"))
         walks = [one for one in runners if one.proposal.is_walk]
         if walks and apart > _R_HAT:
-            # Moves about wrong moments would keep the chains where they are.
-            runners = [*about_mode, *walks]
+            # Moves about wrong moments would keep the chains where they are. Those about the mode return after a walk:
+            # chains may have begun in the tails only.
+            back = moves(found.mode, "Laplace") if one_mode and present.is_walk and not found.sticky else ()
+            runners = [*(one for one in back if not one.proposal.is_walk), *walks]
         elif found.sticky:
             runners = [one for one in runners if one.is_local]
         elif not present.is_walk:
-            runners.insert(0, Candidate(found.name, present))
+            runners = [Candidate(found.name, present), *pooled]
         if not runners:
             return 0
         starts = draws[rng.integers(0, len(draws), _STARTS)]
@@ -414,7 +409,7 @@ class CrossChainAdaptation:
         else:
             proposal, choice = mixed(result, moments.cholesky, sticky=found.sticky)
             name = winner.name
-            self._about = found.mode if any(one is winner for one in about_mode) else moments
+            self._about = moments if any(one is winner for one in pooled) else found.mode
         choices = selection.updated(found.choices, choice)
         self.test = test
         if fitted and variates is not None:
