@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 import numpy as np
 import pytest
 import typer
 from clocks import HANGS, Clock
 
-from stansub import CompiledModel, cli, compile_model
+from stansub import CompiledModel, __version__, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
 from stansub.cli.flags import flag_of
@@ -199,6 +200,23 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         "plan",
         "report",
     }
+
+
+def test_every_output_has_the_same_short_flag() -> None:
+    commands: dict[str, click.Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    flags = [
+        parameter.opts
+        for command in commands.values()
+        for parameter in command.params
+        if parameter.name in ("output", "output_dir")
+    ]
+    assert len(flags) == 10
+    assert all("-o" in opts for opts in flags)
+
+
+def test_the_command_line_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "stansub", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"stansub {__version__}\n")
 
 
 def test_a_line_tells_of_each_stage_of_set_up(

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, Quiet, forcing, shared, sources_of, taking
+from stansub.cli.options import (
+    Columns,
+    Data,
+    Debug,
+    HelpAll,
+    Model,
+    Quiet,
+    forcing,
+    shared,
+    sources_of,
+    taking,
+    to_file,
+)
 from stansub.run.options import OUTPUT
 
 if TYPE_CHECKING:
@@ -42,13 +54,7 @@ def diagnose(
     pairs: Annotated[int, typer.Option(help="Pairs of a state and a proposal to test.", rich_help_panel=_TRIAL)] = 40,
     subsets: Annotated[int, typer.Option(help="Subsets drawn for each pair and look.", rich_help_panel=_TRIAL)] = 500,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.png",
-            help="Picture to write.",
-            show_default="MODEL_normality.png in this folder",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, to_file("Picture to write.", "FILE.png", "MODEL_normality.png in this folder", OUTPUT)
     ] = None,
     force: Annotated[bool, forcing("Overwrite the picture.", OUTPUT)] = False,
     quiet: Quiet = False,

@@ -57,7 +57,12 @@ def forcing(text: str, panel: str | None = None) -> Any:
 
 def into(text: str, shown: str = "that of the draws", panel: str | None = None) -> Any:
     """Return the option for the folder of what a command writes, with the words for the default."""
-    return typer.Option(metavar="FOLDER", help=text, show_default=shown, rich_help_panel=panel)
+    return typer.Option("--output-dir", "-o", metavar="FOLDER", help=text, show_default=shown, rich_help_panel=panel)
+
+
+def to_file(text: str, metavar: str, shown: str, panel: str | None = None) -> Any:
+    """Return the option for the file that a command writes, with the words for the default."""
+    return typer.Option("--output", "-o", metavar=metavar, help=text, show_default=shown, rich_help_panel=panel)
 
 
 Moved = Annotated[list[str] | None, moving(DATA)]

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import Columns, Data, Debug, HelpAll, Json, Model, Quiet, forcing, sources_of, taking, words_of
+from stansub.cli.options import (
+    Columns,
+    Data,
+    Debug,
+    HelpAll,
+    Json,
+    Model,
+    Quiet,
+    forcing,
+    sources_of,
+    taking,
+    to_file,
+    words_of,
+)
 from stansub.run.options import OUTPUT
 from stansub.wording import aligned, percent
 
@@ -29,12 +42,7 @@ _Pilot = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Time of the pilot's steps.", show_default="a tenth of the budget, 3 to 60"),
 ]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Picture to write.", show_default="MODEL_plan.png in this folder", rich_help_panel=OUTPUT
-    ),
-]
+_Output = Annotated[Path | None, to_file("Picture to write.", "FILE", "MODEL_plan.png in this folder", OUTPUT)]
 _Force = Annotated[bool, forcing("Overwrite the picture.", OUTPUT)]
 
 

@@ -10,7 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, declared, forcing, shared, sources_of, taking
+from stansub.cli.options import (
+    Columns,
+    Data,
+    Debug,
+    HelpAll,
+    Model,
+    Quiet,
+    declared,
+    forcing,
+    shared,
+    sources_of,
+    taking,
+    to_file,
+)
 
 
 class EngineName(StrEnum):
@@ -63,16 +76,10 @@ def reference(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.nc",
-            help="NetCDF file to write, or to reuse if it fits.",
-            show_default="MODEL_reference.nc in this folder",
-        ),
+        to_file("NetCDF file to write, or to reuse if it fits.", "FILE.nc", "MODEL_reference.nc in this folder"),
     ] = None,
     force: Annotated[bool, forcing("Run again and overwrite the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     columns: Columns = None,
     help_all: HelpAll = False,
     debug: Debug = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of, stages
+from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of, stages, to_file
 from stansub.run import config
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ _ENDING = ("max_time", "until", "save", "drop", "generated_quantities", "observa
 
 def report(
     draws: Draws,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Page to write.", show_default="DRAWS_report.html beside the draws"),
-    ] = None,
+    output: Annotated[Path | None, to_file("Page to write.", "FILE.html", "DRAWS_report.html beside the draws")] = None,
     force: Annotated[bool, forcing("Overwrite the page.")] = False,
     data: Moved = None,
     columns: Columns = None,

@@ -22,6 +22,7 @@ from stansub.cli.options import (
     shared,
     sources_of,
     taking,
+    to_file,
 )
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
@@ -49,15 +50,7 @@ class Fallback(StrEnum):
     NUTS = "nuts"
 
 
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.nc",
-        help="NetCDF file to write.",
-        show_default="MODEL.nc in this folder",
-        rich_help_panel=OUTPUT,
-    ),
-]
+_Output = Annotated[Path | None, to_file("NetCDF file to write.", "FILE.nc", "MODEL.nc in this folder", OUTPUT)]
 _OutputFormat = Annotated[
     OutputFormat,
     typer.Option(

@@ -242,7 +242,7 @@ def choose_engine(engine: str | Engine) -> tuple[str, str]:
     if engine in lacking:
         lack = lacking[engine]
         if lack is None:
-            return engine, "asked for"
+            return engine, "as requested"
         raise InputError(
             f"{lack.what}; {lack.remedy}, or use `engine='{'nutpie' if engine == 'cmdstan' else 'cmdstan'}'`"
         )
@@ -259,7 +259,7 @@ def choose_engine(engine: str | Engine) -> tuple[str, str]:
 def describe(facts: Mapping[str, Any]) -> str:
     """Return which engine ran and why, in a sentence; ``facts`` are the attributes of a reference."""
     engine, reason = str(facts["engine"]), str(facts.get("engine_reason", ""))
-    where = " on the BridgeStan home" if engine == "nutpie" else ""
+    where = " through BridgeStan" if engine == "nutpie" else ""
     remedy = " (`stansub reference --install-cmdstan` installs it)" if reason.startswith("no CmdStan") else ""
     return f"Reference by {_NAMES.get(engine, engine)} {facts.get('engine_version', '')}{where}: {reason}{remedy}"
 

@@ -33,5 +33,5 @@ def test_draws_are_of_the_posterior_and_their_cost_is_recorded() -> None:
 
 
 def test_nobody_gets_it_unasked() -> None:
-    assert choose_engine("exact") == ("exact", "asked for")
+    assert choose_engine("exact") == ("exact", "as requested")
     assert choose_engine("auto")[0] != "exact"

@@ -76,7 +76,7 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
     arguments = [str(MODELS / "normal_mean.stan"), "mean.json", "--seed", "1", "--chains", "2"]
     code, out, err = run([*arguments, "--parallel-chains", "1"], capsys)
     assert code == 0
-    assert "on the BridgeStan home: no CmdStan is installed (`stansub reference --install-cmdstan` installs it)" in err
+    assert "through BridgeStan: no CmdStan is installed (`stansub reference --install-cmdstan` installs it)" in err
     assert "Do not trust" not in out
     assert Path("normal_mean_reference.nc").is_file()
 
