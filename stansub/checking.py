@@ -41,7 +41,7 @@ from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
-from stansub.tuning.mode_setup import few_evaluations
+from stansub.tuning.mode_tuner import few_evaluations
 
 _FORMS = {
     "log_lik_i": "the likelihood is a loop over log_lik_i",

@@ -15,7 +15,7 @@ from stansub.cli import main
 from stansub.stan import stanc
 from stansub.stan.posterior import Posterior
 from stansub.target.remainders import NoPredictorsError
-from stansub.tuning import mode_setup
+from stansub.tuning import mode_tuner
 
 ROOT = Path(__file__).parents[1]
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -135,7 +135,7 @@ def test_exactness_without_bounds(
         raise NoPredictorsError("there are no bounds")
 
     monkeypatch.setattr(Posterior, "predictors", refuse)
-    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", few)
+    monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", few)
     assert check(LOGISTIC, logistic_data) == 0
     assert f"Exact         {begins}: there are no bounds\n" in capsys.readouterr().out
 

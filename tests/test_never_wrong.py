@@ -23,7 +23,7 @@ from correctness.workloads import WORKLOADS  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
 from stansub.stan.cache import cache_dir  # noqa: E402
-from stansub.tuning import mode, mode_setup  # noqa: E402
+from stansub.tuning import mode, mode_search  # noqa: E402
 from stansub.tuning.mode_check import ModeCheck  # noqa: E402
 
 FOLDER = cache_dir() / "benchmarks" / "truth"
@@ -224,5 +224,5 @@ def test_a_sampler_with_three_starts_and_no_look_afterwards_is_caught(monkeypatc
 def few_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sampler trust what three starts within the radius find, and not look for modes after sampling."""
     monkeypatch.setattr(mode, "KINDS", ("random",))
-    monkeypatch.setattr(mode_setup, "find_modes", partial(mode.find_modes, starts=3))
+    monkeypatch.setattr(mode_search, "find_modes", partial(mode.find_modes, starts=3))
     monkeypatch.setattr(importlib.import_module("stansub.run.collect"), "check_modes", lambda *_, **__: ModeCheck())

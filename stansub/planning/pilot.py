@@ -33,7 +33,8 @@ from stansub.run.prepare import Prepared, mode_request
 from stansub.run.transitions import Tuned
 from stansub.stan.posterior import Posterior
 from stansub.target.split import Split
-from stansub.tuning.mode_setup import ModeSetup, anchor
+from stansub.tuning.mode_setup import ModeSetup
+from stansub.tuning.mode_tuner import anchor
 from stansub.types import FloatArray
 
 # Error levels of Pocock's test besides the default.

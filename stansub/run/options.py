@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from stansub.acceptance.names import BOUNDS, TEST_NAMES
 from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, CountOr, Interval, Named, OneOf, Suggested
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from stansub.kernels.recipes import Recipe
     from stansub.run.executors import Executor
     from stansub.run.inits import Inits
+
+ProposalName = Literal[
+    "auto", "laplace-pcn", "trajectory", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs"
+]
 
 # Groups of options in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -93,21 +97,17 @@ class ChainOptions:
         metavar="RADIUS|FILE[,FILE...]",
         means="overdispersed around the mode; radius 2 if no mode exists",
     )
-    proposal: (
-        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs"]
-        | str
-        | Proposal
-    ) = option(
+    proposal: ProposalName | str | Proposal = option(
         "auto",
-        "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random "
-        "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the "
-        "likelihood for multilevel models (surrogate), or moves of all effects of a grouping at once, each accepted on "
-        "its own, such as items and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood "
-        "multiplies coefficients of two groupings, and surrogate if an observation reads few of them. It uses "
-        "surrogate, too, if effects have an unknown scale and the posterior is far from normal. Otherwise, it picks "
-        "the fastest in a short trial.",
+        "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), Hamiltonian "
+        "trajectories on the third-order expansion there (trajectory), adaptive random walks (random-walk, "
+        "adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the likelihood for multilevel "
+        "models (surrogate), or moves of all effects of a grouping at once, each accepted on its own, such as items "
+        "and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood multiplies coefficients "
+        "of two groupings, and surrogate if an observation reads few of them. It uses surrogate, too, if effects have "
+        "an unknown scale and the posterior is far from normal. Otherwise, it picks the fastest in a short trial.",
         CHAINS,
-        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate", "gibbs")),
+        Named(get_args(ProposalName)),
         type_="or Proposal",
         metavar="NAME",
         common=True,

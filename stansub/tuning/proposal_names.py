@@ -10,7 +10,7 @@ from stansub.errors import InputError
 from stansub.kernels.proposals import Adapter, Proposal, checked
 from stansub.kernels.sgld import MiniBatches
 from stansub.tuning.adapt import CovarianceAdapter, ScaleAdapter, SgldAdapter
-from stansub.tuning.race import Candidate, Normal, all_moves, langevin_moves, pcn_moves
+from stansub.tuning.race import Candidate, Normal, all_moves, langevin_moves, pcn_moves, trajectories
 from stansub.types import FloatArray
 
 
@@ -62,6 +62,11 @@ class NamedProposal:
         """Return whether it requires a normal approximation."""
         return self.race is not None and not self.fallback
 
+    @property
+    def needs_third(self) -> bool:
+        """Return whether it requires third derivatives at the mode."""
+        return self.expands and not self.fallback
+
 
 def _sgld(about: AdapterContext) -> Adapter:
     if about.batches is None:
@@ -74,6 +79,7 @@ def _sgld(about: AdapterContext) -> Adapter:
 PROPOSALS = {
     "auto": NamedProposal(race=all_moves, expands=True, fallback="adaptive-metropolis"),
     "laplace-pcn": NamedProposal(race=pcn_moves),
+    "trajectory": NamedProposal(race=lambda about, kind: trajectories(about), expands=True),
     "langevin": NamedProposal(race=langevin_moves),
     "adaptive-metropolis": NamedProposal(learner=lambda about: CovarianceAdapter(about.dim)),
     "random-walk": NamedProposal(learner=lambda about: ScaleAdapter(about.dim)),

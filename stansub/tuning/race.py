@@ -168,8 +168,8 @@ def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_
 
 
 def trajectories(about: Normal) -> Iterator[Candidate]:
-    """Yield Hamiltonian trajectories if third derivatives are known."""
-    if not np.any(about.third) or len(about.third) > _MOST_TERMS:
+    """Yield Hamiltonian trajectories if third derivatives are known and not too many."""
+    if not 0 < len(about.third) <= _MOST_TERMS:
         return
     for n_steps in _STEPS:
         move = trajectory(about.position, about.cholesky, about.third, angle=_ANGLE, n_steps=n_steps)
@@ -180,7 +180,8 @@ def trajectories(about: Normal) -> Iterator[Candidate]:
 def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     """Yield all candidates about a normal approximation; a random walk comes last."""
     yield from pcn_moves(about, kind)
-    yield from trajectories(about)
+    if np.any(about.third):  # otherwise they are Crank-Nicolson moves
+        yield from trajectories(about)
     yield from langevin_moves(about, kind, _LANGEVIN_STEPS[:1])
     yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", optimal_walk(about.cholesky))
 

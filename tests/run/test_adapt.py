@@ -136,7 +136,7 @@ def test_proposals_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 unconstrained"):
         make_adapter(RandomWalk(np.eye(2)), AdapterContext(3))
     with pytest.raises(
-        InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk, sgld"
+        InputError, match="choose from auto, laplace-pcn, trajectory, langevin, adaptive-metropolis, random-walk, sgld"
     ):
         check_proposal("hamiltonian")
     with pytest.raises(InputError, match="sgld updates all parameters at once"):

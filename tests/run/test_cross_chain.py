@@ -21,7 +21,7 @@ from stansub.run import chains as chains_module
 from stansub.run import cross_chain
 from stansub.run.executors import Outcome
 from stansub.run.moments import stickiness
-from stansub.tuning import mode_setup
+from stansub.tuning import mode_search, mode_setup, mode_tuner
 from stansub.tuning.mode import find_modes
 
 MAX_Z = 4.0
@@ -92,7 +92,7 @@ def displaced(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return replace(modes, found=(wrong,))
 
-    monkeypatch.setattr(mode_setup, "find_modes", elsewhere)
+    monkeypatch.setattr(mode_search, "find_modes", elsewhere)
 
 
 def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,8 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
         rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
         return decider
 
-    monkeypatch.setattr(mode_setup, "decider_with", wrong)
+    for module in (mode_setup, mode_tuner):
+        monkeypatch.setattr(module, "decider_with", wrong)
 
 
 @pytest.mark.slow
@@ -120,7 +121,7 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Misled at first, the chains agree on what the posterior is like, and sample it."""
-    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", 0.0)
+    monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", 0.0)
     idata = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40)
     chosen = facts(idata)["choice_values"]
     assert chosen["expansion point"]["kind"] == "Moved", chosen

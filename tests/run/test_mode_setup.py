@@ -25,7 +25,7 @@ from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.selection import RaceOutcome
 from stansub.target import cubics, observations, taylor, variates_order
-from stansub.tuning import mode_setup, mode_variates, third_order
+from stansub.tuning import mode_setup, mode_tuner, mode_variates, third_order
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
 from stansub.tuning.third_order import with_differences
@@ -108,7 +108,8 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
         rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
         return decider
 
-    monkeypatch.setattr(mode_setup, "decider_with", wrong)
+    for module in (mode_setup, mode_tuner):
+        monkeypatch.setattr(module, "decider_with", wrong)
 
 
 def wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +150,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "order 1": {"control_variates": 1},
     "order 2": {"control_variates": "2"},
     "langevin": {"proposal": "langevin"},
+    "trajectory": {"proposal": "trajectory"},
+    "approximate trajectory": {"proposal": "trajectory", "test": "pocock"},
     "walk": {"control_variates": 2, "proposal": "random-walk"},
     "adaptive": {"control_variates": 2, "proposal": "adaptive-metropolis"},
     "sgld": {"proposal": "sgld"},
@@ -159,7 +162,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "barker": {"test": "barker"},
     "penalty": {"test": "penalty"},
 }
-QUICK = ("order 1", "langevin", "adaptive", "sgld", "exact pCN", "barker")
+QUICK = ("order 1", "langevin", "approximate trajectory", "adaptive", "sgld", "exact pCN", "barker")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +186,7 @@ def test_what_is_asked_for_is_used_and_true(
         "auto": ("Laplace pCN with rho ", "pooled ") if name == "barker" else ("Laplace pCN with rho ",),
         "laplace-pcn": ("Laplace pCN with rho ",),
         "langevin": ("Langevin with step ",),
+        "trajectory": ("Hamiltonian trajectory of ",),
     }
     assert used["proposal"].startswith(begins.get(proposal, (proposal,)))
     assert ("proposal" in chosen) == (proposal in begins or proposal == "sgld")
@@ -191,6 +195,14 @@ def test_what_is_asked_for_is_used_and_true(
         assert facts(idata)["guarantee"] == "exact"
         assert used["control_variates"] == 0
     assert facts(idata)["anchor_n_obs_evaluated"] > 2000
+
+
+def test_trajectories_need_third_derivatives(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(third_order, "_MOST_GRADIENTS", 12)
+    with pytest.raises(InputError, match="trajectory needs third derivatives at the mode, and there are too many para"):
+        stansub.sample(logistic, logistic_data, proposal="trajectory", test="pocock", **SHORT)
 
 
 def test_the_second_order_needs_least_data(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
@@ -498,7 +510,7 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
 def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     posterior = logistic.with_data(logistic_data, block_size=20, seed=1)
     for proposal in ("auto", "laplace-pcn", "langevin"):
-        found, _ = mode_setup.anchor(
+        found, _ = mode_tuner.anchor(
             posterior,
             Pocock(),
             mode_variates.ModeRequest(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
@@ -616,8 +628,8 @@ def test_estimates_that_are_off_are_seen() -> None:
 def test_without_bounds_all_are_read_if_few_or_if_a_test_saves_little(
     n: int, size: int, few: float, worth: float, why: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mode_setup, "_FEW_EVALUATIONS", few)
-    monkeypatch.setattr(mode_setup, "_WORTH_ERROR", worth)
+    monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", few)
+    monkeypatch.setattr(mode_tuner, "_WORTH_ERROR", worth)
     rng = np.random.default_rng(4)
     x = rng.standard_normal((n, 2))
     target = toy_targets.logistic(x, rng.random(n) < 0.5, prior_sd=2.0, block_size=size)
@@ -644,7 +656,7 @@ def test_exact_decisions_by_bounds_may_make_fewer_effective_draws(
         "STEP_COST": 0.0,  # so that bounds are not taken at once
         "FIRST_LOOKS": (0, 10, 20),
     }.items():
-        monkeypatch.setattr(mode_setup, name, value)
+        monkeypatch.setattr(mode_tuner, name, value)
     found = facts(stansub.sample(logistic, logistic_data, **SHORT))
     kind = found["choice_values"]["test" if is_exact else "bounds"]["kind"]
     assert kind == ("ExactWon" if is_exact else "ExactLost")

@@ -12,7 +12,7 @@ from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import Team
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.mode import NoModeError, find_modes
-from stansub.tuning.mode_setup import search
+from stansub.tuning.mode_search import search
 from stansub.tuning.smoothing import SmoothObjectives
 
 Array = NDArray[np.float64]

@@ -1,0 +1,54 @@
+"""Search for modes of a target: in a part of its data first if these are in partitions, and with smoothed kinks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from stansub.progress import Progress
+from stansub.target.factors import Target
+from stansub.target.partitioned import Predictors
+from stansub.tuning.mode import Mode, Modes, NoModeError, find_modes
+from stansub.tuning.mode_variates import known_predictors
+from stansub.types import FloatArray
+
+
+def search(posterior: Target, rng: np.random.Generator, by_bounds: bool, threads: int, log: Progress) -> Modes:
+    """Return the modes.
+
+    Parameters
+    ----------
+    by_bounds : bool
+        Whether decisions may be exact by bounds. If not, and the search fails, another one smooths kinks, if any.
+
+    Raises
+    ------
+    NoModeError
+        If there is no mode with a normal approximation.
+    """
+    known = known_predictors(posterior, log) if by_bounds else None
+    try:
+        return _find(posterior, rng, known, threads, log)
+    except NoModeError:
+        known = None if by_bounds else known_predictors(posterior, log)
+        if known is None or not known.family.floor:
+            raise
+    return _find(posterior, rng, known, threads, log)
+
+
+def _find(
+    posterior: Target, rng: np.random.Generator, predictors: Predictors | None, threads: int, log: Progress
+) -> Modes:
+    """Return the modes; if this process does not hold all observations, those that the pilot's maxima lead to."""
+    find = partial(find_modes, threads=threads, progress=log)
+    if posterior.pilot is None:
+        return find(posterior, rng, predictors=predictors)
+    first = find(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
+    share = posterior.pilot.blocks.n_observations / posterior.blocks.n_observations
+    modes = [replace(mode, hessian=mode.hessian / share) for mode in first.found]
+    points: list[FloatArray | Mode] = [*modes, *(position for position, _ in first.lower)]
+    found = find(posterior, rng, points=points, starts=0, predictors=predictors)
+    n_passes, seconds = found.n_passes + share * first.n_passes, found.seconds + first.seconds
+    return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)

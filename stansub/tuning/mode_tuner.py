@@ -1,0 +1,350 @@
+"""Choices about the mode: control variates, a proposal by a short race, and a test.
+
+If the posterior is far from its normal approximation, chains start with an adaptive random walk, and the result of the
+adaptation is used when they pool their draws (`stansub.run.cross_chain`).
+
+The choices depend on the seed and the data alone, not on timing, so the same seed gives the same draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Self
+
+import numpy as np
+
+from stansub import streams
+from stansub.acceptance.decide import Decider
+from stansub.acceptance.noise import Penalty
+from stansub.acceptance.stopping import Exact, Factorised, Poisson, StoppingRule
+from stansub.decision_selection import (
+    ExactByAll,
+    ExactLost,
+    ExactOfFew,
+    ExactOfSmall,
+    ExactTaken,
+    ExactWon,
+    JointTaken,
+    KappaTaken,
+    NoBounds,
+)
+from stansub.errors import InputError
+from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
+from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
+from stansub.progress import as_progress
+from stansub.selection import BetweenModes, Chosen, WalkSinceFewAccepted, updated
+from stansub.target.factors import CutTarget
+from stansub.target.remainders import NoPredictorsError
+from stansub.tuning.adapt import FirstWalk
+from stansub.tuning.mode import Modes
+from stansub.tuning.mode_search import search
+from stansub.tuning.mode_setup import ModeSetup, decider_with
+from stansub.tuning.mode_variates import ModeRequest, Variates, VariatesTuner
+from stansub.tuning.proposal_names import named, without_race
+from stansub.tuning.race import (
+    FIRST_LOOKS,
+    LEAST_ACCEPTED,
+    STEP_COST,
+    Candidate,
+    at_first_look,
+    choose_looks,
+    choose_test,
+    choose_variant,
+    counts_rightly,
+    mixed,
+    pairs_along,
+    race,
+)
+from stansub.tuning.third_order import with_differences, with_third
+from stansub.types import FloatArray
+from stansub.variates_selection import NoVariatesForTest
+
+# Minimum probability with which every mode is proposed, however small its estimated evidence, and share of steps that
+# stay about the current mode.
+_LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
+
+# Candidates per decision from which joint decisions are tried, and how many times the effective draws of factorised
+# ones they must make.
+_LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
+
+# Blocks below which decisions use all of them: a t-test needs five or more, and its quantiles are then large. And
+# evaluations of single observations, in all steps, that take no longer than what other tests need besides.
+_FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
+# Factors of effective draws per observation: that an approximate test must be worth beside decisions from all
+# observations, if these are at most so many (a race evaluates all of them hundreds of times); that bounds must be worth
+# if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
+# approximate test must be worth beside decisions by bounds.
+_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+
+
+def anchor(
+    posterior: CutTarget,
+    test: StoppingRule,
+    request: ModeRequest,
+    progress: Callable[[str], None],
+    modes: Modes | None = None,
+) -> tuple[ModeSetup, StoppingRule]:
+    """Find the mode, make control variates there, and choose a proposal.
+
+    ``modes`` from an earlier search replace the search.
+
+    Returns
+    -------
+    ModeSetup
+    StoppingRule
+        The test, with looks that suit control variates, or its replacement.
+
+    Raises
+    ------
+    NoModeError
+        If there is no mode with a normal approximation.
+    InputError
+        If the requested order would take too much memory.
+    """
+    seed, threads, log = request.seed, request.threads, as_progress(progress)
+    mode_rng, order_rng, race_rng = (
+        streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
+    )
+    if modes is None:
+        modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log)
+    tuner = _ModeTuner(posterior, test, request, modes, log)
+    return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
+
+
+class _ModeTuner(VariatesTuner):
+    """Modes, and the choices to make there: control variates, a proposal and a test."""
+
+    def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
+        """Return the test with this first look, if there are control variates for it to fit."""
+        return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
+
+    def untried(self, variates: Variates | None) -> StoppingRule:
+        """Return the test with the latest of the first looks, for use without trials."""
+        return self.first_look(variates, FIRST_LOOKS[-1])
+
+    def tune(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+        """Return the setup with control variates and a proposal, and the test with its looks or its replacement."""
+        tuner = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
+        variates, choice = tuner.variates(order_rng)
+        return tuner.suiting(variates)._expanded(variates)._tune_with(variates, choice, order_rng, race_rng)
+
+    def tune_exact(
+        self, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
+        if self.posterior.pilot is not None:
+            return self._by_bounds(*self.proved())
+        try:
+            variates, choice = self.proved()
+        except NoPredictorsError as error:
+            tuner = self.of_blocks()._differenced_if_few()
+            found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few(), order_rng, race_rng))
+            return found.noting(NoBounds(str(error))), test
+        return self._expanded(variates)._differenced_if_few()._tune_beside(variates, choice, order_rng, race_rng)
+
+    def _expanded(self, variates: Variates | None) -> Self:
+        """Return the tuner with third derivatives if control variates have them or the proposal needs them."""
+        found = self if variates is None else replace(self, modes=with_third(self.modes, variates.third))
+        return found._differenced() if named(self.request.proposal).needs_third else found
+
+    def _differenced_if_few(self) -> Self:
+        """Return the tuner with third derivatives at the mode if observations are few and the proposal can use them."""
+        few = few_evaluations(self.request.n_steps, self.posterior.blocks.n_observations)
+        return self._differenced() if few and named(self.request.proposal).expands else self
+
+    def _differenced(self) -> Self:
+        """Return the tuner with third derivatives at the mode, unless they are many."""
+        threads = self.request.threads
+        return replace(self, modes=with_differences(self.modes, self.posterior, threads=threads, log=self.log))
+
+    def _tune_beside(
+        self, variates: Variates, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Return exact decisions by proved bounds, or the test if it is worth more."""
+        few, picked = self._few(), variates.candidates(self.posterior)
+        n_observations = self.posterior.blocks.n_observations
+        if picked > n_observations or (few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations):
+            found, test = self._without_bounds(few, order_rng, race_rng)
+            return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
+        exact, by_bounds = self._by_bounds(variates, choice)
+        size = self.posterior.decision_size or self.posterior.blocks.size
+        least = min(FIRST_LOOKS[0] * size, n_observations)
+        raced = named(self.request.proposal).race is not None
+        if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
+            return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
+        found, test = self._without_bounds(few, order_rng, race_rng)
+        gain = exact.merit / found.merit if raced and found.merit else None
+        least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit / _WORTH_PROOF
+        if raced and exact.merit > 0 and exact.merit >= least_merit:
+            return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
+        lost = ExactLost(by_bounds.name, test.name, gain, picked)
+        return self._or_by_all(found.evaluating(exact.n_obs_evaluated).noting(lost), test)
+
+    def _few(self) -> ExactOfFew | ExactOfSmall | None:
+        """Return why decisions use all observations or blocks, if there are few."""
+        n_blocks, n_observations = len(self.posterior.blocks), self.posterior.blocks.n_observations
+        if n_blocks < _FEWEST_BLOCKS:
+            return ExactOfFew(n_blocks)
+        return ExactOfSmall(n_observations) if few_evaluations(self.request.n_steps, n_observations) else None
+
+    def _without_bounds(
+        self, few: Chosen | None, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Return the setup and the test without bounds: of exact decisions from all observations if they are few."""
+        if few is None:
+            return self.tune(order_rng, race_rng)
+        found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
+        return found.noting(few), test
+
+    def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
+        """Return this setup, or that of exact decisions from all observations if they cost little more."""
+        n_observations = self.posterior.blocks.n_observations
+        if test.exact or not found.merit or n_observations > MOST_BY_ALL:
+            return found, test
+        assert found.proposal is not None
+        rng, mode, by_all = streams.generator(self.request.seed, streams.Run.ALL), found.mode, Exact()
+        decider = self._decider(None, by_all)
+        decider.reset(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+        result = race(decider, [Candidate(found.name, found.proposal)], mode.cholesky, rng, progress=self.log)
+        found = found.evaluating(decider.n_evaluated)
+        gain = found.merit / result.merit if result.merit else math.inf
+        if gain > _WORTH_ERROR:
+            return found, test
+        choices = updated(found.choices, NoVariatesForTest(by_all.name), ExactByAll(test.name, gain))
+        choices.pop("first look", None)
+        return replace(found, variates=None, rate=result.rate, choices=choices, merit=result.merit), by_all
+
+    def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
+        """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
+        seed, tuner = self.request.seed, self.suiting(variates)
+        own = streams.generator(seed, streams.Run.FACTORISED)
+        factors, test = replace(tuner, test=Factorised())._tune_with(variates, choice, own, own)
+        # Factorised decisions lose at most half the share of expected candidates, compared with Metropolis-Hastings.
+        if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
+            return factors, test
+        own = streams.generator(seed, streams.Run.JOINT)
+        joint, poisson = replace(tuner, test=Poisson())._tune_with(variates, choice, own, own)
+        if joint.merit > _WORTH_JOINT * factors.merit:
+            gain = joint.merit / factors.merit if factors.merit else None
+            return joint.evaluating(factors.n_obs_evaluated).noting(JointTaken(gain)), poisson
+        return factors.evaluating(joint.n_obs_evaluated), test
+
+    def _tune_with(
+        self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        modes, request = self.modes, self.request
+        choices = updated({}, modes.choice(), choice)
+        found = ModeSetup(modes, variates, None, request.proposal, 0.0, choices, 0)
+        moves = named(request.proposal)
+        if moves.race is None:
+            return found, self.untried(variates)
+        if len(modes.found) > 1:
+            choices = updated(choices, BetweenModes(len(modes.found)))
+            found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
+            return found, self.untried(variates)
+        runners = list(moves.race(modes.best, "Laplace"))
+        if not runners:
+            raise InputError(
+                f"the proposal {request.proposal} needs third derivatives at the mode, and there are too "
+                "many parameters for them, or data in partitions; choose another proposal"
+            )
+        self.log("Trying proposals")
+        return self.race(found, runners, order_rng, race_rng)
+
+    def race(
+        self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Choose one of several proposals, then looks and a test that suit it."""
+        mode, test = found.mode, self.first_look(found.variates, FIRST_LOOKS[1])
+        decider = self._decider(found.variates, test)
+        theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+        decider.reset(theta)
+        result = race(decider, runners, mode.cholesky, rng, progress=self.log)
+        found = replace(found, n_obs_evaluated=decider.n_evaluated)
+        if named(self.request.proposal).fallback and result.first_rate < LEAST_ACCEPTED:
+            return self._walking(found, result.first_rate, order_rng)
+        mixture, won = mixed(result, mode.cholesky)
+        choices = updated(found.choices, won)
+        found = replace(
+            found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices, merit=result.merit
+        )
+        if test.variants:
+            return self._with_variant(found, mixture, theta)
+        variates = found.variates.blockwise if found.variates is not None else None
+        if variates is None or not self.fitted:
+            return found, test
+        self.log("Trying first looks")
+        n_blocks, threads = len(self.posterior.blocks), self.request.threads
+        pairs, n_passes = pairs_along(self.posterior, decider, mixture, variates, rng, threads, progress=self.log)
+        test, look = choose_looks(pairs, test, n_blocks, rng)
+        evaluated = found.n_obs_evaluated + n_passes * self.posterior.blocks.n_observations
+        found = replace(found, choices=updated(choices, look), n_obs_evaluated=evaluated)
+        if self.request.test_free and self.test.error is not None:
+            penalty, looked = choose_looks(pairs, Penalty(epsilon=self.test.error.value), n_blocks, rng)
+            if counts_rightly(pairs, penalty, rng):
+                return self._compare(found, mixture, (test, penalty), looked, theta, rng)
+        return found, test
+
+    def _walking(self, found: ModeSetup, accepted: float, rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+        """Return the setup of an adaptive random walk, because moves about the mode are rarely accepted."""
+        mode, variates, choices = found.mode, found.variates, found.choices
+        if variates is None and self.free:
+            variates, choice = self.that_pay(rng, step=optimal_scale(mode.dim))
+            choices = updated(choices, choice)
+        choices = updated(choices, WalkSinceFewAccepted(accepted))
+        walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
+        found = replace(found, variates=variates, proposal=walk, name=name, rate=1.0, choices=choices)
+        return found, self.untried(variates)
+
+    def _with_variant(self, found: ModeSetup, proposal: BuiltIn, theta: FloatArray) -> tuple[ModeSetup, StoppingRule]:
+        """Choose one of the values of a setting that the test leaves open."""
+        self.log("Trying settings of the test")
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        seeds = streams.sequence(self.request.seed, streams.Run.KAPPA)
+        best, result, tried, n = choose_variant(
+            self.test.variants, runner, found.mode, decider, theta, seeds, progress=self.log
+        )
+        values = {one: value for one in tried if (value := one.joint) is not None}
+        found = found.evaluating(n).noting(KappaTaken(values[best], tuple(values.values())))
+        return replace(found, rate=result.rate, merit=result.merit), best
+
+    def _compare(
+        self,
+        found: ModeSetup,
+        proposal: BuiltIn,
+        tests: tuple[StoppingRule, StoppingRule],
+        looked: Chosen,
+        theta: FloatArray,
+        rng: np.random.Generator,
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Use the second of two tests, with its looks, if it is worth it."""
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        better, compared, result, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
+        choices = updated(found.choices, compared, *([looked] if better else []))
+        evaluated = found.n_obs_evaluated + n
+        found = replace(found, rate=result.rate, choices=choices, n_obs_evaluated=evaluated, merit=result.merit)
+        return found, tests[better]
+
+    def _decider(self, variates: Variates | None, test: StoppingRule) -> Decider:
+        evaluator = self.posterior.population.evaluator()
+        return decider_with(self.posterior, evaluator, test, variates, self.request.spread)
+
+
+def few_evaluations(n_steps: int, n_observations: int) -> bool:
+    """Return whether decisions from all observations take little in so many steps."""
+    return n_steps * n_observations <= _FEW_EVALUATIONS
+
+
+def between_modes(modes: Modes) -> Mixture:
+    """Return a mixture of moves between modes and about each."""
+    weights = np.maximum(modes.weights, _LEAST_PROPOSED)
+    mixture = LaplaceMixture(
+        np.array([mode.position for mode in modes.found]),
+        np.array([mode.cholesky for mode in modes.found]),
+        weights / weights.sum(),
+    )
+    local = NearestWalk(mixture, optimal_scale(modes.best.dim))
+    return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
