@@ -155,12 +155,12 @@ def test_false_verdicts_are_listed_by_name(false: dict[str, Any], sentence: str,
 
 def test_page(reach: Any, tmp_path: Path) -> None:
     draws = {"test": "factorised", "guarantee": "exact by proved bounds", "seconds": 3.0, "largest_z": 2.1}
-    differs, unclear = "differs: the mean of a by +1 sd", "do not use: NUTS diverged"
+    differs, unclear = "differs: the mean of a by +1 sd", "inconclusive: NUTS diverged"
     rows = [
         *RIGHT,
         row("c", True, "may qualify", True, draws={**draws, "verdict": "agrees"}),
         row("d", True, "may qualify", True, draws={**draws, "verdict": "differs", "headline": differs}),
-        row("f", True, "may qualify", True, draws={**draws, "verdict": "do not use", "headline": unclear}),
+        row("f", True, "may qualify", True, draws={**draws, "verdict": "inconclusive", "headline": unclear}),
         row("e", True, "may qualify", True, draws={"failure": "no mode"}),
         row("g", True, "may qualify", True, exact=False, inexact="it has a | kink"),
         {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
@@ -170,7 +170,7 @@ def test_page(reach: Any, tmp_path: Path) -> None:
     text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
     assert "1 of 4 sampled programs agree with NUTS; decisions were exact in 3" in text
     assert "Differing: `d`" in text
-    assert "cannot be trusted: `f`" in text
+    assert "cannot be trusted or are too few: `f`" in text
     assert "Failing: `e`" in text
     assert "**differs: the mean of a by +1 sd**, 2.1" in text
     assert "6 of 6 programs whose likelihood is a sum qualify; in brms's style, 1 of 1" in text
@@ -320,7 +320,7 @@ def test_page_of_tall_data(reach: Any, tmp_path: Path) -> None:
         "3 make at least 500 times",
         "In 1 of them the rate of NUTS is a prediction",
         "the median makes 400 times those of NUTS; `pocock` makes more than the default in 0 of 4",
-        "3 agree with NUTS; differing: `brms_e`; too few draws for a verdict: `brms_c`",
+        "3 agree with NUTS; differing: `brms_e`; undecided: `brms_c`",
         "or chains that disagree, with the default: `brms_d`",
         "0.1 (0.001 %)",
         "| about 5,000 | agrees, 1.5, N = 1,000 |",

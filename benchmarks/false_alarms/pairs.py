@@ -183,7 +183,7 @@ def rows(name: str, found: Sequence[Any], *, seed: int) -> Iterator[Row]:
                 compared = compare_draws(changed.built(), reference, level=level)
                 own = own or compared
                 yield _row(name, number, kind, compared)
-        if own is None or own.verdict.word == "do not use":
+        if own is None or own.verdict.word in ("inconclusive", "do not use"):
             continue
         moving = [one.names.index(str(quantity)) for quantity in own.parameters.index[own.parameters["sd_z"].notna()]]
         if len(moving) < 2:

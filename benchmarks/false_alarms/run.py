@@ -36,6 +36,8 @@ from stansub.errors import StansubError, one_line  # noqa: E402
 
 REPORTS = HERE.parent.parent / "reports"
 ALIKE = (*AGREEING, JOINED)
+# Words for pairs that cannot be compared.
+UNDECIDED = ("inconclusive", "do not use")
 # Probability with which a verdict or test that keeps its promise fails here.
 ALARM = 0.001
 
@@ -85,7 +87,7 @@ class Findings:
     @property
     def undecided(self) -> list[Row]:
         """Unchanged pairs without a verdict, at the level that the verdict claims."""
-        return [row for row in self.first if row["word"] == "do not use"]
+        return [row for row in self.first if row["word"] in UNDECIDED]
 
     @property
     def alarming(self) -> list[Row]:
@@ -170,13 +172,13 @@ def page(found: Findings, header: dict[str, Any]) -> str:
 
 def _program_row(name: str, some: Sequence[Row]) -> str:
     words = [row["word"] for row in some]
-    fit = sorted((row for row in some if row["word"] != "do not use"), key=lambda row: row["mean_detectable_sd"])
+    fit = sorted((row for row in some if row["word"] not in UNDECIDED), key=lambda row: row["mean_detectable_sd"])
     # A detectable difference is meaningless if no pair can be compared.
     detectable = "|"
     if fit:
         middle = fit[len(fit) // 2]
         detectable = f"{middle['mean_detectable_sd']:.2f} | {middle['sd_detectable']:.0%}"
-    counts = " | ".join(str(words.count(word)) for word in ("agrees", "differs", "do not use"))
+    counts = " | ".join(str(sum(word in group for word in words)) for group in (("agrees",), ("differs",), UNDECIDED))
     return f"| `{name}` | {some[0]['quantities']} | {some[0]['copies']} | {len(some)} | {counts} | {detectable} |"
 
 

@@ -75,9 +75,9 @@ class Findings:
     def sampled(self) -> list[Row]:
         return [row for row in self.rows if "draws" in row]
 
-    def with_verdict(self, word: str | None) -> list[Row]:
-        """Sampled programs whose comparison with NUTS has a verdict; None for those that could not be sampled."""
-        return [row for row in self.sampled if row["draws"].get("verdict") == word]
+    def with_verdict(self, *words: str | None) -> list[Row]:
+        """Sampled programs whose comparison with NUTS has such a verdict; None for those that could not be sampled."""
+        return [row for row in self.sampled if row["draws"].get("verdict") in words]
 
     @property
     def passed(self) -> bool:
@@ -112,8 +112,9 @@ def sentences(found: Findings) -> list[str]:
         texts += [
             f"{agreeing} of {len(found.sampled)} sampled programs agree with NUTS; decisions were exact in {exact}",
             f"Differing: {names(found.with_verdict('differs'))}",
-            f"Without a verdict, because the draws or those of NUTS cannot be trusted: "
-            f"{names(found.with_verdict('do not use'))}",
+            f"Undecided, because the draws of NUTS cannot be trusted or are too few: "
+            f"{names(found.with_verdict('inconclusive'))}",
+            f"Unfit for use: {names(found.with_verdict('do not use'))}",
             f"Failing: {names(found.with_verdict(None))}",
         ]
     return texts

@@ -101,8 +101,7 @@ def sentences(rows: Sequence[Row], wanted: Sequence[str]) -> list[str]:
     slow = [row for row in found if rate(row, "default") is None]
     return [
         *texts,
-        f"{len(agreeing)} agree with NUTS; differing: {names(disagreeing(found))}; too few draws for a verdict: "
-        f"{names(unclear)}",
+        f"{len(agreeing)} agree with NUTS; differing: {names(disagreeing(found))}; undecided: {names(unclear)}",
         f"Too few effective draws, or chains that disagree, with the default: {names(slow)}",
     ]
 

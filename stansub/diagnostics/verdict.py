@@ -3,8 +3,8 @@
 The verdict rests on a family of tests: mean, sd, 5, 50 and 95 % quantiles and Kolmogorov-Smirnov for every quantity,
 and the correlation of every pair. Each of the seven kinds has an equal share of the level, which its tests divide
 equally (Bonferroni). Faultless draws are therefore said to differ with probability at most `level`, for any dependence
-between the tests. A significant difference gives "differs". Draws unfit for any use, or a comparison too weak to tell,
-give "do not use".
+between the tests. A significant difference gives "differs", draws unfit for any use "do not use", and a reference that
+cannot be trusted, or is too short to tell, "inconclusive".
 Wrong decisions beyond the accepted level are a reason, not a verdict: the comparison itself shows their effect on the
 posterior.
 """
@@ -27,7 +27,7 @@ from stansub.wording import percent
 if TYPE_CHECKING:
     import pandas as pd
 
-Word = Literal["agrees", "differs", "do not use"]
+Word = Literal["agrees", "differs", "inconclusive", "do not use"]
 
 R_HAT_UNFIT = 1.05  # chains that disagree so much that their pooled draws mean nothing
 MEAN_GRAVE, SD_GRAVE = 0.5, 1.5  # error of a mean in sds, and factor of an sd, beyond which draws are useless
@@ -80,18 +80,19 @@ def judge(evidence: Evidence, *, level: float) -> Verdict:
         Probability of a verdict other than "agrees" if draws and reference come from the same distribution and
         converged.
     """
-    mistrust = [f"The reference itself cannot be trusted: {text}." for text in _mistrust(evidence)]
-    unfit = [*_shared(evidence), *mistrust, *_broken(evidence)]
-    # The size of a difference matters only for sound draws.
-    grave = [] if unfit else list(_grave(evidence, level))
-    blunt = [] if unfit or grave else list(_too_few(evidence, level))
+    against = list(_broken(evidence))
+    blind = [*_shared(evidence), *_mistrust(evidence)]
+    if not against and not blind:  # the size of a difference matters only for sound draws
+        against += _grave(evidence, level)
+    if not against and not blind and (few := _too_few(evidence, level)) is not None:
+        (against if few.of_draws else blind).append(few.sentence)
     differing = list(_differing(evidence, level))
     differences = [one.sentence for one in differing]
     remarks = list(_remarks(evidence))
-    against = [*unfit, *grave, *blunt]
-    if against:
-        first = against[0].removesuffix(".")
-        return Verdict("do not use", f"do not use: {_lower(first)}", (*against, *differences, *remarks))
+    if against or blind:
+        word: Word = "do not use" if against else "inconclusive"
+        reasons = *against, *blind
+        return Verdict(word, f"{word}: {_lower(reasons[0].removesuffix('.'))}", (*reasons, *differences, *remarks))
     if differences:
         limits = _limits(evidence.parameters, level)
         return Verdict("differs", _differs(differing), (*differences, limits, *remarks))
@@ -138,6 +139,11 @@ def _shared(evidence: Evidence) -> Iterator[str]:
 
 
 def _mistrust(evidence: Evidence) -> Iterator[str]:
+    for text in _doubts(evidence):
+        yield f"The reference itself cannot be trusted: {text}."
+
+
+def _doubts(evidence: Evidence) -> Iterator[str]:
     reference, r_hat = evidence.reference, evidence.parameters["r_hat_reference"]
     if reference.n_divergences:
         total = reference.n_chains * reference.n_draws
@@ -185,8 +191,15 @@ def _grave(evidence: Evidence, level: float) -> Iterator[str]:
         )
 
 
-def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
-    """Yield reasons if means, or sds of normal quantities with this tail ESS, are known too badly."""
+class _TooFew(NamedTuple):
+    """Effective draws are too few to tell: which side has fewer, and the reason."""
+
+    of_draws: bool
+    sentence: str
+
+
+def _too_few(evidence: Evidence, level: float) -> _TooFew | None:
+    """Return the reason if means, or sds of normal quantities with this tail ESS, are known too badly."""
     parameters = evidence.parameters
     means = parameters["mean_detectable_sd"]
     tails = (0.5 / parameters["ess_tail"] + 0.5 / parameters["ess_tail_reference"]) ** 0.5
@@ -203,11 +216,12 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
             )
             unseen = f"{'more than ' if coarse.iloc[0] > 1 else ''}{form(min(coarse.iloc[0], 1.0))}"
             remedy = "sample longer" if ess < other else "compare with a longer reference"
-            yield (
+            return _TooFew(
+                ess < other,
                 f"There are too few effective draws: a difference of {unseen} in the {what} of {coarse.index[0]} could "
-                f"go undetected (ESS {ess:.0f} in the draws, {other:.0f} in the reference); {remedy}."
+                f"go undetected (ESS {ess:.0f} in the draws, {other:.0f} in the reference); {remedy}.",
             )
-            return
+    return None
 
 
 class _Size(NamedTuple):

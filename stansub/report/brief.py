@@ -20,7 +20,7 @@ _ROWS = 8
 _REASONS = 6
 _NAME = 32
 _COSTS = ("ess_per_second", "ess_per_second_total", "passes_total", "time_to_ess")
-_STYLES = {"agrees": "bold green", "differs": "bold yellow", "do not use": "bold red"}
+_STYLES = {"agrees": "bold green", "differs": "bold yellow", "inconclusive": "bold yellow", "do not use": "bold red"}
 
 
 def render(comparison: "Comparison", console: "Console") -> None:

@@ -199,7 +199,15 @@ def test_chains_that_do_not_agree() -> None:
 def test_a_reference_not_to_be_trusted(options: dict[str, Any], reason: str) -> None:
     rng = np.random.default_rng(12)
     found = compare_draws(fakes.draws(rng), fakes.reference(rng, **options)).verdict
-    assert found.headline.startswith(f"do not use: the reference itself cannot be trusted: {reason}")
+    assert found.word == "inconclusive"
+    assert found.headline.startswith(f"inconclusive: the reference itself cannot be trusted: {reason}")
+
+
+def test_draws_that_are_unfit_come_before_a_reference_not_to_be_trusted() -> None:
+    rng = np.random.default_rng(12)
+    found = compare_draws(fakes.draws(rng, change=fakes.stuck(2)), fakes.reference(rng, divergences=3)).verdict
+    assert found.headline == "do not use: the draws' chain 3 is stuck"
+    assert "The reference itself cannot be trusted: 3 of its 4,000 transitions diverged." in found.reasons
 
 
 def test_divergences_of_a_reference_by_others_count() -> None:
@@ -216,6 +224,7 @@ def test_too_few_effective_draws() -> None:
     assert found.headline.endswith("; sample longer")
     rng = np.random.default_rng(14)
     found = compare_draws(fakes.draws(rng), fakes.reference(rng, autocorrelation=0.9)).verdict
+    assert found.word == "inconclusive"
     assert found.headline.endswith("; compare with a longer reference")
 
 
@@ -234,7 +243,7 @@ def test_draws_beside_themselves_are_no_comparison(tmp_path: Path) -> None:
     reason = "the draws and the reference are the same draws: compare with an independent reference"
     for own, other in ((draws, draws), (tmp_path / "draws.nc", tmp_path / "draws.nc"), (draws, single)):
         found = stansub.compare(own, other).verdict
-        assert (found.word, found.headline) == ("do not use", f"do not use: {reason}")
+        assert (found.word, found.headline) == ("inconclusive", f"inconclusive: {reason}")
         assert found.reasons[0].lower() == f"{reason}."
 
 
@@ -243,7 +252,7 @@ def test_chains_that_both_sides_have_are_named_and_other_chains_are_not() -> Non
     values = fakes.normals(rng)
     other = np.concatenate([values[:2], fakes.normals(rng, chains=2)])
     found = compare_draws(fakes.draws(rng, values=values), fakes.reference(rng, values=other[::-1])).verdict
-    assert found.headline.startswith("do not use: the draws and the reference have 2 chains in common")
+    assert found.headline.startswith("inconclusive: the draws and the reference have 2 chains in common")
     alike = compare_draws(fakes.draws(rng, values=values), fakes.reference(rng, values=values + 1e-3)).verdict
     assert alike.word == "agrees"
 
