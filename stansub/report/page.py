@@ -141,8 +141,8 @@ _ADVICE = {
     "would reveal smaller differences.",
     "differs": "If differences of this size matter, sample again with a smaller `epsilon` or with `test='exact'`, and "
     "compare again. Otherwise use the draws and state their error.",
-    "inconclusive": "The comparison does not tell whether the draws are right. Make a better reference (with more draws, "
-    "or with `adapt_delta=0.99` if transitions diverged), or compare with a run with `test='exact'`.",
+    "inconclusive": "The comparison does not tell whether the draws are right. Make a better reference (more draws, or "
+    "`adapt_delta=0.99` if transitions diverged), or compare with a run with `test='exact'`.",
     "do not use": "Follow the remedies below, sample again, and compare again. Until then, do not rely on the draws.",
 }
 
