@@ -260,7 +260,8 @@ class GroupedObservations final : public RemainderSource {
 
   void add_terms(std::size_t k) {
     const Argument& argument = arguments_[k];
-    const auto& [whitening, shares] = weights_[k];
+    const auto& whitening = weights_[k].whitening;
+    const auto& shares = weights_[k].shares;
     is_constant_.push_back(argument.is_constant());
     if (whitening.size() != argument.p() * argument.p()) throw std::invalid_argument("a whitening is p by p");
     if (shares.size() != argument.columns.size() + (argument.p() > 0)) throw std::invalid_argument("each term of an argument has a share");

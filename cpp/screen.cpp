@@ -44,8 +44,10 @@ void products(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pa
     __m256i sums[parts] = {};
     for (std::size_t pair = 0; pair < n_pairs; ++pair, panels += 2 * kPanel) {
       const __m256i two = _mm256_set1_epi16(load<std::int16_t>(x + 2 * pair));
-      for (std::size_t k = 0; k < parts; ++k)
-        sums[k] = _mm256_add_epi16(sums[k], _mm256_maddubs_epi16(load<__m256i>(panels + k * sizeof(__m256i)), two));
+      for (std::size_t k = 0; k < parts; ++k) {
+        const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(panels) + k);
+        sums[k] = _mm256_add_epi16(sums[k], _mm256_maddubs_epi16(numbers, two));
+      }
     }
     std::memcpy(out, sums, sizeof sums);
   }
@@ -58,8 +60,10 @@ void products(const std::uint8_t* panels, std::size_t n_panels, std::size_t n_pa
     __m512i sums[parts] = {};
     for (std::size_t pair = 0; pair < n_pairs; ++pair, panels += 2 * kPanel) {
       const __m512i two = _mm512_set1_epi16(load<std::int16_t>(x + 2 * pair));
-      for (std::size_t k = 0; k < parts; ++k)
-        sums[k] = _mm512_add_epi16(sums[k], _mm512_maddubs_epi16(load<__m512i>(panels + k * sizeof(__m512i)), two));
+      for (std::size_t k = 0; k < parts; ++k) {
+        const __m512i numbers = _mm512_loadu_si512(reinterpret_cast<const __m512i*>(panels) + k);
+        sums[k] = _mm512_add_epi16(sums[k], _mm512_maddubs_epi16(numbers, two));
+      }
     }
     std::memcpy(out, sums, sizeof sums);
   }
