@@ -60,6 +60,22 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
             help="A faster formulation of the same posterior to run instead.",
             rich_help_panel=group or None,
         ),
+        declared(
+            "adapt_delta",
+            float | None,
+            None,
+            help="Target acceptance rate of warmup.",
+            show_default="0.8",
+            rich_help_panel=group or None,
+        ),
+        declared(
+            "max_treedepth",
+            int | None,
+            None,
+            help="Maximum tree depth.",
+            show_default="10",
+            rich_help_panel=group or None,
+        ),
     ]
 
 
@@ -67,10 +83,6 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
 def reference(
     model: Model,
     data: Data,
-    adapt_delta: Annotated[
-        float | None, typer.Option(help="Target acceptance rate of warmup.", show_default="0.8")
-    ] = None,
-    max_treedepth: Annotated[int | None, typer.Option(help="Maximum tree depth.", show_default="10")] = None,
     install_cmdstan: Annotated[
         bool, typer.Option("--install-cmdstan", help="Use CmdStan, and install it first if it is missing.")
     ] = False,
@@ -100,8 +112,6 @@ def reference(
         path=output or reference_cache.default_path(model.stem),
         force=force,
         **options,
-        adapt_delta=adapt_delta,
-        max_treedepth=max_treedepth,
         install_cmdstan=install_cmdstan,
         show_progress=not quiet,
         console=console,

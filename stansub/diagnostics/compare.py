@@ -38,6 +38,8 @@ def compare(
     iter_warmup: int | None = None,
     iter_sampling: int | None = None,
     seed: int | None = None,
+    adapt_delta: float | None = None,
+    max_treedepth: int | None = None,
     var_names: Sequence[str] | None = None,
     level: float = 0.01,
     force: bool = False,
@@ -57,7 +59,7 @@ def compare(
         Draws to compare with: any NetCDF file in ArviZ's schema.
     data : path or mapping, optional
         The data, if their file has moved since the run.
-    engine, reference_model, chains, parallel_chains, iter_warmup, iter_sampling, seed
+    engine, reference_model, chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth
         Settings that a stored reference must have and a new one gets (see `stansub.reference`); settings of a stored
         reference that you do not set may have any value.
     var_names : sequence of str, optional
@@ -91,13 +93,10 @@ def compare(
         other = inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
     else:
         check_comparable(own, var_names)
-        settings = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
-        wish = _ReferenceOptions(
-            engine=engine,
-            program=Program.read(reference_model) if reference_model is not None else None,
-            settings={name: value for name, value in settings.items() if value is not None},
-            parallel_chains=parallel_chains,
-        )
+        lengths = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
+        settings = _given(**lengths, adapt_delta=adapt_delta, max_treedepth=max_treedepth)
+        program = Program.read(reference_model) if reference_model is not None else None
+        wish = _ReferenceOptions(engine, program, settings, parallel_chains)
         folder = Path(draws).parent if isinstance(draws, str | Path) else None
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
         if folder is None:
@@ -105,6 +104,11 @@ def compare(
     with safe, stage_progress(console, show=show) as log:
         log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
+
+
+def _given(**settings: float | None) -> dict[str, float]:
+    """Return the settings that are not left open."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 class _ReferenceOptions(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from stansub import findings
 from stansub.cli.compare import compare as command
 from stansub.cli.flags import as_flags
 from stansub.diagnostics import compare as module
@@ -43,6 +44,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"data": data, **options})
         digest = data_module.read(data, program.syntax.data.declarations).digest()
         settings = {"chains": 4, "parallel_chains": 2, "iter_warmup": 1000, "iter_sampling": 1000, "seed": 1}
+        settings |= {"adapt_delta": 0.8, "max_treedepth": 10}
         settings |= {name: value for name, value in options.items() if name in settings and value is not None}
         attrs = {"reference_for": program.hash, "model_hash": program.hash, "data_hash": digest, "settings": settings}
         return fakes.reference(np.random.default_rng(2), attrs=attrs)
@@ -123,6 +125,21 @@ def test_a_stored_reference_that_does_not_fit_is_refused(
     assert made[0]["seed"] == 7
     run(draws, "--seed", 8, "--output-dir", "other", fails="seed 7, not 8")
     run(draws, "--seed", 7, "--output-dir", "other")
+    assert len(made) == 1
+
+
+def test_what_remedies_of_nuts_name_is_an_option(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
+) -> None:
+    remedies = " ".join(
+        as_flags(finding.describe().remedy) for finding in (findings.Divergences(3, 0.8), findings.TreesCutShort(3, 10))
+    )
+    assert "--adapt-delta" in remedies
+    assert "--max-treedepth" in remedies
+    run(draws, "--adapt-delta", 0.9, "--max-treedepth", 12)
+    assert (made[0]["adapt_delta"], made[0]["max_treedepth"]) == (0.9, 12)
+    run(draws, "--adapt-delta", 0.99, "--output-dir", "other", fails="adapt_delta 0.9, not 0.99")
+    run(draws, "--adapt-delta", 0.9, "--output-dir", "other")
     assert len(made) == 1
 
 
