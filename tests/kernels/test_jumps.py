@@ -193,7 +193,7 @@ class TestDraws:
         ("broken", "n"),
         [
             pytest.param(WITHOUT_JACOBIAN["birth"], 1000, id="birth"),
-            pytest.param(WITHOUT_JACOBIAN["scale"], 3000, id="scale", marks=pytest.mark.slow),
+            pytest.param(WITHOUT_JACOBIAN["scale"], 12_000, id="scale", marks=pytest.mark.slow),
         ],
     )
     def test_without_the_jacobian_they_are_wrong(self, broken: ReversibleJump, n: int) -> None:
