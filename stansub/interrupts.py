@@ -16,6 +16,8 @@ from stansub import clock
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Seconds within which signals count as one: `timeout`, shells and service managers send them twice.
 _AT_ONCE = 1.0
+# Python's own code for imports, and seconds until a signal that arrived there is sent again.
+_IMPORTS, _AGAIN = "<frozen importlib._bootstrap>", 0.01
 
 
 class Interrupt:
@@ -35,6 +37,8 @@ class Interrupt:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.exit_code is not None:
             os._exit(self.exit_code)
+        if _postponed(number, frame):
+            return
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         before = self._last
@@ -107,6 +111,19 @@ def _interrupting(number: signal.Signals) -> Callable[[int, FrameType | None], A
         return None
     interrupts = isinstance(handler, Interrupt) or handler is signal.default_int_handler
     return handler if interrupts or number == signal.SIGINT else None
+
+
+def _postponed(number: int, frame: FrameType | None) -> bool:
+    """Send a signal again if it arrived between two modules: an exception could leave the lock of all imports locked.
+
+    A thread that imports would then never end, and the process neither.
+    """
+    if frame is None or frame.f_code.co_filename != _IMPORTS:
+        return False
+    again = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+    return True
 
 
 def _in_main_thread() -> bool:

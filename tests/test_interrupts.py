@@ -2,10 +2,11 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
-from clocks import Clock
+from clocks import HANGS, Clock
 
 from stansub import interrupts
 
@@ -102,3 +103,15 @@ def test_an_exit_code_ends_the_process_at_once(number: int, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         send(number)
     assert ended == [130, 4]
+
+
+def test_an_import_is_interrupted_within_a_module_and_not_between_two(clock: Clock) -> None:
+    """Python's code for imports locks and unlocks; an exception between the two would leave a lock locked."""
+    text = f"kill({os.getpid()}, {signal.SIGINT.value}); arrived.append(1)"
+    sent = compile(text, "<frozen importlib._bootstrap>", "exec")
+    arrived: list[int] = []
+    with interrupts.handled():
+        exec(sent, {"kill": os.kill, "arrived": arrived})
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(HANGS)
+    assert arrived, "not interrupted there"
