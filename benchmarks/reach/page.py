@@ -75,9 +75,9 @@ class Findings:
     def sampled(self) -> list[Row]:
         return [row for row in self.rows if "draws" in row]
 
-    def with_verdict(self, *words: str | None) -> list[Row]:
-        """Sampled programs whose comparison with NUTS has such a verdict; None for those that could not be sampled."""
-        return [row for row in self.sampled if row["draws"].get("verdict") in words]
+    def with_verdict(self, word: str | None) -> list[Row]:
+        """Sampled programs whose comparison with NUTS has a verdict; None for those that could not be sampled."""
+        return [row for row in self.sampled if row["draws"].get("verdict") == word]
 
     @property
     def passed(self) -> bool:
