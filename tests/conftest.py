@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
 from simulated import PROGRAMS, ROOT, Compiled
 
+from stansub.output import inference_data
 from stansub.run import progress
 from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import _find_home
@@ -60,6 +61,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _arviz_without_numba() -> None:
+    """Compute ArviZ's statistics as stansub does, whether Numba is installed or not."""
+    inference_data.arviz_module()
 
 
 @pytest.fixture

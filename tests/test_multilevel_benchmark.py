@@ -187,3 +187,13 @@ def test_agreement_is_in_standard_errors(study: Any, wider: float) -> None:
     assert found["mean"].z < found["mean"].expected
     assert (found["sd"].z < found["sd"].expected) == (wider == 1.0)
     assert (0.6 < found["sd"].rms < 1.4) == (wider == 1.0)
+
+
+def test_scales_are_compared_by_their_logarithms(study: Any) -> None:
+    row = study.rows.ROWS["negative_binomial"]
+    assert row.positive == {"shape", "sd_1", "sd_2"}
+    ones = {name: np.full((2, 3), np.e) for name in ("shape", "sd_2[1]", "b[2]", "L_2[1]")}
+    logarithms = study.agreement.logarithms(ones, row.positive)
+    assert {name: values[0, 0] for name, values in logarithms.items()} == {
+        "shape": 1.0, "sd_2[1]": 1.0, "b[2]": np.e, "L_2[1]": np.e,
+    }  # fmt: skip

@@ -3,7 +3,9 @@
 python benchmarks/multilevel/agreement.py --only poisson cumulative --size full --iterations 3000 --json agreement.json
 
 `references.py` has the samplers. For every parameter (scales, correlations and cutpoints included), means and sds are
-compared in units of sd and in units of Monte Carlo standard error. A row replaces the same row in the file.
+compared in units of sd and in units of Monte Carlo standard error. Parameters with a lower limit are compared by their
+logarithms: the tails of a half-t scale are so long that sds of draws do not settle. A row replaces the same row in the
+file.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
@@ -23,7 +27,7 @@ from gaps import gaps  # noqa: E402
 from references import reference  # noqa: E402
 from rows import ROWS, SIZES, Row  # noqa: E402
 from run import HOURS, known, ours, save  # noqa: E402
-from suite.figures import slowest  # noqa: E402
+from suite.figures import Draws, slowest  # noqa: E402
 
 
 def measure(row: Row, size: str, *, iterations: int, draws: int, seed: int) -> dict[str, Any]:
@@ -33,13 +37,18 @@ def measure(row: Row, size: str, *, iterations: int, draws: int, seed: int) -> d
         own = ours(row, row.stored(data, folder), row.parameters, HOURS, iter_sampling=draws)
     long = reference(row, data, row.parameters, iterations=iterations, seed=seed)
     ess, name, r_hat = slowest(long.draws)
-    found = gaps(own.draws, long.draws)
+    found = gaps(logarithms(own.draws, row.positive), logarithms(long.draws, row.positive))
     return {
         "row": row.name, "size": size, "n": data["N"], "load": round(load, 1), "by": long.by,
         "reference": {"iterations": iterations, "ess": ess, "slowest": name, "r_hat": r_hat},
         "stansub": {"draws": draws, "ess": own.ess, "slowest": own.slowest, "r_hat": own.r_hat, "note": own.note},
         **{key: gap._asdict() | {"expected": gap.expected} for key, gap in found.items()},
     }  # fmt: skip
+
+
+def logarithms(draws: Draws, positive: Collection[str]) -> Draws:
+    """Return draws with these parameters, or arrays of parameters, in logarithms."""
+    return {name: np.log(values) if name.partition("[")[0] in positive else values for name, values in draws.items()}
 
 
 def line(record: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stansub.stan import source
+from stansub.stan.syntax import Declaration
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Shares of the observations and, of these again, of the levels of groupings.
@@ -48,7 +49,16 @@ class Row:
     @property
     def parameters(self) -> list[str]:
         """The names of its parameters."""
-        return [one.name for one in source.read(self.program).program.parameters.declarations]
+        return [one.name for one in self._declared]
+
+    @property
+    def positive(self) -> set[str]:
+        """The names of parameters with a lower limit."""
+        return {one.name for one in self._declared if any(bound.kind == "lower" for bound in one.type.bounds)}
+
+    @property
+    def _declared(self) -> Sequence[Declaration]:
+        return source.read(self.program).program.parameters.declarations
 
     def stored(self, data: Data, folder: str | Path) -> Path:
         """Write data to a JSON file in a folder."""

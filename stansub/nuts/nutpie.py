@@ -47,8 +47,12 @@ def unavailable() -> Missing | None:
     return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` installs it")
 
 
-def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
+def run(
+    program: Program, data: Data, settings: Settings, *, console: Console, show: bool, low_rank: bool = False
+) -> Run:
     """Run NUTS. The engine displays its own progress, unless only lines can be written.
+
+    With ``low_rank``, the mass matrix is a diagonal and a matrix of low rank that learns correlations.
 
     Raises
     ------
@@ -83,6 +87,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         seed=settings.seed,
         target_accept=settings.adapt_delta,
         maxdepth=settings.max_treedepth,
+        low_rank_modified_mass_matrix=low_rank,
         save_warmup=True,
         store_unconstrained=own is not None,
         progress_bar=show and redrawn(console),
