@@ -189,11 +189,9 @@ def test_agreement_is_in_standard_errors(study: Any, wider: float) -> None:
     assert (0.6 < found["sd"].rms < 1.4) == (wider == 1.0)
 
 
-def test_scales_are_compared_by_their_logarithms(study: Any) -> None:
-    row = study.rows.ROWS["negative_binomial"]
-    assert row.positive == {"shape", "sd_1", "sd_2"}
-    ones = {name: np.full((2, 3), np.e) for name in ("shape", "sd_2[1]", "b[2]", "L_2[1]")}
-    logarithms = study.agreement.logarithms(ones, row.positive)
+def test_scales_with_long_tails_are_compared_by_their_logarithms(study: Any) -> None:
+    ones = {name: np.full((2, 3), np.e) for name in ("lambda[2]", "tau", "z[2]", "sigma")}
+    logarithms = study.agreement.logarithms(ones, study.rows.ROWS["horseshoe"].long_tailed)
     assert {name: values[0, 0] for name, values in logarithms.items()} == {
-        "shape": 1.0, "sd_2[1]": 1.0, "b[2]": np.e, "L_2[1]": np.e,
+        "lambda[2]": 1.0, "tau": 1.0, "z[2]": np.e, "sigma": np.e,
     }  # fmt: skip

@@ -3,9 +3,7 @@
 python benchmarks/multilevel/agreement.py --only poisson cumulative --size full --iterations 3000 --json agreement.json
 
 `references.py` has the samplers. For every parameter (scales, correlations and cutpoints included), means and sds are
-compared in units of sd and in units of Monte Carlo standard error. Parameters with a lower limit are compared by their
-logarithms: the tails of a half-t scale are so long that sds of draws do not settle. A row replaces the same row in the
-file.
+compared in units of sd and in units of Monte Carlo standard error. A row replaces the same row in the file.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ def measure(row: Row, size: str, *, iterations: int, draws: int, seed: int) -> d
         own = ours(row, row.stored(data, folder), row.parameters, HOURS, iter_sampling=draws)
     long = reference(row, data, row.parameters, iterations=iterations, seed=seed)
     ess, name, r_hat = slowest(long.draws)
-    found = gaps(logarithms(own.draws, row.positive), logarithms(long.draws, row.positive))
+    found = gaps(logarithms(own.draws, row.long_tailed), logarithms(long.draws, row.long_tailed))
     return {
         "row": row.name, "size": size, "n": data["N"], "load": round(load, 1), "by": long.by,
         "reference": {"iterations": iterations, "ess": ess, "slowest": name, "r_hat": r_hat},
@@ -46,9 +44,9 @@ def measure(row: Row, size: str, *, iterations: int, draws: int, seed: int) -> d
     }  # fmt: skip
 
 
-def logarithms(draws: Draws, positive: Collection[str]) -> Draws:
+def logarithms(draws: Draws, names: Collection[str]) -> Draws:
     """Return draws with these parameters, or arrays of parameters, in logarithms."""
-    return {name: np.log(values) if name.partition("[")[0] in positive else values for name, values in draws.items()}
+    return {name: np.log(values) if name.partition("[")[0] in names else values for name, values in draws.items()}
 
 
 def line(record: Mapping[str, Any]) -> str:

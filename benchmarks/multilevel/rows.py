@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stansub.stan import source
-from stansub.stan.syntax import Declaration
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Shares of the observations and, of these again, of the levels of groupings.
@@ -35,11 +34,14 @@ class Row:
         Observations at the full size.
     make : callable
         From a generator, a number of observations, and a function that scales numbers of levels.
+    long_tailed : tuple of str
+        Scales with tails so long that sds of draws do not settle; they are compared by their logarithms.
     """
 
     name: str
     n: int
     make: Callable[[Rng, int, Callable[[int], int]], Data]
+    long_tailed: tuple[str, ...] = ()
 
     @property
     def program(self) -> Path:
@@ -49,16 +51,7 @@ class Row:
     @property
     def parameters(self) -> list[str]:
         """The names of its parameters."""
-        return [one.name for one in self._declared]
-
-    @property
-    def positive(self) -> set[str]:
-        """The names of parameters with a lower limit."""
-        return {one.name for one in self._declared if any(bound.kind == "lower" for bound in one.type.bounds)}
-
-    @property
-    def _declared(self) -> Sequence[Declaration]:
-        return source.read(self.program).program.parameters.declarations
+        return [one.name for one in source.read(self.program).program.parameters.declarations]
 
     def stored(self, data: Data, folder: str | Path) -> Path:
         """Write data to a JSON file in a folder."""
@@ -162,7 +155,7 @@ ROWS = {
         Row("negative_binomial", 200_000, _negative_binomial),
         Row("groups", 500_000, _groups),
         Row("cumulative", 100_000, _cumulative),
-        Row("horseshoe", 200_000, _horseshoe),
+        Row("horseshoe", 200_000, _horseshoe, long_tailed=("lambda", "tau")),
         Row("smooths_linear", 200_000, _smooths_linear),
         Row("smooths_logistic", 200_000, _smooths_logistic),
         Row("item_response", 60_000, _item_response),

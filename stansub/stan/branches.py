@@ -95,6 +95,8 @@ def _multiple(x: Number, u: Expression) -> Number | None:
         return 1.0
     if (value := known(x)) is not None:
         return None if np.any(value) else 0.0
+    if x.kind == u.kind == "difference" and all(map(_is_same, x.parts, reversed(u.parts))):
+        return -1.0
     if x.kind == "affine" and u.kind == "affine":
         squares = np.maximum(dots(u.slopes, u.slopes), np.finfo(float).tiny)
         factor = dots(x.slopes, u.slopes) / squares

@@ -37,6 +37,9 @@ _ORDERS = 4
 # A sum with fewer terms than this beside another stays in the global part.
 _FEWEST = 100
 
+# Why sizes of data that the likelihood does not read do not count the observations.
+_UNREAD = "no term of the log density depends on it"
+
 # Integers that count the terms of one sum.
 Names = tuple[str, ...]
 
@@ -199,7 +202,10 @@ def find_sums(
             reasons[" and ".join(sums[-1])] = reason
         return reason is None
 
-    first = next((names for names in ([(given,)] if given else choices(cut)) if stands([names])), None)
+    candidates = [(given,)] if given else choices(cut)
+    first = next((names for names in candidates if stands([names])), None)
+    if first is None:  # the likelihood may be switched off, or the first rows may have none
+        first = next((names for names in candidates if reasons[" and ".join(names)] == _UNREAD), None)
     if first is None or given:
         return ((first,) if first else ()), reasons
     sums = [first]
@@ -234,7 +240,7 @@ def _trial(
 ) -> str | None:
     """Return why some sizes cannot count the observations, as far as a few rows show; None if they can."""
     n = min(cut.data.integer(names[0]) for names in sums)
-    if n < 1:
+    if n < 2:  # one term proves nothing
         return f"it is {n}"
     try:
         few = replace(cut, data=_first_rows(cut.data, sums, _TRIAL_ROWS))
@@ -249,9 +255,10 @@ def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatAr
     population = few.instances(sums, None, 1, points)
     if together.dim != dim:
         return "the number of parameters depends on it"
-    if not prove(population, together, points).holds:
+    proof = prove(population, together, points)
+    if not proof.holds:
         return "the log density of a few rows is not the sum of those of single rows"
-    return None
+    return _UNREAD if proof.is_empty else None
 
 
 def find_undefined(cut: Whole, dim: int, theta: FloatArray, *, check: Callable[[], None]) -> str:

@@ -49,8 +49,7 @@ from stansub.stan.syntax import (
 
 _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
-# How arguments are read, by their bounds, and functions whose values have these bounds.
-_LINKS = {(): "{}", (_LOWER,): "log({})", (_LOWER, _UPPER): "logit({})"}
+# Functions whose values have these bounds.
 _RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
 _PRODUCTS = ("*", ".*", "/", "./")
 
@@ -188,15 +187,15 @@ class _Reading:
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
         """Return a variable as a parameter of the likelihood's program; ``linear`` ones have no link.
 
-        Variables declared positive keep their link, because they are scales far more often than coefficients.
+        Variables with a lower limit keep their link, because they are scales far more often than coefficients.
         """
         one = self.declared[key]
-        plain = one.name in linear and one.type.bounds != (_LOWER,)
+        plain = one.name in linear and [bound.kind for bound in one.type.bounds] != ["lower"]
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
             raise NotSeparableError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
         kept = one.type.bounds or self._range(key)
-        kept = kept if kept in _LINKS and not plain else ()
+        kept = kept if _link(kept) is not None and not plain else ()
         base = one.base if one.base == _ORDERED else free.base
         return Declaration(SizedType(free.array_dims, base, (), kept, free.dims), one.name)
 
@@ -204,6 +203,20 @@ class _Reading:
         """Return the bounds of everything written to a variable, if the text shows them."""
         ranges = {_range(one) for one in self.writers.get(key, ()) if not isinstance(one, Declaration) or one.computes}
         return ranges.pop() if len(ranges) == 1 else ()
+
+
+def _link(bounds: tuple[Bound, ...]) -> str | None:
+    """Return how an argument with these bounds is read; None if it is read without them."""
+    match bounds:
+        case ():
+            return "{}"
+        case (Bound("lower", Literal("0")),):
+            return "log({})"
+        case (Bound("lower", Literal(least)),):
+            return f"log({{}} - {least})"
+        case (Bound("lower", Literal("0")), Bound("upper", Literal("1"))):
+            return "logit({})"
+    return None
 
 
 def _range(statement: Statement) -> tuple[Bound, ...]:
@@ -324,7 +337,7 @@ def _unconstrained(one: Declaration, value: str) -> str:
     if one.base == _ORDERED:
         n = one.type.dims[0].within(6)
         return f"append_row({value}[1:1], log({value}[2 : {n}] - {value}[1 : {n} - 1]))"
-    return _LINKS[one.type.bounds].format(value)
+    return str(_link(one.type.bounds)).format(value)
 
 
 def _phi(arguments: Sequence[Declaration], written: Mapping[str, str]) -> str:

@@ -39,7 +39,9 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.typing import REAL
 
-_REAL = SizedType((), "real")
+_REAL, _INT = SizedType((), "real"), SizedType((), "int")
+# Functions that return an integer of integers.
+_WHOLE = ("max", "min")
 
 
 @Pass.named("summaries of data in transformed data")
@@ -58,7 +60,7 @@ def with_summaries(program: Program) -> Edits | Refusal | None:
         frozenset(size for size in outcome_sizes(program) if counts(Name(size))),
         SUMMARIES | {one.name for one in program.functions if _is_summary(one)},
     )
-    for block in (program.transformed_parameters, program.model):
+    for block in (program.parameters, program.transformed_parameters, program.model):
         for value, kind in other.outermost(block):
             if value not in found:
                 found[value] = symbols.fresh("stansub_summary")
@@ -106,7 +108,8 @@ class _Other:
             case Call(name) if name in self.functions:
                 used = names(node)
                 summarises = used <= self.shapes.keys() and any(self.shapes[one].all_dims for one in used)
-                return _REAL if summarises else None
+                whole = name in _WHOLE and all(self.shapes[one].base == "int" for one in used)
+                return (_INT if whole else _REAL) if summarises else None
             case Subscript():
                 base, indices = flat(node)
                 shape = self.shapes.get(base.name) if isinstance(base, Name) else None

@@ -87,7 +87,7 @@ def _constants(
         If one is infinite.
     """
     each = [family.largest(3, eta, lengths, radius) / 6 for radius in radii]
-    constants = np.nan_to_num(each[0], nan=np.inf)
+    constants = each[0]
     if not np.isfinite(constants).all():
         raise NoPredictorsError("the third derivatives of some observations have no bound")
     positive = constants > 0

@@ -223,3 +223,13 @@ def test_arrays_and_matrices_are_laid_out() -> None:
 def test_why_not(code: str, reason: str) -> None:
     with pytest.raises(NotSeparableError, match=reason):
         split(code)
+
+
+def test_a_lower_limit_other_than_zero_is_part_of_the_link() -> None:
+    """Unlike a limit that is no number, which has no link."""
+    code = program(
+        parameters="real a; real<lower=1> nu; real<lower=0> s; vector[J] u; real<lower=a> b;",
+        model="u ~ normal(0, s); for (n in 1 : N) y[n] ~ student_t(nu, a + u[g[n]], s + b);",
+    )
+    assert set(arguments(code)) == {"real a", "real<lower=1> nu", "real<lower=0> s", "vector[J] u", "real b"}
+    assert "log(nu - 1)" in split(code).surrogate

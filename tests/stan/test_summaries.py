@@ -101,3 +101,17 @@ def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
     assert isinstance(refused, Refusal)
     assert refused.reason == "reads the observations only through `mean(y)`"
     assert program.text(refused.span) == program.text(program.model.statements[0].span)
+
+
+def test_limits_of_parameters_and_integers_that_summarise_are_computed_once() -> None:
+    code = """
+    data { int N; vector[N] y; array[N] int<lower=1> g; array[N] int<lower=0> count; }
+    parameters { real<upper=min(y)> shift; vector[max(g)] u; real<lower=0> s; }
+    model { for (n in 1:N) { y[n] - shift ~ lognormal(u[g[n]], s); target += count[n] * s / max(count); } }
+    """
+    found = with_summaries(parse(stanc.canonical_code(code, "program")))
+    assert found is not None
+    assert not isinstance(found, Refusal)
+    declared = "real stansub_summary_1 = min(y); int stansub_summary_2 = max(g); int stansub_summary_3 = max(count);"
+    assert words(declared) in words(found.code)
+    assert words("real<upper=stansub_summary_1> shift; vector[stansub_summary_2] u;") in words(found.code)
