@@ -409,3 +409,15 @@ def test_marked_likelihoods_are_left_as_they_are() -> None:
         head="",
     )
     assert with_lags(program) is None
+
+
+def test_a_loop_over_what_counts_no_observations_is_none_over_positions() -> None:
+    """Its index is read, but it is a category or an interval, not the place of an observation."""
+    code = """
+    data { int N; int C; array[N] int d; vector[N] x; }
+    parameters { vector[C] h; real b; }
+    model {
+      for (n in 1:N) for (k in 1:C) target += (d[n] == k) * (h[k] + b * x[n]) - exp(h[k] + b * x[n]);
+    }
+    """
+    assert with_lags(parse(stanc.canonical_code(code, "program"))) is None

@@ -136,7 +136,7 @@ class Nest:
             Whether a size may be that of observations.
         """
         late = {loop.variable for loop in self.loops if loop.lower != ONE}
-        alone = False
+        alone: set[str] = set()
         for read in self.reads():
             sizes = self.rows.shapes[read.variable].all_dims
             if not any(map(counts, sizes)) and len(sizes) == 1:
@@ -145,9 +145,9 @@ class Nest:
                 at = direct(index.expression) & self.places
                 if at and (not is_bare(index) or at & late):
                     return True
-                alone = alone or bool(at)
-        is_place_read = bool(direct(*self.body) & self.places) and (any(map(adds, self.body)) or any(self._filling()))
-        return alone and (is_place_read or self._picks())
+                alone |= at
+        is_place_read = bool(direct(*self.body) & alone) and (any(map(adds, self.body)) or any(self._filling()))
+        return bool(alone) and (is_place_read or self._picks())
 
     def _picks(self) -> bool:
         """Return whether it reads rows that data of this row name, such as ``y[partner[n]]``."""
