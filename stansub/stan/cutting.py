@@ -240,8 +240,8 @@ def _trial(
 ) -> str | None:
     """Return why some sizes cannot count the observations, as far as a few rows show; None if they can."""
     n = min(cut.data.integer(names[0]) for names in sums)
-    if n < 2:  # one term proves nothing
-        return f"it is {n}"
+    if n < 1 or (n == 1 and max(map(cut.data.integer, cut.sizes), default=1) > _TRIAL_ROWS):
+        return f"it is {n}"  # one term proves nothing, and others may be the observations
     try:
         few = replace(cut, data=_first_rows(cut.data, sums, _TRIAL_ROWS))
         return trials.attempt(_refusal, few, sums, dim, points, check=check)

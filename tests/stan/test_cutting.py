@@ -39,6 +39,6 @@ def test_sizes_that_the_likelihood_does_not_read_come_last(monkeypatch: pytest.M
     assert found(cut, monkeypatch)[0] == ()
 
 
-def test_one_row_proves_nothing() -> None:
-    cut: Any = Sizes(N=1)
-    assert cutting._trial(cut, [("N",)], 1, [], lambda: None) == "it is 1"
+def test_one_row_proves_nothing_beside_a_size_that_may_count_the_observations() -> None:
+    cut: Any = Sizes(T=600, K=1)
+    assert cutting._trial(cut, [("K",)], 1, [], lambda: None) == "it is 1"
