@@ -107,6 +107,11 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
         "",
         lambda t, d: -((d["z"] - t.a - np.where(d["x"] < t.p, t.b, t.s) * (d["x"] - t.p)) ** 2),
     ),
+    "break": (
+        "for (n in 1:N) { real m = a; if (x[n] > p) m += b * (x[n] - p); target += -square(z[n] - m); }",
+        "",
+        lambda t, d: -((d["z"] - t.a - t.b * np.maximum(d["x"] - t.p, 0)) ** 2),
+    ),
     "hinge": (
         "for (n in 1:N) z[n] ~ normal(b * fmax(x[n] - a, 0), s);",
         "",

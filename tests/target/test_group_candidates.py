@@ -14,6 +14,7 @@ from stansub.target.families import Binomial, Poisson
 from stansub.target.group_candidates import choose_joint, grouped
 from stansub.target.groupings import Recentred
 from stansub.target.location_scale import LocationScale, NormalErrors
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import Column, SparsePredictors, SparseRows
 
@@ -145,3 +146,19 @@ def test_a_few_observations_are_all_looked_at() -> None:
     assert choose_joint(observations, places, few, n_arguments=3) is None
     assert choose_joint(observations, places, between) is None
     assert choose_joint(observations, places, between, n_arguments=3) is not None
+
+
+@pytest.mark.parametrize("constant", [np.inf, np.nan])
+def test_a_constant_without_bound_is_said_to_have_none(constant: float) -> None:
+    class Unbounded(Binomial):
+        def largest(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
+            found = super().largest(order, centre, lengths, radius)
+            found[3] = constant
+            return found
+
+    predictors = likelihood("binomial")
+    point, _, sds = moves()
+    assert isinstance(predictors.family, Binomial)
+    unbounded = Unbounded(predictors.family.successes, predictors.family.trials)
+    with pytest.raises(NoPredictorsError, match="no bound"):
+        grouped(replace(predictors, family=unbounded), predictors.expansion(point), sds)
