@@ -20,6 +20,7 @@ from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
+from stansub.stan.scaled_effects import with_scaled_effects
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import main_size, outcome_sizes, sizes_of_parameters
 from stansub.stan.structures import NamedStructure, named
@@ -94,10 +95,11 @@ class Analysis:
         return any(one in sizes for one in declaration.sizes)
 
     def over_data(self, size: str = "") -> tuple[Program, str]:
-        """Return the program that is split in two, and what counts its observations: rows of data, or ``size``."""
-        if self.over_rows is not None:
-            return self.over_rows.with_all_data, N_ROWS
-        return self.program, size or self.size
+        """Return the program that is split in two, and what counts its observations: rows of data, or ``size``.
+
+        Products of effects and scales in its likelihood are declared as variables.
+        """
+        return _over_data(self, size or self.size)
 
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
@@ -152,6 +154,13 @@ class Analysis:
             for one in entries(program, size):
                 others = one.reach & ~(Reach.OWN | Reach.GATHERED)
                 yield Remark(program.text(one.statement.span), f"depends on {others.words}")
+
+
+@lru_cache(maxsize=64)
+def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
+    rows = analysis.over_rows
+    program, counted = (rows.with_all_data, N_ROWS) if rows is not None else (analysis.program, size)
+    return with_scaled_effects(program, counted), counted
 
 
 @lru_cache(maxsize=64)

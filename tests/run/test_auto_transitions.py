@@ -81,6 +81,17 @@ def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
     np.testing.assert_array_equal(draws(idata), draws(stansub.sample(centred, data, **QUIET, **short)))
 
 
+def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:
+    """Scale and effects apart are not determined by the likelihood: transitions hardly moved."""
+    text = (PROGRAMS / "multilevel.stan").read_text()
+    file = tmp_path / "within.stan"
+    file.write_text(text.replace("vector[J] u = sigma * z;", "").replace("u[g[n]]", "sigma * z[g[n]]"))
+    within, declared = (stansub.sample(model, crossed(), **QUIET) for model in (file, multilevel))
+    facts = inference_data.attrs(within)
+    assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
+    assert max(z_scores(within, declared, ["sigma", "tau", "z", "v"])) < 4.5
+
+
 @pytest.mark.slow
 def test_they_are_left_where_the_user_asks_for_what_they_have_not(multilevel: CompiledModel) -> None:
     idata = stansub.sample(multilevel, crossed(), test="pocock", iter_warmup=50, iter_sampling=50, **QUIET)

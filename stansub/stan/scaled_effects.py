@@ -1,0 +1,276 @@
+"""Effects that a likelihood multiplies by their scale, declared as variables.
+
+In ``y ~ normal(a + tau * z[g], sigma)``, ``tau`` and ``z`` are separate arguments of the likelihood, and their product
+is not affine in them. If it is declared, ``vector[J] u = z * tau``, the likelihood reads ``u[g]`` instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stansub.stan.dependence import Steps, plain_names
+from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import Symbols, checked
+from stansub.stan.series.shapes import part_of
+from stansub.stan.sizes import data_along, data_declarations
+from stansub.stan.syntax import (
+    Declaration,
+    Expression,
+    Infix,
+    Name,
+    Node,
+    Program,
+    SizedType,
+    Slice,
+    Span,
+    Statement,
+    Subscript,
+    bare,
+    find,
+    flat,
+    name_of,
+    names,
+    walk,
+    writes,
+)
+from stansub.stan.typing import INT, REAL, Types
+
+_INVERSE = ("/", "./")
+_PRODUCTS = ("*", ".*", *_INVERSE)
+# Precedence of what can be an operand of a product without parentheses.
+_OPERAND = 8
+_FREE = frozenset({"real", "vector", "row_vector", "matrix"})
+
+
+def with_scaled_effects(program: Program, size: str) -> Program:
+    """Return a program that declares the products of effects and scales in its likelihood.
+
+    It has the same parameters and log density. It is the program itself if there are no such products, or if the
+    likelihood reads the effects with different scales, or without them.
+
+    Parameters
+    ----------
+    size : str
+        The integer that counts the observations.
+    """
+    reading = _Reading.of(program, size)
+    by_effect: dict[str, list[_Product]] = {}
+    for one in reading.products():
+        by_effect.setdefault(one.effect, []).append(one)
+    counts = Counter(one.name for one in find(Name, reading.own)) if by_effect else {}
+    unused, replacements = Symbols.of(program), list[tuple[Span, str]]()
+    for effect, products in by_effect.items():
+        first = {one.part: one for one in reversed(products)}
+        have_one_scale = all(one.value == first[one.part].value for one in products)
+        if len(products) < counts[effect] or not have_one_scale or not all(map(reading.is_ready, first.values())):
+            continue
+        variables = {part: unused.fresh("stansub_scaled") for part in first}
+        for part, one in first.items():
+            before = Span(one.statement.span.start, one.statement.span.start)
+            replacements.append((before, f"{one.type} {variables[part]} = {one.value};\n"))
+        replacements += [(one.span, one.text.format(variables[one.part])) for one in products]
+    return (checked(extended(program, (), replacements), "scaled effects") if replacements else None) or program
+
+
+class _Part(NamedTuple):
+    """The elements of a variable that observations read.
+
+    Attributes
+    ----------
+    expression : Expression
+        These elements, such as ``z[ : , 2]`` if an observation reads ``z[g[n], 2]``.
+    type : SizedType
+        Its type.
+    picked : tuple of Expression
+        Indices of what an observation reads, ``g[n]``.
+    """
+
+    expression: Expression
+    type: SizedType
+    picked: tuple[Expression, ...]
+
+
+class _Product(NamedTuple):
+    """A product of effects, their scales, and other factors.
+
+    Attributes
+    ----------
+    span : Span
+        Its place.
+    statement : Statement
+        The block's own statement that contains it.
+    effect, part : str
+        The name of the effects, and the elements that observations read.
+    type : SizedType
+        Of the part times its scales.
+    value : str
+        The part times its scales.
+    used : set of str
+        Variables in the value.
+    text : str
+        The product, with ``{}`` for a variable that has the value.
+    """
+
+    span: Span
+    statement: Statement
+    effect: str
+    part: str
+    type: SizedType
+    value: str
+    used: set[str]
+    text: str
+
+
+class _Factor(NamedTuple):
+    """A factor or divisor of a product."""
+
+    expression: Expression
+    divides: bool
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a program says about its variables.
+
+    Attributes
+    ----------
+    observed, changing : set of str
+        Names of variables that depend on observations, and on parameters.
+    own : sequence of Statement
+        Statements of the likelihood.
+    declared : mapping
+        Variables that blocks declare, by name.
+    """
+
+    program: Program
+    observed: set[str]
+    changing: set[str]
+    own: Sequence[Statement]
+    declared: Mapping[str, Declaration]
+
+    @classmethod
+    def of(cls, program: Program, size: str) -> _Reading:
+        steps = Steps.of(program)
+        observed = steps.depending({size: [size, *data_along(program, size)]})
+        changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
+        own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
+        blocks = (program.parameters, program.transformed_parameters, program.model)
+        variables = [*data_declarations(program), *(one for block in blocks for one in block.declarations)]
+        declared = {one.name: one for one in variables}
+        return cls(program, plain_names(observed), plain_names(changing), own, declared)
+
+    def products(self) -> Iterator[_Product]:
+        """Yield the products of effects and scales in the likelihood."""
+        own = {one.span for one in self.own}
+        for block in (self.program.transformed_parameters, self.program.model):
+            for statement in block.statements:
+                for one in walk([statement]):
+                    if one.span in own:
+                        yield from self._products(one, statement)
+
+    def is_ready(self, product: _Product) -> bool:
+        """Return whether what a value depends on is known before the statement, and does not change after it."""
+        writing = [one for one in walk(self.program.evaluated) if writes(one) & product.used]
+        before = all(one.span.end <= product.statement.span.start for one in writing)
+        declarations = Counter(one.name for one in writing if isinstance(one, Declaration))
+        return before and product.used <= self.declared.keys() and all(one == 1 for one in declarations.values())
+
+    def _products(self, node: Node, statement: Statement) -> Iterator[_Product]:
+        found = self._product(node, statement) if isinstance(node, Infix) and node.operator in _PRODUCTS else None
+        if found is not None:
+            yield found
+            return
+        for part in node.parts:
+            yield from self._products(part, statement)
+
+    def _product(self, infix: Infix, statement: Statement) -> _Product | None:
+        factors = [one for one in _factors(infix) if names(one.expression) & self.changing]
+        effects = [(one, part) for one in factors if not one.divides and (part := self._effects(one.expression))]
+        if len(effects) != 1:
+            return None
+        (effect, part), *_ = effects
+        scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one.expression, part))]
+        if not scales or not (all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)):
+            return None
+        kind, value = part.type, str(part.expression)
+        if kind.array_dims:
+            kind, value = SizedType((), "vector", dims=kind.array_dims), f"to_vector({value})"
+        for one, scale in scales:
+            operator = "/" if one.divides else "*"
+            operator = operator if self._is_number(scale) else f".{operator}"
+            value = f"{value} {operator} {scale.within(_OPERAND)}"
+        index = f"[{', '.join(map(str, part.picked))}]" if part.picked else ""
+        text = _with({id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{{}}{index}"}, infix)
+        used = names(part.expression, kind, *(scale for _, scale in scales))
+        name = name_of(effect.expression)
+        return _Product(infix.span, statement, name, str(part.expression), kind, value, used, text)
+
+    def _effects(self, factor: Expression) -> _Part | None:
+        """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
+        part = self._part(factor)
+        if part is None or self.declared[name_of(factor)] not in self.program.parameters.declarations:
+            return None
+        kind, is_free = part.type, not self.declared[name_of(factor)].type.is_checked
+        is_list = not kind.array_dims if kind.base != "real" else len(kind.array_dims) == 1
+        return part if is_free and is_list and kind.base in _FREE else None
+
+    def _scale(self, factor: Expression, effects: _Part) -> Expression | None:
+        """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
+        if self._is_number(factor) and not names(factor) & self.observed:
+            return factor
+        part = self._part(factor)
+        is_like = part is not None and part.type == effects.type and not part.type.array_dims
+        return part.expression if part is not None and is_like and part.picked == effects.picked else None
+
+    def _part(self, factor: Expression) -> _Part | None:
+        """Return the elements of which a factor is one or several; None if it is no part of a variable."""
+        base, indices = flat(factor)
+        one = self.declared.get(base.name) if isinstance(base, Name) else None
+        if one is None or one.name in self.observed or names(*indices) & self.changing:
+            return None
+        if len(indices) > len(one.all_dims) or any(isinstance(index, Slice) for index in indices):
+            return None
+        of_data = [bool(names(index) & self.observed) for index in indices]
+        whole = tuple(Slice() if picks else index for index, picks in zip(indices, of_data, strict=True))
+        lengths = [dim if picks else None for dim, picks in zip(one.all_dims, of_data, strict=False)]
+        picked = tuple(index for index, picks in zip(indices, of_data, strict=True) if picks)
+        return _Part(base if all(of_data) else Subscript(base, whole), part_of(one.type.plain, lengths), picked)
+
+    def _is_number(self, expression: Expression) -> bool:
+        scope = {name: one.type.unsized for name, one in self.declared.items()}
+        return Types(self.program).of(expression, scope) in (INT, REAL)
+
+    def _is_elementwise(self, expression: Expression) -> bool:
+        """Return whether the order of the factors does not matter although there are containers among them."""
+        expression = bare(expression)
+        if not isinstance(expression, Infix) or expression.operator not in _PRODUCTS:
+            return True
+        sides = expression.left, expression.right
+        with_number = expression.operator in (".*", "./") or any(map(self._is_number, sides))
+        return with_number and all(map(self._is_elementwise, sides))
+
+
+def _factors(expression: Expression, *, divides: bool = False) -> Iterator[_Factor]:
+    """Yield the factors and divisors of a product; another expression is its only factor."""
+    expression = bare(expression)
+    if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
+        yield from _factors(expression.left, divides=divides)
+        yield from _factors(expression.right, divides=divides != (expression.operator in _INVERSE))
+    else:
+        yield _Factor(expression, divides)
+
+
+def _with(texts: Mapping[int, str], expression: Expression) -> str:
+    """Return a product with the texts of some of its factors, by their ids; empty ones are left out."""
+    expression = bare(expression)
+    if id(expression) in texts:
+        return texts[id(expression)]
+    if not isinstance(expression, Infix) or expression.operator not in _PRODUCTS:
+        return expression.within(_OPERAND)
+    left, right = _with(texts, expression.left), _with(texts, expression.right)
+    if not left and right and expression.operator in _INVERSE:
+        left = "1"
+    return f"({left} {expression.operator} {right})" if left and right else left or right

@@ -1,0 +1,119 @@
+"""Effects that the likelihood multiplies by their scale are declared as variables, and nothing else changes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluate import log_density
+
+from stansub.stan.analysis import Analysis
+from stansub.stan.scaled_effects import with_scaled_effects
+from stansub.stan.source import read
+from stansub.stan.syntax import Declaration, Program
+
+HEAD = "data { int N; int J; int K; vector[N] y; vector[N] x; matrix[N, K] c; array[N] int g; array[N] int h; }"
+PARAMETERS = """parameters {
+  real a; real<lower=0> tau; vector<lower=0>[2] s; vector<lower=0>[J] own; vector[J] z; matrix[J, 2] w; array[J] real q;
+  array[2] vector[J] v; vector[K] b; vector<lower=0>[K] lambda;
+}"""
+LOOP = "for (n in 1 : N) y[n] ~ normal(a + {}, 1);"
+WHOLE = "y ~ normal(a + {}, 1);"
+
+
+def program(tmp_path: Path, model: str, transformed: str = "") -> Program:
+    file = tmp_path / "program.stan"
+    block = f"transformed parameters {{ {transformed} }}" if transformed else ""
+    file.write_text(f"{HEAD} {PARAMETERS} {block} model {{ z ~ normal(0, 1); tau ~ normal(0, 1); {model} }}")
+    return read(file).program
+
+
+def added(given: Program) -> set[str]:
+    """What is declared."""
+    blocks = given.transformed_parameters, given.model
+    declared = (one for block in blocks for one in block.statements if isinstance(one, Declaration))
+    return {f"{one.type} = {one.value}" for one in declared if one.name.startswith("stansub_scaled")}
+
+
+def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+    n, j, k = 12, 4, 3
+    data = {"N": n, "J": j, "K": k, "y": rng.standard_normal(n), "x": rng.standard_normal(n)}
+    data |= {"c": rng.standard_normal((n, k)), "g": rng.integers(1, j + 1, n), "h": rng.integers(1, 3, n)}
+    positive = {"tau": (), "s": (2,), "own": (j,), "lambda": (k,)}
+    free = {"a": (), "z": (j,), "w": (j, 2), "q": (j,), "v": (2, j), "b": (k,)}
+    parameters = {name: rng.standard_normal(shape) for name, shape in free.items()}
+    return data, parameters | {name: rng.gamma(2, size=shape) for name, shape in positive.items()}
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        (WHOLE.format("tau * z[g]"), {"vector[J] = z * tau"}),
+        (LOOP.format("z[g[n]] * tau"), {"vector[J] = z * tau"}),
+        (LOOP.format("x[n] * (tau + 1) * z[g[n]]"), {"vector[J] = z * (tau + 1)"}),
+        (LOOP.format("z[g[n]] / tau - x[n]"), {"vector[J] = z / tau"}),
+        (LOOP.format("(a + exp(s[1]) * z[g[n]]) * x[n]"), {"vector[J] = z * exp(s[1])"}),
+        (LOOP.format("s[1] * w[g[n], 1] + x[n] * (w[g[n], 2] * s[2])"),
+         {"vector[J] = w[:, 1] * s[1]", "vector[J] = w[:, 2] * s[2]"}),
+        (LOOP.format("tau * v[2, g[n]] + s[1] * v[1][g[n]]"),
+         {"vector[J] = v[2, :] * tau", "vector[J] = v[1, :] * s[1]"}),
+        (LOOP.format("tau * w[g[n], h[n]]"), {"matrix[J, 2] = w * tau"}),
+        (WHOLE.format("x .* own[g] .* z[g]"), {"vector[J] = z .* own"}),
+        (WHOLE.format("c * (tau * lambda .* b)"), {"vector[K] = b * tau .* lambda"}),
+        (LOOP.format("tau * z[g[n]] + x[n] * (tau * z[g[n]])"), {"vector[J] = z * tau"}),
+        ("real r = s[1] * s[2];" + WHOLE.format("r * z[g]"), {"vector[J] = z * r"}),
+    ],
+)  # fmt: skip
+def test_products_are_declared(model: str, found: set[str], tmp_path: Path) -> None:
+    given = program(tmp_path, model)
+    written = with_scaled_effects(given, "N")
+    assert added(written) == found
+    assert Analysis.of(given).effects("N") == Analysis.of(written).effects("N") != ()
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        point = values(rng)
+        assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
+
+
+def test_containers_of_numbers_become_vectors(tmp_path: Path) -> None:
+    written = with_scaled_effects(program(tmp_path, LOOP.format("tau * q[g[n]]")), "N")
+    assert added(written) == {"vector[J] = to_vector(q) * tau"}
+
+
+def test_products_in_transformed_parameters(tmp_path: Path) -> None:
+    given = program(tmp_path, "y ~ normal(mu, 1);", "vector[N] mu = a + tau * z[g];")
+    written = with_scaled_effects(given, "N")
+    assert added(written) == {"vector[J] = z * tau"}
+    point = values(np.random.default_rng(2))
+    assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "transformed"),
+    [
+        (WHOLE.format("u[g]"), "vector[J] u = tau * z;"),
+        (WHOLE.format("2 * z[g]"), ""),
+        (LOOP.format("tau * z[g[n]] + z[g[n]]"), ""),
+        (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]]"), ""),
+        (LOOP.format("own[h[n]] * z[g[n]]"), ""),
+        (LOOP.format("tau * own[g[n]] * 2"), ""),
+        (WHOLE.format("c * lambda * z[1] .* z[g]"), ""),
+        ("for (n in 1 : N) { real r = tau * x[n]; y[n] ~ normal(r * z[g[n]], 1); }", ""),
+        ("for (n in 1 : N) { for (k in 1 : 2) y[n] ~ normal(s[k] * w[g[n], k], 1); }", ""),
+        ("{ real r = tau; y ~ normal(r * z[g], 1); }", ""),
+        (f"real r = tau; {WHOLE.format('r * z[g]')} r = 2; {WHOLE.format('r * z[g]')}", ""),
+    ],
+    ids=[
+        *("declared", "data", "without", "two scales", "another index", "bounded", "products of matrices", "own local"),
+        *("index of a loop", "inner block", "scale that changes"),
+    ],
+)
+def test_other_programs_stay(model: str, transformed: str, tmp_path: Path) -> None:
+    given = program(tmp_path, model, transformed)
+    assert with_scaled_effects(given, "N") is given
+
+
+def test_the_product_is_an_argument_of_the_likelihood(tmp_path: Path) -> None:
+    """With scale and effects apart, surrogate transitions hardly moved."""
+    own = Analysis.of(program(tmp_path, WHOLE.format("tau * z[g]"))).likelihood_split("N")
+    assert [one.name for one in own.arguments] == ["a", "stansub_scaled_1"]
