@@ -13,6 +13,9 @@ from scipy.sparse.linalg import splu
 from stansub import _loop
 from stansub.types import FloatArray
 
+# Most parameters of a metric whose eigenvalues are computed, and the smallest of these with a diagonal of ones.
+_DENSE, _LEAST = 500, 1e-4
+
 
 class Factor(NamedTuple):
     """Sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal."""
@@ -48,8 +51,7 @@ def cholesky(precision: sp.csc_array) -> Factor:
     increase: they stay as small as those of a precision with the same diagonal (Gill, Murray and Wright 1981, Practical
     Optimization, section 4.4.2.2).
     """
-    diagonal = np.abs(precision.diagonal())
-    scale = np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10)))
+    scale = _scale(precision)
     by_scale = sp.diags_array(1 / scale)
     # The diagonal is stored even if it is 0.
     scaled = sp.csc_array(by_scale @ precision @ by_scale + sp.diags_array(np.finfo(float).tiny * np.ones(len(scale))))
@@ -61,6 +63,29 @@ def cholesky(precision: sp.csc_array) -> Factor:
     )
     placed = np.array(rows, np.int32)
     return Factor(np.array(starts, np.int32), placed, np.array(values) * scale[order][placed], order)
+
+
+def of_metric(precision: sp.csc_array) -> Factor:
+    """Return the factor of a mean Hessian as a metric, with absolute values of its eigenvalues.
+
+    A direction of negative curvature then has the scale on which the density changes along it, as in the SoftAbs metric
+    (Betancourt 2013, A general metric for Riemannian manifold Hamiltonian Monte Carlo). Eigenvalues are those at a
+    diagonal of ones. Large matrices stay sparse: their diagonal is increased as in `cholesky`.
+    """
+    scale = _scale(precision)
+    if len(scale) > _DENSE or not np.isfinite(precision.data).all():
+        return cholesky(precision)
+    values, vectors = np.linalg.eigh(precision.toarray() / np.outer(scale, scale))
+    if values[0] > 0:
+        return cholesky(precision)
+    scaled = (vectors * np.maximum(np.abs(values), _LEAST)) @ vectors.T
+    return cholesky(sp.csc_array(scaled * np.outer(scale, scale)))
+
+
+def _scale(matrix: sp.csc_array) -> FloatArray:
+    """Return what to divide rows and columns by for a diagonal of ones; of small elements, for at most one."""
+    diagonal = np.abs(matrix.diagonal())
+    return np.asarray(np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))))
 
 
 def _order(matrix: sp.csc_array) -> NDArray[np.int32]:

@@ -10,8 +10,7 @@ import numpy as np
 from stansub.errors import RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import Factor
-from stansub.target.cholesky import cholesky as cholesky_factor
+from stansub.target.cholesky import Factor, of_metric
 from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate_hmc import POINTS, mean_precision, spread
@@ -72,7 +71,7 @@ def of_draws(split: Split, draws: FloatArray) -> NormalApproximation:
 
 
 def _of_draws(density: Differentiable, draws: FloatArray) -> NormalApproximation:
-    factor = cholesky_factor(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
+    factor = of_metric(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
     return _after_newton_step(density, draws.mean(axis=0), factor)
 
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from stansub.autocorrelation import autocorrelation_times
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, NoUTurn
-from stansub.target.cholesky import Factor, cholesky
+from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
 from stansub.target.split import Differentiable, HamiltonianSampler, Sampler, Surrogate, Transition
@@ -42,7 +42,9 @@ _DEEP = 0.5
 _ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
-_TIME, MOST_TRANSITIONS, _SLOW = 2.0, 10, 1.5
+_TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
+# Autocorrelation time above which it is measured with more draws, of which few are independent.
+_UNSURE = 3.0
 
 
 class Tuned(NamedTuple):
@@ -156,6 +158,9 @@ class Tuner:
             inner = replace(own, step_size=adapted.step_size)
             made = self._made(inner.bound(surrogate), adapted.draws[-1], _SHOWING)
             theta, time = made.draws[-1], slowest_time(made.draws)
+            if time > _UNSURE and made.deep <= _DEEP:
+                made = self._made(inner.bound(surrogate), theta, _SURE)
+                theta, time = made.draws[-1], slowest_time(made.draws)
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
             found = Tuned(inner, made.draws, time, made.n_steps * cost, n, made.diverging)
             if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
@@ -166,7 +171,7 @@ class Tuner:
         self.check()
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)
-        return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
+        return coordinates, of_metric(mean_precision(self.differences, density, coordinates.inward(points)))
 
     def _adapted(self, system: HamiltonianSampler, theta: FloatArray, n: int, target: float) -> _Adapted:
         """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
@@ -250,7 +255,7 @@ def spread(draws: FloatArray, n: int) -> FloatArray:
 def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
     """Return minus the mean Hessian over draws.
 
-    It is on average the covariance of the gradient, and so positive definite, while that at a single draw may not be.
+    It is on average the covariance of the gradient, and so positive definite, while that of a few draws may not be.
     """
     found = sp.csc_array((density.dim, density.dim))
     for theta in points:

@@ -84,7 +84,7 @@ def step_size(of: Tuned) -> float:
     return of.inner.step_size
 
 
-@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.999, 10, 10)])
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.98, 25, 49), (0.999, 50, 50)])
 def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: float, least: int, most: int) -> None:
     assert least <= finished(rho=rho).n <= most
 
