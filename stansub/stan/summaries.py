@@ -1,13 +1,16 @@
 """Values in the model that data of other rows decide, computed once from all the data.
 
-These are summaries (``x - mean(x)``), elements at fixed places (``y[1]``) and rows that a list names (``y[partner]``).
+These are summaries (``x - mean(x)``), nonlinear functions of the number of observations (``sigma / sqrt(N)``), elements
+at fixed places (``y[1]``) and rows that a list names (``y[partner]``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.series.shapes import part_of, shape_of
@@ -16,6 +19,7 @@ from stansub.stan.sizes import (
     SUMMARIES,
     counting,
     data_declarations,
+    declarations,
     main_size,
     observations_in,
     outcome_sizes,
@@ -23,25 +27,35 @@ from stansub.stan.sizes import (
 from stansub.stan.syntax import (
     Call,
     Expression,
+    For,
     Function,
+    Group,
+    Infix,
     Literal,
     Name,
     Node,
+    Prefix,
     Program,
     SizedType,
     Slice,
     Span,
     Subscript,
+    UnsizedType,
+    find,
     flat,
     names,
     parse,
     walk,
 )
-from stansub.stan.typing import REAL
+from stansub.stan.typing import INT, REAL, Types
 
 _REAL, _INT = SizedType((), "real"), SizedType((), "int")
 # Functions that return an integer of integers.
 _WHOLE = ("max", "min")
+# Functions that add up over observations.
+_SUMS = ("sum", "dot_product", "dot_self")
+# Degrees of values as functions of the number of observations and of sums over them.
+_CONSTANT, _LINEAR, _NONLINEAR = range(3)
 
 
 @Pass.named("summaries of data in transformed data")
@@ -59,6 +73,7 @@ def with_summaries(program: Program) -> Edits | Refusal | None:
         shapes,
         frozenset(size for size in outcome_sizes(program) if counts(Name(size))),
         SUMMARIES | {one.name for one in program.functions if _is_summary(one)},
+        program,
     )
     for block in (program.parameters, program.transformed_parameters, program.model):
         for value, kind in other.outermost(block):
@@ -88,28 +103,102 @@ class _Other:
         Integers that may count the observations.
     functions : frozenset of str
         Functions whose value is one number.
+    program : Program
+        The program, whose types decide which numbers may be sizes.
     """
 
     shapes: Mapping[str, SizedType]
     sizes: frozenset[str]
     functions: frozenset[str]
+    program: Program
 
-    def outermost(self, node: Node) -> Iterator[tuple[Expression, SizedType]]:
-        """Yield such values with their types, none inside another."""
-        if isinstance(node, Expression) and (kind := self._type(node)) is not None:
-            yield node, kind
-            return
-        for part in node.parts:
-            yield from self.outermost(part)
+    def outermost(self, node: Node, *, is_nonlinear: bool = False) -> Iterator[tuple[Expression, SizedType]]:
+        """Yield such values with their types, none inside another.
+
+        Parameters
+        ----------
+        is_nonlinear : bool
+            Whether what contains ``node`` is a nonlinear function of it.
+        """
+        degree = None
+        if isinstance(node, Expression):
+            degree = self._degree(node)
+            kind = self._type(node) if degree is None else self._counted(node, degree, is_nonlinear)
+            if kind is not None:
+                yield node, kind
+                return
+        for part in node.parts if degree is None else ():
+            yield from self.outermost(part, is_nonlinear=self._is_nonlinear(node, part, is_nonlinear))
+
+    def _counted(self, node: Expression, degree: int, is_nonlinear: bool) -> SizedType | None:
+        """Return the type of a number of all observations in a nonlinear place; None if the number may be a sum.
+
+        Integers elsewhere may be sizes, indices or ends of loops, which change with the data.
+        """
+        if degree == _CONSTANT or (degree == _LINEAR and not is_nonlinear):
+            return None
+        found = self._types.of(node, self._scope)
+        return _REAL if found == REAL else _INT if found == INT and is_nonlinear else None
+
+    def _degree(self, node: Expression) -> int | None:
+        """Return the degree of a number that data determine; None for other expressions."""
+        match node:
+            case Literal():
+                return _CONSTANT
+            case Name(name) if name in self.shapes and not self.shapes[name].all_dims:
+                return _LINEAR if name in self.sizes else _CONSTANT
+            case Call(name) if name in _SUMS and names(node) <= self.shapes.keys():
+                dims = [dim for one in names(node) for dim in self.shapes[one].all_dims]
+                return _LINEAR if names(*dims) & self.sizes else None
+            case Call(name) if name == "target" or name.endswith(("_lp", "_rng", *DENSITIES)):
+                return None
+            case Call() | Infix() | Prefix() | Group("("):
+                return self._joined(node)
+        return None
+
+    def _joined(self, node: Expression) -> int | None:
+        """Return the degree of an operation or a call from those of its operands; None if one has none."""
+        degrees = [self._degree(part) for part in node.parts if isinstance(part, Expression)]
+        known = [one for one in degrees if one is not None]
+        if len(known) < len(degrees):
+            return None
+        match node:
+            case Infix("+" | "-") | Prefix("+" | "-") | Group():
+                return max(known)
+            case Infix("*"):
+                return min(sum(known), _NONLINEAR)
+            case Infix("/") if known[1] == _CONSTANT:
+                return known[0]
+        return _NONLINEAR if any(known) else _CONSTANT
+
+    def _is_nonlinear(self, node: Node, part: Node, outer: bool) -> bool:
+        """Return whether a number is a nonlinear function of one of its parts, or what contains it is."""
+        match node:
+            case Call(name):
+                return name in ELEMENTWISE
+            case Infix("/" | "./" | "^" | ".^" as operator, left, _) if part is not left or operator.endswith("^"):
+                return self._types.of(node, self._scope) != INT
+            case Infix("+" | "-" | "*" | ".*" | "/" | "./") | Prefix("+" | "-") | Group("("):
+                return outer
+        return False
+
+    @cached_property
+    def _types(self) -> Types:
+        return Types(self.program)
+
+    @cached_property
+    def _scope(self) -> dict[str, UnsizedType]:
+        """Types of variables; a name of several scopes has one of its types."""
+        found = {one.name: one.type.unsized for one in declarations(self.program)}
+        return found | {one.variable: INT for one in find(For, [self.program])}
 
     def _type(self, node: Expression) -> SizedType | None:
         """Return the type of such a value; None for anything else."""
         match node:
-            case Call(name) if name in self.functions:
-                used = names(node)
-                summarises = used <= self.shapes.keys() and any(self.shapes[one].all_dims for one in used)
-                whole = name in _WHOLE and all(self.shapes[one].base == "int" for one in used)
-                return (_INT if whole else _REAL) if summarises else None
+            case Call(name) if name in self.functions and names(node) <= self.shapes.keys():
+                used = [self.shapes[one] for one in names(node)]
+                whole = name in _WHOLE and all(one.base == "int" for one in used)
+                return (_INT if whole else _REAL) if any(one.all_dims for one in used) else None
             case Subscript():
                 base, indices = flat(node)
                 shape = self.shapes.get(base.name) if isinstance(base, Name) else None

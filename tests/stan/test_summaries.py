@@ -61,6 +61,18 @@ def words(text: str) -> str:
             "a ~ normal(stansub_summary_1, 1); y ~ normal(a + stansub_summary_2 * b, s);",
             "real stansub_summary_1 = middle(x); real stansub_summary_2 = x[1];",
         ),
+        (
+            "a ~ normal(0, w / (K - w) * s / sqrt(1.0 * N)); y ~ normal(a, s / max(N, 1));",
+            "a ~ normal(0, w / (K - w) * s / stansub_summary_1); y ~ normal(a, s / stansub_summary_2);",
+            "real stansub_summary_1 = sqrt(1.0 * N); int stansub_summary_2 = max(N, 1);",
+        ),
+        (
+            "target += log(N) * s - sqrt(N * s) + s ^ (1.0 / N); y ~ normal(x - sum(x) / N, s);",
+            "target += stansub_summary_1 * s - sqrt(stansub_summary_2 * s) + s ^ stansub_summary_3;"
+            "y ~ normal(x - stansub_summary_4, s);",
+            "real stansub_summary_1 = log(N); int stansub_summary_2 = N; real stansub_summary_3 = 1.0 / N;"
+            "real stansub_summary_4 = sum(x) / N;",
+        ),
     ],
 )
 def test_summaries_of_data_are_transformed_data(model: str, written: str, declared: str) -> None:
@@ -87,6 +99,13 @@ def test_transformed_parameters_too() -> None:
         pytest.param("y ~ normal(each[partner], s);", id="rows of a parameter"),
         pytest.param("for (n in 1:N) y[n] ~ normal(a + b * middle(X[n]'), s);", id="a function of an observation"),
         pytest.param("target += f_lpdf(1.5 | x); y ~ normal(a, s);", id="a density"),
+        pytest.param("target += -N * log(s) - (N - 1) / 2.0 * a; y ~ normal(a, s);", id="linear in their number"),
+        pytest.param(
+            "for (k in 1 : N %/% 2) y[K * k / N + 1 : N / K] ~ normal(sqrt(x[N - 1]), s);",
+            id="integers that may be places",
+        ),
+        pytest.param("y ~ normal(a * rep_vector(s, N) / sqrt(K), s);", id="sizes"),
+        pytest.param("for (n in 1:N) y[n] ~ normal(a * max(n, 2), s);", id="of a place"),
         pytest.param("target += sum(y) * a + dot_product(x, y) * b - sum(exp(a + b * x));", id="sums"),
     ],
 )
