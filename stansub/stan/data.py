@@ -22,6 +22,7 @@ from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.arrays import Arrays
 from stansub.stan.columns import Origins, inferred, read_columns, remedy
+from stansub.stan.dimensions import Dimensions, Growth
 from stansub.stan.file_watch import WatchedFile, unchanged
 from stansub.stan.formats import opened
 from stansub.stan.library import Library, Model
@@ -136,17 +137,23 @@ class Data:
         Raises
         ------
         InputError
-            If a variable has such a size twice (``matrix[N, N]``) or is a tuple that has it.
+            If a variable has such a size twice (``matrix[N, N]``), another size that changes with it (``N + 1``), or
+            is a tuple that has it.
         """
         sizes = set(sizes)
+        dimensions = Dimensions.of(self.values, self.declarations)
         axes = {}
         for declaration in self.declarations:
-            found = [axis for axis, size in enumerate(declaration.sizes) if size in sizes]
+            growths = [dimensions.growth(dim, sizes) for dim in declaration.all_dims]
+            found = [axis for axis, growth in enumerate(growths) if growth is Growth.ALONG]
             if declaration.base == "tuple" and (found or sizes & names(*declaration.type.elements)):
                 raise InputError(
                     f"data variable {declaration.name!r} is a tuple with one entry per observation, which cannot be "
                     "cut into blocks; pass its elements as separate variables"
                 )
+            if Growth.OTHER in growths:
+                odd = declaration.sizes[growths.index(Growth.OTHER)]
+                raise InputError(f"{declaration.name!r} has the size `{odd}`, not an element for each observation")
             if not found:
                 continue
             if len(found) > 1:
@@ -426,12 +433,13 @@ def _element(name: str, array: NDArray[Any], bad: NDArray[np.bool_] | None = Non
 
 
 def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], source: str) -> None:
-    """Check the sizes that are literals or integer data; the compiled program checks the others."""
+    """Check the sizes that integers of the data decide; the compiled program checks the others."""
+    dimensions = Dimensions.of(values, declarations)
     for declaration in declarations:
         if declaration.base == "tuple":
             continue
         value, sizes = values[declaration.name], declaration.sizes
-        known = [_size(size, values) for size in sizes]
+        known = [dimensions.value(dim) for dim in declaration.all_dims]
         for size, expected in zip(sizes, known, strict=True):
             if expected is not None and expected < 0:
                 raise InputError(f"{source}: {size} is {expected}, but is a size of {_type(declaration)}")
@@ -457,10 +465,3 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
 
 def _pairs(declaration: Declaration) -> str:
     return " (complex numbers are pairs of numbers)" if declaration.base.startswith("complex") else ""
-
-
-def _size(expression: str, values: Mapping[str, Any]) -> int | None:
-    if expression.isdigit():
-        return int(expression)
-    value = values.get(expression)
-    return int(value) if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind == "i" else None

@@ -319,6 +319,21 @@ def test_rows_are_taken_along_the_right_axis() -> None:
         assert block["w"] == [[3, 1], [6, 4]]
 
 
+def test_sizes_that_follow_from_the_number_of_rows() -> None:
+    code = """data { int N; int K; int has; int off; vector[N] y; vector[has ? N : 0] x; matrix[off * N, K] o;
+    matrix[off ? N : 0, K] e; vector[(K > 5 && has) ? K : N - 0] z; array[size(y)] int g; vector[N + 1] u; }"""
+    *declared, u = parse(code).data.declarations
+    row = [1.0, 2.0, 3.0]
+    given = {"N": 3, "K": 2, "has": 1, "off": 0, "y": row, "x": row, "o": [], "e": [], "z": row, "g": [1, 2, 3]}
+    values = data.read(given, tuple(declared))
+    assert values.axes(["N"]) == {"y": 0, "x": 0, "z": 0, "g": 0}
+    assert values.values["e"].shape == (0, 2)
+    with pytest.raises(InputError, match=r"'x' has 2 elements in dimension 1.* with has \? N : 0 = 3"):
+        data.read({**given, "x": [1, 2]}, tuple(declared))
+    with pytest.raises(InputError, match=r"'u' has the size `N \+ 1`, not an element for each observation"):
+        data.read({**given, "u": [*row, 4]}, (*declared, u)).axes(["N"])
+
+
 def test_data_that_cannot_be_cut() -> None:
     square = parse("data { int N; matrix[N, N] x; }").data.declarations
     with pytest.raises(InputError, match="'x' has the number of observations as the size of two dimensions"):
