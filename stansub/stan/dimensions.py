@@ -35,6 +35,8 @@ _INFIX: dict[str, Callable[[int, int], int]] = {
     "&&": lambda a, b: bool(a) and bool(b),
     "||": lambda a, b: bool(a) or bool(b),
 }
+# Functions of a variable that its dimensions decide.
+SIZES = frozenset({"size", "num_elements", "rows", "cols"})
 _PREFIX: dict[str, Callable[[int], int]] = {"+": operator.pos, "-": operator.neg, "!": operator.not_}
 
 
@@ -95,8 +97,10 @@ class Dimensions:
                 return None if holds is None else self.value(then if holds else orelse)
             case Call("num_elements", (Name(variable),)) if variable in self.dims:
                 return self._applied(lambda *sizes: prod(sizes), *self.dims[variable])
-            case Call("size", (Name(variable),)) if len(self.dims.get(variable, ())) == 1:
-                return self.value(self.dims[variable][0])
+            case Call("rows" | "cols" | "size" as name, (Name(variable),)) if variable in self.dims:
+                dims = self.dims[variable]
+                # The size of a matrix is its number of elements, that of an array is its first dimension.
+                return None if name == "size" and len(dims) > 1 else self.value(dims[-1 if name == "cols" else 0])
         return None
 
     def _applied(self, function: Callable[..., int], *operands: Expression) -> int | None:

@@ -32,6 +32,7 @@ from stansub.stan.rowwise import (
     pick,
     select,
 )
+from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -127,8 +128,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
 
 
 def _counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
-    """Return integers of the data that are sizes and count the observations."""
-    sizes = {name for one in program.data.declarations for dim in one.all_dims for name in names(dim)}
+    """Return integers that are sizes of data and count the observations."""
+    sizes = {name for one in data_declarations(program) for dim in one.all_dims for name in names(dim)}
     return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 

@@ -19,6 +19,7 @@ from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.cells import by_cells, cell_by_cell
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
+from stansub.stan.size_variables import with_size_variables
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
@@ -29,6 +30,7 @@ PASSES = (
     with_residuals,
     cell_by_cell,
     by_cells,
+    with_size_variables,
     with_summaries,
     term_by_term,
 )

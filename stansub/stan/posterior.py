@@ -20,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.recognise import Form
+from stansub.stan.size_variables import size_expressions
 from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
@@ -181,11 +182,15 @@ class Posterior:
     def counts(self) -> tuple[str, ...]:
         """Return the integers that count the observations or, if these are rows of data, the rows' sizes.
 
-        Empty if the observations are the cells of a table whose rows have parameters.
+        Integers that passes declare are given as expressions. Empty if the observations are the cells of a table whose
+        rows have parameters.
         """
-        own = {one.name for one in data_declarations(self.program)}
-        known = tuple(name for name in self.sizes if name in own)
-        if known == self.sizes:
+        own = {one.name: one.name for one in data_declarations(self.program)}
+        if own.keys() >= set(self.sizes):
+            return self.sizes
+        own |= size_expressions(self.analysis.rewriting.program)
+        known = tuple(own[name] for name in self.sizes if name in own)
+        if len(known) == len(self.sizes):
             return known
         return known if self.analysis.table else tuple(dict.fromkeys((*known, self.analysis.size)))
 

@@ -151,22 +151,22 @@ def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, st
 
 
 def extended(program: Program, lines: Iterable[str], replacements: Collection[tuple[Span, str]]) -> str:
-    """Return the program with more transformed data, and parts of blocks that hold parameters replaced.
+    """Return the program with more transformed data, and parts of its blocks replaced.
 
     Parameters
     ----------
     lines : iterable of str
         Stan code for the end of transformed data.
     replacements : collection of (Span, str)
-        Parts of parameters, transformed parameters and model, and their replacements.
+        Parts of transformed data, parameters, transformed parameters and model, and their replacements.
     """
     inside = {
         name: replaced(program, block.inside, found)
-        for name in ("parameters", "transformed_parameters", "model")
+        for name in ("transformed_data", "parameters", "transformed_parameters", "model")
         if (found := [one for one in replacements if (block := getattr(program, name)).span.contains(one[0])])
     }
-    filled = "\n".join([program.text(program.transformed_data.inside), *lines])
-    return program.with_blocks(transformed_data=filled, **inside)
+    data = inside.pop("transformed_data", program.text(program.transformed_data.inside))
+    return program.with_blocks(transformed_data="\n".join([data, *lines]), **inside)
 
 
 def _units(loop: For, total: str) -> str:

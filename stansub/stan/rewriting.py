@@ -46,7 +46,7 @@ class Edits(NamedTuple):
     lines : sequence of str
         More transformed data.
     replacements : sequence of (Span, str)
-        Parts of transformed parameters and model, with their replacements.
+        Parts of transformed data, parameters, transformed parameters and model, with their replacements.
     """
 
     lines: Sequence[str]

@@ -91,7 +91,7 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     Parameters
     ----------
     size : str
-        The integer that counts the observations.
+        The integer that counts the observations, or an expression that sizes them.
     """
     steps = Steps.of(program)
     depends = steps.depending({size: data_along(program, size)})
@@ -122,8 +122,8 @@ def data_declarations(program: Program) -> list[Declaration]:
 
 
 def data_along(program: Program, size: str) -> list[str]:
-    """Return names of data with ``size`` as a dimension."""
-    return [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
+    """Return names of data with ``size``, a variable or a whole dimension such as ``N - n_zero(y)``, as a dimension."""
+    return [one.name for one in data_declarations(program) if size in names(*one.all_dims) or size in one.sizes]
 
 
 def changing_names(program: Program) -> set[str]:

@@ -321,7 +321,8 @@ def test_rows_are_taken_along_the_right_axis() -> None:
 
 def test_sizes_that_follow_from_the_number_of_rows() -> None:
     code = """data { int N; int K; int has; int off; vector[N] y; vector[has ? N : 0] x; matrix[off * N, K] o;
-    matrix[off ? N : 0, K] e; vector[(K > 5 && has) ? K : N - 0] z; array[size(y)] int g; vector[N + 1] u; }"""
+    matrix[off ? N : 0, K] e; vector[(K > 5 && has) ? K : rows(o) + N] z; array[size(y)] int g;
+    vector[N + 1] u; }"""
     *declared, u = parse(code).data.declarations
     row = [1.0, 2.0, 3.0]
     given = {"N": 3, "K": 2, "has": 1, "off": 0, "y": row, "x": row, "o": [], "e": [], "z": row, "g": [1, 2, 3]}

@@ -430,6 +430,18 @@ def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> 
         follow(parse(text), {"N": 5, "z": np.ones(5)}, 5)
 
 
+def test_sizes_of_transformed_data_count_the_observations() -> None:
+    text = """
+      data {{ int N; vector[N] z; }} transformed data {{ int few = N - 2; vector[few] y = z[1 : few]; }}
+      parameters {{ real a; real<lower=0> s; }} model {{ y ~ normal(a, s); {more} }}
+    """
+    counted, looped = (
+        in_program(follow(parse(text.format(more=more)), {"N": 7, "few": 5, "y": np.arange(5.0)}, 5).term, 5)
+        for more in ("target += -few * log1p(s);", "for (n in 1 : few) target += -log1p(s);")
+    )
+    assert str(counted) == str(looped)
+
+
 def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     n, most = 20_000, 3_000
     monkeypatch.setattr(observation, "_MOST_STATEMENTS", most)  # all iterations would take 40,000

@@ -1,0 +1,57 @@
+"""Sizes of transformed data that functions of data return, as integers, which may count the observations.
+
+``array[N - n_zero(y)] int above;`` has an element for each positive count. In the program written here, its size is
+an integer of its own, along which ``above ~ poisson(lambda);`` can be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stansub.stan.dimensions import SIZES
+from stansub.stan.rewriting import Edits, Pass, Symbols
+from stansub.stan.sizes import data_declarations
+from stansub.stan.syntax import Call, Expression, Literal, Node, Program, Span, changed, names
+
+# Stem of the names of the integers, to which a number is added.
+_SIZE = "stansub_size"
+
+
+@Pass.named("sizes of transformed data as integers")
+def with_size_variables(program: Program) -> Edits | None:
+    """Declare sizes of transformed data that functions of data return as integers."""
+    containers = {one.name for one in data_declarations(program) if one.all_dims}
+    symbols, found = Symbols.of(program), dict[Expression, str]()
+    replacements = dict[Span, str]()
+    for declaration in program.transformed_data.declarations:
+        for dim in declaration.all_dims:
+            if names(changed(dim, _without_sizes)).isdisjoint(containers):
+                continue
+            if dim not in found:
+                found[dim] = symbols.fresh(_SIZE)
+                before = Span(declaration.span.start, declaration.span.start)
+                replacements[before] = f"{replacements.get(before, '')}int {found[dim]} = {dim};\n  "
+            replacements[dim.span] = found[dim]
+    for block in (program.parameters, program.transformed_parameters, program.model):
+        replacements |= {one.span: found[one] for one in _outermost(block, found)}
+    return Edits([], list(replacements.items())) if found else None
+
+
+def size_expressions(program: Program) -> dict[str, str]:
+    """Return the expressions of the sizes that a program has as integers, by name."""
+    declared = program.transformed_data.declarations
+    return {one.name: str(one.value) for one in declared if one.name.startswith(f"{_SIZE}_")}
+
+
+def _outermost(node: Node, known: Mapping[Expression, str]) -> Iterator[Expression]:
+    """Yield known expressions in a node, none inside another."""
+    if isinstance(node, Expression) and node in known:
+        yield node
+        return
+    for part in node.parts:
+        yield from _outermost(part, known)
+
+
+def _without_sizes(node: Node) -> Node | None:
+    """Return a number in place of the size of a variable."""
+    return Literal("1") if isinstance(node, Call) and node.name in SIZES else None
