@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from stansub.stan.addends import term_by_term
+from stansub.stan.csr import with_dense_rows
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserved
@@ -30,6 +31,7 @@ PASSES = (
     with_residuals,
     cell_by_cell,
     by_cells,
+    with_dense_rows,
     with_size_variables,
     with_summaries,
     term_by_term,
