@@ -2,7 +2,8 @@
 
 ``segment(y, pos, n[j]) ~ normal(alpha[j], sigma); pos += n[j];`` in a loop over groups reads data at places that
 earlier groups determine, so the data cannot be cut. In the program written here, ``transformed data`` hold the group of
-each row, and the density is in a loop over rows.
+each row, and the density is in a loop over rows. If rows of a group are used together, they hold where each group
+starts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
-from stansub.stan.sizes import JOINT, data_declarations
+from stansub.stan.series.affine import Affine
+from stansub.stan.sizes import JOINT, data_declarations, sizes_of_parameters
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -40,28 +42,36 @@ from stansub.stan.syntax import (
 _ONE = Literal("1")
 
 
-@Pass.named("groups of different sizes row by row")
+@Pass.named("groups of different sizes row by row, or from where they start")
 def by_rows(program: Program) -> Edits | Refusal | None:
     """Write densities of segments of data in loops over rows.
 
-    Returns a `Refusal` if anything but densities of their elements is computed from segments.
+    If anything else is computed from segments, the groups are the observations, and data tell where each starts.
+
+    Returns a `Refusal` if there are parameters for each of these groups.
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
         found = _Ragged.of(program, loop) if isinstance(loop, For) else None
-        if found is None:
+        if found is None or not found.terms:
             continue
-        if (odd := found.odd()) is not None:
+        odd = found.odd()
+        if found.is_of_segments and odd is None:
+            group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
+            lines.append(found.groups(group))
+            replacements.append((found.loop.span, found.over_rows(group, row)))
+        elif names(found.loop.upper).isdisjoint(sizes_of_parameters(program)):
+            start = symbols.fresh("stansub_start")
+            lines.append(found.starts(start))
+            replacements.append((found.loop.span, found.from_starts(start)))
+        elif found.is_of_segments:
             return Refusal(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
-        group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
-        lines.append(found.groups(group))
-        replacements.append((found.loop.span, found.over_rows(group, row)))
     return Edits(lines, replacements) if replacements else None
 
 
 @dataclass(frozen=True)
 class _Ragged:
-    """A loop over groups that reads data by segments.
+    """A loop over groups, one after the other in the data.
 
     Attributes
     ----------
@@ -80,31 +90,59 @@ class _Ragged:
 
     @classmethod
     def of(cls, program: Program, loop: For) -> _Ragged | None:
-        """Return a loop of the model block as such a loop; None if it does not read data by segments."""
+        """Return a loop of the model block as such a loop; None if it is another."""
         data = data_declarations(program)
         if loop.lower != _ONE or not names(loop.upper) <= {one.name for one in data}:
             return None
         match loop.body[-1:]:
-            case (Assign(Name() as position, "+=", Subscript(Name(), (Name(index),)) as n),) if index == loop.variable:
-                pass
+            case (Assign(Name() as position) as last,):
+                n = last.increment
             case _:
                 return None
+        if not isinstance(n, Subscript) or not isinstance(n.base, Name) or n.indices != (Name(loop.variable),):
+            return None
         begins = [one for one in program.model.statements if isinstance(one, Declaration) and one.name == position.name]
         others = [one for one in program.model.statements if one is not loop and one not in begins]
         if [one.value for one in begins] != [_ONE] or position.name in names(*others):
             return None
-        found = cls(loop, position, n, {one.name: one.all_dims[0] for one in data if one.all_dims})
-        return found if found.segments and len({found.rows[name] for name in found.segments}) == 1 else None
+        return cls(loop, position, n, {one.name: one.all_dims[0] for one in data if one.all_dims})
+
+    @property
+    def is_of_segments(self) -> bool:
+        """Return whether the loop reads segments, all of data of the same size."""
+        return len({self.rows[name] for name in self.segments}) == 1
 
     @property
     def terms(self) -> list[Statement]:
-        """Return statements of the loop that read segments."""
+        """Return statements of the loop that read the start of the group."""
         return [one for one in self.loop.body[:-1] if self.position.name in names(one)]
 
     @property
     def segments(self) -> list[str]:
         """Return the data whose segments are read."""
-        return [name for one in find(Expression, self.terms) if (name := self.segment(one))]
+        found = [name for one in find(Expression, self.terms) if (name := self.segment(one))]
+        for loop in self.terms:
+            if isinstance(loop, For) and (row := self._row(loop)) is not None:
+                read = [one for one in find(Subscript, loop.body) if Affine.of(one.indices[0]) == row]
+                found += [one.base.name for one in read if isinstance(one.base, Name) and one.base.name in self.rows]
+        return found
+
+    def _row(self, loop: For) -> Affine | None:
+        """Return the place of a row in a loop over the rows of this group; None for other loops."""
+        start, one = Affine.of(self.position), Affine.of(Name(loop.variable))
+        if loop.lower == _ONE and bare(loop.upper) == self.n:
+            return start + one - 1
+        is_own = bare(loop.lower) == self.position and Affine.of(loop.upper) == start + Affine.of(self.n) - 1
+        return one if is_own else None
+
+    def _at_row(self, loop: For, row: str) -> list[Statement]:
+        """Return what a loop over the rows of this group does with a row."""
+        place = self._row(loop)
+
+        def change(node: Node) -> Node | None:
+            return Name(row) if isinstance(node, Expression) and Affine.of(node) == place else None
+
+        return [changed(one, change) for one in loop.body]
 
     def segment(self, node: Node) -> str:
         """Return the data of which a node is this group's segment; empty for other nodes."""
@@ -121,8 +159,14 @@ class _Ragged:
         """Return what is computed from segments other than densities of their elements; None if there is nothing."""
         own = {one.name for one in find(Declaration, self.loop.body)}
         for one in self.terms:
+            if names(one) & (own - {inner.name for inner in find(Declaration, [one])}):
+                return one
+            if isinstance(one, For) and self._row(one) is not None:
+                if names(*self._at_row(one, "")) & {self.position.name, one.variable}:
+                    return one
+                continue
             density = added_density(one)
-            if density is None or density.name.startswith(JOINT) or "_glm" in density.name or names(one) & own:
+            if density is None or density.name.startswith(JOINT) or "_glm" in density.name:
                 return one
             for value in (density.left, *density.arguments):
                 if (found := self._together(value)) is not None:
@@ -145,6 +189,17 @@ class _Ragged:
         parts = (self._together(part) for part in node.parts if isinstance(part, Expression))
         return next((part for part in parts if part is not None), None)
 
+    def starts(self, name: str) -> str:
+        """Return the code that declares and fills the starts of the groups."""
+        fill = f"{name}[{self.loop.variable}] = {self.position}; {self.position} += {self.n};"
+        return f"array[{self.loop.upper}] int {name};\n{{ int {self.position} = 1; {self.loop.head} {{ {fill} }} }}"
+
+    def from_starts(self, starts: str) -> str:
+        """Return the loop over groups with data as their starts."""
+        start = Subscript(Name(starts), (Name(self.loop.variable),))
+        body = [changed(one, lambda node: start if node == self.position else None) for one in self.loop.body[:-1]]
+        return f"{self.loop.head} {{ {printed(body)} }}"
+
     def groups(self, name: str) -> str:
         """Return the code that declares and fills the group of each row."""
         size, j, at = self.rows[self.segments[0]], self.loop.variable, self.position
@@ -165,7 +220,8 @@ class _Ragged:
                 return changed(Infix(BY_ELEMENT[node.operator], node.left, node.right), change)
             return mine if node == Name(self.loop.variable) else None
 
-        terms = printed([changed(one, change) for one in self.terms])
+        by_row = [self._at_row(one, row) if isinstance(one, For) else [one] for one in self.terms]
+        terms = printed([changed(one, change) for inner in by_row for one in inner])
         loop = f"for ({row} in 1 : {self.rows[self.segments[0]]}) {{ if ({mine} != 0) {{ {terms} }} }}"
         head = f"{self.loop.head} {{ {printed(rest)} }}\n" if rest else ""
         return f"{head}{loop}"

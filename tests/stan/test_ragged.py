@@ -45,6 +45,14 @@ def words(text: str) -> str:
             f"segment(y, pos, n[j]) ~ normal(X[pos : pos + n[j] - 1] * b, s); {NEXT}",
             "y[{row}] ~ normal(X[{row}] * b, s);",
         ),
+        (
+            f"for (k in 1 : n[j]) y[pos + k - 1] ~ normal(a[j] * x[pos - 1 + k], s); {NEXT}",
+            "y[{row}] ~ normal(a[{group}] * x[{row}], s);",
+        ),
+        (
+            "for (i in pos : (pos + n[j] - 1)) { real mu = a[j] * x[i]; y[i] ~ normal(mu, s); } pos = pos + n[j];",
+            "real mu = a[{group}] * x[{row}]; y[{row}] ~ normal(mu, s);",
+        ),
     ],
 )
 def test_densities_of_segments(inside: str, density: str) -> None:
@@ -86,6 +94,10 @@ def test_what_else_the_loop_does_stays() -> None:
             "target +=",
         ),
         ("segment(y, pos, n[j]) ~ normal(y[pos], s);", "y[pos]"),
+        (
+            "segment(y, pos, n[j]) ~ normal(0, s); for (k in 1 : n[j]) target += k * y[pos + k - 1];",
+            "for (k in 1 : n[j])",
+        ),
     ],
 )
 def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: str) -> None:
@@ -94,6 +106,30 @@ def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: st
     assert isinstance(refused, Refusal)
     assert f"(`{odd}" in refused.reason
     assert program.text(refused.span).startswith("for (j in 1 : J)")
+
+
+@pytest.mark.parametrize(
+    ("inside", "written"),
+    [
+        (
+            "real m = mean(segment(x, pos, n[j])); segment(y, pos, n[j]) ~ normal(m, s);",
+            "real m = mean(segment(x, {start}, n[j])); segment(y, {start}, n[j]) ~ normal(m, s);",
+        ),
+        ("target += y[pos] * s;", "target += y[{start}] * s;"),
+    ],
+)
+def test_groups_without_parameters_are_the_observations(inside: str, written: str) -> None:
+    head, model = HEAD.replace("vector[J] a", "real a"), "int pos = 1; a ~ normal(0, 1); for (j in 1 : J)"
+    program = parse(stanc.canonical_code(f"{head} model {{ {model} {{ {inside} {NEXT} }} }}", "program"))
+    found = by_rows(program)
+    assert isinstance(found, Program)
+    rng = np.random.default_rng(1)
+    data = {"N": 8, "J": 3, "y": rng.normal(size=8), "x": rng.normal(size=8), "X": rng.normal(size=(8, 2))}
+    data |= {"n": np.array([3, 1, 2]), "w": rng.normal(size=3)}
+    values = {"a": 0.4, "b": rng.normal(size=2), "s": 0.7}
+    assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
+    loop = f"for (j in 1 : J) {{ {written.format(start='stansub_start_1[j]')} }}"
+    assert words(found.text(found.model.inside)).endswith(words(loop))
 
 
 @pytest.mark.parametrize(
