@@ -49,8 +49,8 @@ _RESHAPED = frozenset(
 def effects(program: Program, size: str) -> tuple[str, ...]:
     """Return the names of parameters that are effects with an unknown scale.
 
-    They have several elements and no bounds, and a density or a product outside the likelihood ties them to other
-    parameters: ``u ~ normal(0, tau)``, ``u = tau * z``.
+    They have several elements and no bounds, or are arrays of ordered vectors, and a density or a product outside the
+    likelihood ties them to other parameters: ``u ~ normal(0, tau)``, ``u = tau * z``, ``c[j] ~ normal(mu, tau)``.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     steps, depends = Steps.of(program), _of_observations(program, size)
@@ -109,7 +109,9 @@ def _parameters(reads: Mapping[str, Collection[str]], *nodes: Expression) -> set
 
 
 def _is_effect(one: Declaration) -> bool:
-    return bool(one.all_dims) and one.base in _FREE and {bound.kind for bound in one.type.bounds} <= _SCALES
+    of_groups = bool(one.array_dims) and one.base == "ordered"  # such as cutpoints
+    is_free = one.base in _FREE and {bound.kind for bound in one.type.bounds} <= _SCALES
+    return of_groups or (bool(one.all_dims) and is_free)
 
 
 def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:

@@ -36,10 +36,23 @@ def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") 
         ("vector[J] z;", "vector[J] u = tau * z;", "z ~ std_normal();", ("z",)),
         ("vector<multiplier=tau>[J] u;", "", "u ~ std_normal();", ("u",)),
         ("vector[J] u;", "real s = tau^2;", "for (j in 1 : J) u[j] ~ normal(0, s);", ("u",)),
+        ("vector[J] u; array[J] ordered[K] c;", "", "for (j in 1 : J) c[j] ~ normal(alpha, tau);", ("c",)),
+        ("vector[J] u; ordered[K] c;", "", "c ~ normal(alpha, tau);", ()),
         ("vector[J] z;", "vector[J] u = exp(tau) + z;", "z ~ std_normal();", ()),
         ("vector[J] u;", "", "u ~ normal(0, 1); tau ~ normal(alpha, 1);", ()),
     ],
-    ids=["fixed", "centred", "target", "times", "multiplier", "loop", "added", "scalars"],
+    ids=[
+        "fixed",
+        "centred",
+        "target",
+        "times",
+        "multiplier",
+        "loop",
+        "cutpoints",
+        "shared_cutpoints",
+        "added",
+        "scalars",
+    ],
 )
 def test_of_a_regression(parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path) -> None:
     assert effects(program(tmp_path, parameters, f"{model} {LIKELIHOOD}", transformed), "N") == found
