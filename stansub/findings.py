@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import percent
+from stansub.wording import BY_NUTS, percent
 
 
 class Severity(IntEnum):
@@ -295,23 +295,23 @@ class StuckChain(Finding):
         None if the draws do not record them.
     of_nuts : bool
         Whether NUTS made the draws.
+    of_all : bool
+        Whether set-up showed that all chains would hardly move.
     """
 
     chain: int
     n_accepted: int | None
     n_steps: int | None
     of_nuts: bool
+    of_all: bool = False
 
     def describe(self) -> Words:
         text = f"Chain {self.chain} never moved."
         if self.n_accepted is not None and self.n_steps is not None:
             text = f"Chain {self.chain} is stuck: it accepted {self.n_accepted:,} of {self.n_steps:,} proposals."
         other = "another `seed`" if self.of_nuts else "other `inits`"
-        return Words(
-            text,
-            f"Discard these draws. Run again with a longer `iter_warmup`, or with {other} if the chain started far "
-            "from the others.",
-        )
+        again = f"Run again with a longer `iter_warmup`, or with {other} if the chain started far from the others."
+        return Words(text, f"Discard these draws. {BY_NUTS if self.of_all else again}")
 
 
 @dataclass(frozen=True)
@@ -368,12 +368,15 @@ class HighRHat(Finding):
         Whether there are so many parameters that they may be effects, for which surrogate transitions exist.
     no_mode : str
         Why the search before sampling found no mode; empty if it found one, or there was none.
+    hardly_moves : bool
+        Whether set-up showed that the chains would hardly move.
     """
 
     limit: float
     quantities: Quantities
     many: bool = False
     no_mode: str = ""
+    hardly_moves: bool = False
 
     def describe(self) -> Words:
         effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if self.many else ""
@@ -381,9 +384,10 @@ class HighRHat(Finding):
             "Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): the "
             "posterior may have several modes, or directions that the data hardly inform."
         )
+        other = f"The posterior has {self.no_mode}." if self.no_mode else longer
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
-            effects + (f"The posterior has {self.no_mode}." if self.no_mode else longer),
+            BY_NUTS if self.hardly_moves else effects + other,
         )
 
 

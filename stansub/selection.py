@@ -6,6 +6,7 @@ Choices of control variates are in `stansub.variates_selection`, those of tests,
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -94,7 +95,7 @@ class SurrogateSettled(Chosen):
     Attributes
     ----------
     noise : float
-        Standard deviation of what it omits.
+        Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws.
     sampler : str
         How it is sampled.
     """
@@ -105,10 +106,12 @@ class SurrogateSettled(Chosen):
     sampler: str
 
     def describe(self) -> str:
+        error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"
+        if not math.isfinite(self.noise):
+            error = "with draws at which the likelihood is 0 or undefined"
         return (
-            f"an approximation in the likelihood's own arguments, with an error of {self.noise:.2g} in the "
-            f"log density (standard deviation), computed in {self.n_passes} passes over the data; "
-            f"sampled by {self.sampler}"
+            f"an approximation in the likelihood's own arguments, {error}, computed in {self.n_passes} passes over the "
+            f"data; sampled by {self.sampler}"
         )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+# Remedy if chains hardly move.
+BY_NUTS = "Use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`."
+
 
 def percent(share: float) -> str:
     """Return a share in percent, to two digits."""

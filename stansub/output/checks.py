@@ -106,7 +106,7 @@ def _ended_early(run: _Run) -> Iterable[Finding]:
 
 
 def _stuck_chains(run: _Run) -> Iterable[Finding]:
-    facts, of_nuts = run.facts, "n_gradients" in run.facts
+    facts, of_nuts, of_all = run.facts, "n_gradients" in run.facts, _hardly_moves(run.facts)
     values = scalars(run.idata, limit=affordable(run.idata))[1]
     constant = (values == values[:1, :1]).all(axis=(0, 1))
     for chain in range(run.record.n_chains):
@@ -115,10 +115,10 @@ def _stuck_chains(run: _Run) -> Iterable[Finding]:
         if len(facts.get("n_steps", [])) > chain and "n_accepted" in facts:
             steps, accepted = facts["n_steps"][chain], facts["n_accepted"][chain]
             if steps and accepted / steps < STUCK_BELOW:
-                yield findings.StuckChain(chain + 1, int(accepted), int(steps), of_nuts)
+                yield findings.StuckChain(chain + 1, int(accepted), int(steps), of_nuts, of_all)
                 continue
         if frozen and values.shape[1] > 1:
-            yield findings.StuckChain(chain + 1, None, None, of_nuts)
+            yield findings.StuckChain(chain + 1, None, None, of_nuts, of_all)
 
 
 def _nuts_trouble(run: _Run) -> Iterable[Finding]:
@@ -138,10 +138,16 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         ours = run.facts.get("settings", {}).get("proposal")
         tried = "surrogate transitions" in run.facts.get("choices", {})
         many = len(statistics) >= _MANY and not tried and ours not in (None, *WITHOUT_MODE)
-        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many, _no_mode(run.facts))
+        failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
+        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts))
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
+
+
+def _hardly_moves(facts: Mapping[str, Any]) -> bool:
+    """Return whether set-up showed that the chains would hardly move."""
+    return any(one.get("hardly_moves") for one in facts.get("choice_values", {}).values())
 
 
 def _no_mode(facts: Mapping[str, Any]) -> str:

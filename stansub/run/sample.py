@@ -42,6 +42,7 @@ from stansub.run.progress import View, chain_progress, default_console, leaving_
 from stansub.selection import LevelsSettled, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
+from stansub.wording import BY_NUTS
 
 if TYPE_CHECKING:
     import xarray
@@ -187,8 +188,7 @@ def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
     if trouble and fail:
         raise NotMixingError(trouble)
     if trouble:
-        remedy = "use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`"
-        console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
+        console.print(f"Warning: the chains will hardly move. {trouble}. {BY_NUTS}", highlight=False, soft_wrap=True)
 
 
 class ReadyRun(NamedTuple):

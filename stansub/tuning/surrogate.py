@@ -65,7 +65,7 @@ class TunedSurrogate:
     draws : ndarray, shape (n, dim)
         Draws of the surrogate, from which chains may start.
     noise : float
-        Standard deviation of what the expansion omits, over draws of the surrogate.
+        Standard deviation of what the expansion omits, over draws of the surrogate; may be infinite.
     diverging : float
         Share of the transitions on the surrogate that diverged.
     """
@@ -311,4 +311,9 @@ class _Exploration:
             self.progress.check()
             phi = surrogate.phi(one)
             remainders.append(self.split.predictors.log_lik(phi) - about(phi))
-        return _Explored(about, tuned, float(np.std(remainders)), len(tuned.draws))
+        return _Explored(about, tuned, noise_of(remainders), len(tuned.draws))
+
+
+def noise_of(remainders: Sequence[float]) -> float:
+    """Return the standard deviation of remainders; infinite if the likelihood is 0 or undefined at some draws."""
+    return float(np.std(remainders)) if np.isfinite(remainders).all() else np.inf

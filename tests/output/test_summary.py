@@ -26,6 +26,8 @@ from stansub.output.checks import findings_of
 from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
+from stansub.selection import TransitionsTaken
+from stansub.wording import BY_NUTS
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -151,6 +153,14 @@ class TestFindings:
         finding = findings_of(run(posterior={"a": draws}, attrs={"choices": choices}))[0]
         assert isinstance(finding, HighRHat)
         assert finding.describe().remedy == f"The posterior has {reason}."
+
+    def test_chains_that_hardly_move_need_nuts(self) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
+        draws[0] = 0.5
+        values = TransitionsTaken(False, ("u",), 84, None, 0.0, hardly_moves=True).record()
+        found = findings_of(run(posterior={"a": draws}, attrs={"choice_values": {"proposal": values}}))
+        remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
+        assert remedies == [f"Discard these draws. {BY_NUTS}", BY_NUTS]
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98

@@ -10,6 +10,7 @@ from stansub.kernels.surrogate import FixedLength, Gibbs, NoUTurn
 from stansub.selection import SurrogateSettled
 from stansub.target.coordinates import Coordinates
 from stansub.target.split import Surrogate
+from stansub.tuning.surrogate import noise_of
 from stansub.tuning.surrogate_hmc import Tuned, Tuner
 
 DIM = 3
@@ -150,6 +151,12 @@ def test_the_record_names_the_sampler() -> None:
         (Gibbs(nowhere), 2, "sampled by Gibbs sampling, 2 sweeps a decision"),
     ):
         assert words in SurrogateSettled(0.1, 9, inner.describe(n)).describe()
+
+
+def test_draws_without_likelihood_are_an_infinite_error() -> None:
+    noise = noise_of([0.1, -np.inf])
+    assert noise == np.inf
+    assert "with draws at which the likelihood is 0 or undefined" in SurrogateSettled(noise, 9, "NUTS").describe()
 
 
 def test_divergent_transitions_that_no_step_size_prevents_are_counted() -> None:
