@@ -32,6 +32,7 @@ from stansub.stan.syntax import (
     Expression,
     Infix,
     Literal,
+    Name,
     Prefix,
     Program,
     SizedType,
@@ -133,6 +134,8 @@ class _Reading:
         Variables declared inside branches and loops, likewise.
     writers : mapping
         The statements that write a variable, by key.
+    numbers : set of str
+        Numbers in the data.
     """
 
     observed: frozenset[str]
@@ -140,6 +143,7 @@ class _Reading:
     declared: Mapping[str, Declaration]
     local: Mapping[str, Declaration]
     writers: Mapping[str, Collection[Statement]]
+    numbers: frozenset[str]
 
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
@@ -163,7 +167,8 @@ class _Reading:
         for step in steps.evaluated:
             for name in step.writes:
                 writers.setdefault(name, []).append(step.statement)
-        return cls(observed, changing, declared, local, writers)
+        numbers = frozenset(one.name for one in program.data.declarations if not (one.all_dims or one.type.elements))
+        return cls(observed, changing, declared, local, writers, numbers)
 
     def of_observations(self, step: Step) -> bool:
         return bool(step.uses & self.observed)
@@ -187,15 +192,16 @@ class _Reading:
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
         """Return a variable as a parameter of the likelihood's program; ``linear`` ones have no link.
 
-        Variables with a lower limit keep their link, because they are scales far more often than coefficients.
+        Variables with a literal as lower limit keep their link, because they are scales far more often than
+        coefficients.
         """
-        one = self.declared[key]
-        plain = one.name in linear and [bound.kind for bound in one.type.bounds] != ["lower"]
+        one, bounds = self.declared[key], self.declared[key].type.bounds
+        plain = one.name in linear and ([bound.kind for bound in bounds] != ["lower"] or names(*bounds))
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
             raise NotSeparableError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
-        kept = one.type.bounds or self._range(key)
-        kept = kept if _link(kept) is not None and not plain else ()
+        kept = bounds or self._range(key)
+        kept = kept if _link(kept) is not None and names(*kept) <= self.numbers and not plain else ()
         base = one.base if one.base == _ORDERED else free.base
         return Declaration(SizedType(free.array_dims, base, (), kept, free.dims), one.name)
 
@@ -212,7 +218,7 @@ def _link(bounds: tuple[Bound, ...]) -> str | None:
             return "{}"
         case (Bound("lower", Literal("0")),):
             return "log({})"
-        case (Bound("lower", Literal(least)),):
+        case (Bound("lower", Literal(least) | Name(least)),):
             return f"log({{}} - {least})"
         case (Bound("lower", Literal("0")), Bound("upper", Literal("1"))):
             return "logit({})"
@@ -248,7 +254,8 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
         if name.endswith("_glm"):
             found |= names(*arguments)
         elif name in SPECS:
-            as_it_is = (one for link, one in zip(SPECS[name].links, arguments, strict=False) if link.words == "{}")
+            linked = zip(SPECS[name].links, arguments, strict=False)
+            as_it_is = (one for link, one in linked if link.words == "{}" and not link.is_known)
             found = found.union(*(_factors(one, changing) for one in as_it_is))
     return found
 

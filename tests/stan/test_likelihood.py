@@ -233,3 +233,16 @@ def test_a_lower_limit_other_than_zero_is_part_of_the_link() -> None:
     )
     assert set(arguments(code)) == {"real a", "real<lower=1> nu", "real<lower=0> s", "vector[J] u", "real b"}
     assert "log(nu - 1)" in split(code).surrogate
+
+
+def test_a_number_of_the_data_as_lower_limit_is_part_of_the_link() -> None:
+    """Unlike that of a location, which a density takes as it is, or a number for each element."""
+    code = program(
+        data="real least; vector[J] each;",
+        parameters="real<lower=least> nu; vector<lower=each>[J] s; vector[J] u; real<lower=least> a;",
+        model="u ~ std_normal(); for (n in 1 : N) y[n] ~ student_t(nu, a + u[g[n]], s[g[n]]);",
+    )
+    assert arguments(code) == ["real<lower=least> nu", "vector[J] s", "vector[J] u", "real a"]
+    own = split(code)
+    assert "log(nu - least)" in own.surrogate
+    assert "least" in [one.name for one in own.declarations]
