@@ -47,6 +47,7 @@ from stansub.stan.syntax import (
     name_of,
     names,
     placed,
+    summands,
     walk,
 )
 
@@ -54,6 +55,8 @@ _MULTIVARIATE = ("multi_normal", "multi_student_t")
 _PROCESSES = ("multi_gp",)
 _SOLVERS = ("ode_", "integrate_ode", "dae")
 _COVARIANCES = ("gp_", "cov_exp_quad")
+# Densities whose last argument is a scale.
+_SCALED = frozenset({"cauchy", "double_exponential", "logistic", "lognormal", "normal", "student_t"})
 
 
 class Structure(NamedTuple):
@@ -292,29 +295,51 @@ def _hidden_markov(reading: Reading) -> str:
 
 
 def _garch(reading: Reading) -> str:
+    found = _places(reading)
+    follows = reading.steps.reached(found.outcomes & (reading.observed | reading.computed.keys()))
+
     def is_one(scope: Scope, one: Recursion) -> bool:
-        return not scope.caller and bool(reading.steps.reached({one.variable}) & _places(reading)[1])
+        of_outcomes = not scope.caller and one.variable in follows
+        return of_outcomes and bool(reading.steps.reached({one.variable}) & found.scales)
 
     return _recurring(reading, is_one)
 
 
 def _arma(reading: Reading) -> str:
+    found = _places(reading)
+
     def is_one(scope: Scope, one: Recursion) -> bool:
-        reads = not scope.caller and bool(names(one.loop) & reading.observed)
-        return reads and bool(reading.steps.reached({one.variable}) & _places(reading)[0])
+        is_error = not scope.caller and _is_error(reading, one, found.outcomes)
+        return is_error and bool(reading.steps.reached({one.variable}) & (found.outcomes | found.locations))
 
     return _recurring(reading, is_one)
 
 
-def _places(reading: Reading) -> tuple[set[str], set[str]]:
-    """Return names in the outcomes or locations of densities of observations, and names in their scales alone."""
-    centres: set[str] = set()
-    scales: set[str] = set()
+def _is_error(reading: Reading, one: Recursion, outcomes: set[str]) -> bool:
+    """Return whether a recursion computes an observation minus something, where either is an outcome of a density."""
+    terms = list(summands(one.statement.expression))
+    added = {name_of(term) for sign, term in terms if sign > 0} & reading.observed
+    is_difference = one.statement.operator == "=" and any(sign < 0 for sign, _ in terms)
+    return is_difference and bool(added and outcomes & (added | {one.variable}))
+
+
+class _Places(NamedTuple):
+    """Names in the outcomes of densities, in their scales alone, and in their other arguments."""
+
+    outcomes: set[str]
+    locations: set[str]
+    scales: set[str]
+
+
+def _places(reading: Reading) -> _Places:
+    found = _Places(set(), set(), set())
     for statement in walk(reading.program.evaluated):
         if density := _density(statement):
-            centres |= names(density.left, *density.arguments[:-1])
-            scales |= names(*density.arguments[-1:])
-    return centres, scales - centres
+            n_others = len(density.arguments) - (density.name in _SCALED)
+            found.outcomes.update(names(density.left))
+            found.locations.update(names(*density.arguments[:n_others]))
+            found.scales.update(names(*density.arguments[n_others:]))
+    return found._replace(scales=found.scales - found.outcomes - found.locations)
 
 
 def _state_space(reading: Reading) -> str:

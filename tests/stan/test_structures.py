@@ -112,6 +112,24 @@ def test_sums_are_not_named(file: Path) -> None:
             "vector[N] level; level[1] = 0; for (t in 2:N) { level[t] = a * level[t - 1] + 1; } y ~ normal(level, s);",
             "a recursion over all observations",
         ),
+        (
+            "vector[N] spend;",
+            "real<lower=0, upper=1> a; real<lower=0> s;",
+            "vector[N] v = spend; for (t in 2:N) v[t] = spend[t] + a * v[t - 1]; y ~ normal(v, s);",
+            "a recursion over all observations",
+        ),
+        (
+            "array[N] int count;",
+            "real<lower=0> a;",
+            "vector[N] v = y; for (t in 2:N) v[t] = a * count[t - 1] + a * v[t - 1]; count ~ poisson(v);",
+            "a recursion over all observations",
+        ),
+        (
+            "array[N] int choice;",
+            "real<lower=0, upper=1> a;",
+            "vector[N] v = y; for (t in 2:N) v[t] = v[t - 1] + a * (y[t - 1] - v[t - 1]); choice ~ bernoulli_logit(v);",
+            "a recursion over all observations",
+        ),
         ("", "array[N] simplex[3] p;", "for (n in 1:N) y[n] ~ normal(p[n][1], 1);", "parameter for each observation"),
     ],
 )
