@@ -32,11 +32,11 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
-from stansub.stan.sizes import observations_in, outcome_sizes, sizes_of_parameters
+from stansub.stan.sizes import adds, observations_in, outcome_sizes, sizes_of_parameters
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
-from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, walk
+from stansub.stan.syntax import Program, Statement, walk
 from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
@@ -318,12 +318,7 @@ def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
 
 def _terms(program: Program) -> list[Statement]:
     """Return the statements of the model block that add to the target."""
-    return [
-        statement
-        for statement in walk(program.model.statements)
-        if isinstance(statement, Target | Tilde)
-        or (isinstance(statement, Perform) and statement.call.name.endswith("_lp"))
-    ]
+    return [statement for statement in walk(program.model.statements) if adds(statement)]
 
 
 def _statements(label: str, program: Program, statements: list[Statement], source: str) -> Iterator[tuple[str, str]]:

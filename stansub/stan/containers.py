@@ -145,7 +145,10 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
     """Apply a function of numbers to each entry of containers of the same size, of n observations or fewer."""
     values = [simplest(one) for one in values]
     if any(isinstance(one, Total) for one in values):
-        return function(*values)
+        try:
+            return function(*values)
+        except TypeError:  # it is no sum over observations; that of a number is one, such as 1.0 * N
+            return elementwise(function, [_summed(one, n) for one in values], n)
     shapes = [one.shape for one in values if isinstance(one, np.ndarray)]
     over = [one for one in values if isinstance(one, Rows)]
     if over or (any(shape[:1] == (n,) for shape in shapes) and not all(map(is_known, values))):
@@ -166,6 +169,15 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
             shape,
         )
     )
+
+
+def _summed(x: Value, n: int) -> Value:
+    """Return the sum of a number over n observations; other values as they are."""
+    if not isinstance(x, Total):
+        return x
+    if isinstance(x.each, Expression) or isinstance(x.rest, Expression):
+        raise NotFollowedError("a function of a sum over observations is not supported")
+    return n * x.each + x.rest
 
 
 def _plain(x: Any) -> Any:

@@ -163,8 +163,8 @@ class _Walk:
                 raise
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
-            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                self._give_up(one, f"`{shortened(one)}` is not supported ({type(error).__name__})", frame)
+            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+                self._give_up(one, f"`{shortened(one)}` is not supported", frame)
 
     def _count(self) -> None:
         self.left -= 1

@@ -102,7 +102,7 @@ def proved_predictors(
         raise NoPredictorsError(str(error)) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # A text can say anything; if it cannot be read, there are no bounds.
-        raise NoPredictorsError(f"stansub cannot read its text ({type(error).__name__})") from error
+        raise NoPredictorsError("stansub cannot read its text") from error
     raise NoPredictorsError("the likelihood read from the text differs from that of the compiled program")
 
 

@@ -110,6 +110,8 @@ BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 # Functions of sizes and values, by the argument that is the size.
 REPEATED = {"zeros_vector": 0, "ones_vector": 0}
 REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
+# Comparisons that hold for any number of observations.
+_NOT_EMPTY = ((">", "0"), (">=", "1"), ("!=", "0"))
 _SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 _BY_ROW = frozenset({"rows_dot_product", "rows_dot_self"})
 # The axis of a variable to which a loop adds a number of each observation.
@@ -280,6 +282,8 @@ class _Walk:
         return _joined([self.of(part).together for part in expression.parts if isinstance(part, Expression)])
 
     def _infix(self, operator: str, left: Expression, right: Expression) -> _Value:
+        if (operator, str(right)) in _NOT_EMPTY and self._is_all(left):
+            return _Value()
         values = self.of(left), self.of(right)
         if operator in ("*", "/", "\\") and not self._is_by_row(operator, left, right):
             return _joined([one.together for one in values])

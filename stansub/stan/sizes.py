@@ -12,6 +12,7 @@ from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
     Declaration,
     Expression,
+    Perform,
     Program,
     Statement,
     Target,
@@ -86,7 +87,7 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     """Return statements of the model block that add to the target and read data with ``size`` as a dimension.
 
     They read the data themselves or through computed variables, or are in a loop over the data or a branch that the
-    data decide.
+    data decide. Calls of functions ``*_lp`` are among them.
 
     Parameters
     ----------
@@ -100,8 +101,13 @@ def observations_in(program: Program, size: str) -> list[Statement]:
         runs_over = size in step.reads and size not in names(step.statement)
         return runs_over or bool(together(depends, step.reads))
 
-    adding = (step for step in steps.model if isinstance(step.statement, Target | Tilde))
-    return [step.statement for step in adding if reads(step)]
+    return [step.statement for step in steps.model if adds(step.statement) and reads(step)]
+
+
+def adds(statement: Statement) -> bool:
+    """Return whether a statement adds to the target, in itself or by a function ``*_lp``."""
+    called = isinstance(statement, Perform) and statement.call.name.endswith("_lp")
+    return called or isinstance(statement, Target | Tilde)
 
 
 def declarations(program: Program) -> list[Declaration]:

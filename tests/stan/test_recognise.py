@@ -143,6 +143,16 @@ def test_plain_programs_show_their_likelihood(canonical: Parse) -> None:
     assert recognise(canonical("parameters { real x; } model { x ~ normal(0, 1); }")).statement == ""
 
 
+def test_functions_that_add_to_the_target_are_the_likelihood_if_they_read_observations(canonical: Parse) -> None:
+    functions = "functions { void prior_lp(real a) { a ~ normal(0, 1); } void f_lp(vector z) { z ~ normal(0, 1); } }"
+    program = canonical(f"""{functions}
+        data {{ int N; vector[N] y; }}
+        parameters {{ real a; }}
+        model {{ prior_lp(a); f_lp(y - a); }}""")
+    assert [program.text(statement.span) for statement in observations_in(program, "N")] == ["f_lp(y - a);"]
+    assert recognise(program).statement == "f_lp(y - a);"
+
+
 def test_an_explicit_form_beside_densities_of_the_same_observations_is_one_of_several(canonical: Parse) -> None:
     """These would be computed for all observations at every evaluation; a prior of as many parameters remains."""
     text = """

@@ -220,6 +220,10 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "target += -N * log(s) - 0.5 * N * log(2 * pi()) - 0.5 * dot_self(z - (a + xc * b)) / s^2;",
         lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s),
     ),
+    "function_of_the_number_of_observations": (
+        "z ~ normal(a + xc * b, s / sqrt(1.0 * N));",
+        lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s / np.sqrt(N)),
+    ),
     "truncated_counts": (
         "for (n in 1:N) target += poisson_lpmf(y[n] | exp(a)) - poisson_lcdf(g[n] + 5 | exp(a));",
         lambda t, d: stats.poisson.logpmf(d["y"], np.exp(t.a)) - stats.poisson.logcdf(d["g"] + 5, np.exp(t.a)),
@@ -406,6 +410,8 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
 REFUSED = {
     "for (n in 1:N) target += step(z[n] - a) * s;": "jumps",
     "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s; }": "do not join",
+    "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
+    "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
