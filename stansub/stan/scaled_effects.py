@@ -43,6 +43,8 @@ _PRODUCTS = ("*", ".*", *_INVERSE)
 # Precedence of what can be an operand of a product without parentheses.
 _OPERAND = 8
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
+# Stands in texts for a name; no text of a program has it.
+_VARIABLE = "$"
 
 
 def with_scaled_effects(program: Program, size: str) -> Program:
@@ -71,7 +73,7 @@ def with_scaled_effects(program: Program, size: str) -> Program:
         for part, one in first.items():
             before = Span(one.statement.span.start, one.statement.span.start)
             replacements.append((before, f"{one.type} {variables[part]} = {one.value};\n"))
-        replacements += [(one.span, one.text.format(variables[one.part])) for one in products]
+        replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.part])) for one in products]
     return (checked(extended(program, (), replacements), "scaled effects") if replacements else None) or program
 
 
@@ -111,7 +113,7 @@ class _Product(NamedTuple):
     used : set of str
         Variables in the value.
     text : str
-        The product, with ``{}`` for a variable that has the value.
+        The product, with `_VARIABLE` for a variable that has the value.
     """
 
     span: Span
@@ -203,7 +205,9 @@ class _Reading:
             operator = operator if self._is_number(scale) else f".{operator}"
             value = f"{value} {operator} {scale.within(_OPERAND)}"
         index = f"[{', '.join(map(str, part.picked))}]" if part.picked else ""
-        text = _with({id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{{}}{index}"}, infix)
+        text = _with(
+            {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}, infix
+        )
         used = names(part.expression, kind, *(scale for _, scale in scales))
         name = name_of(effect.expression)
         return _Product(infix.span, statement, name, str(part.expression), kind, value, used, text)
@@ -264,13 +268,17 @@ def _factors(expression: Expression, *, divides: bool = False) -> Iterator[_Fact
 
 
 def _with(texts: Mapping[int, str], expression: Expression) -> str:
-    """Return a product with the texts of some of its factors, by their ids; empty ones are left out."""
+    """Return a product with the texts of some of its factors, by their ids; empty ones are left out.
+
+    What was divided by or into one of these stays real, because quotients of integers are rounded.
+    """
     expression = bare(expression)
     if id(expression) in texts:
         return texts[id(expression)]
     if not isinstance(expression, Infix) or expression.operator not in _PRODUCTS:
         return expression.within(_OPERAND)
     left, right = _with(texts, expression.left), _with(texts, expression.right)
-    if not left and right and expression.operator in _INVERSE:
-        left = "1"
+    is_changed = any(texts.get(id(one.expression)) == "" for one in _factors(expression))
+    if right and expression.operator in _INVERSE and is_changed:
+        left = f"1.0 * {left}" if left else "1.0"
     return f"({left} {expression.operator} {right})" if left and right else left or right

@@ -75,9 +75,30 @@ def test_products_are_declared(model: str, found: set[str], tmp_path: Path) -> N
         assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("product", "left"),
+    [
+        ("tau / 2 * z[g[n]]", "(1.0 / 2) * $"),
+        ("tau * h[n] / 2 * z[g[n]]", "(1.0 * h[n] / 2) * $"),
+        ("h[n] / (2 * tau) * z[g[n]]", "(1.0 * h[n] / 2) * $"),
+        ("h[n] / 2 * tau * z[g[n]]", "h[n] / 2) * $"),
+    ],
+)
+def test_integers_are_divided_as_reals_only_where_they_were(product: str, left: str, tmp_path: Path) -> None:
+    """Quotients of integers are rounded, which `evaluate` does not do."""
+    written = with_scaled_effects(program(tmp_path, LOOP.format(product)), "N")
+    assert left.replace("$", "stansub_scaled_1[g[n]]") in written.code
+    assert ("1.0" in left) == ("1.0" in written.code)
+
+
 def test_containers_of_numbers_become_vectors(tmp_path: Path) -> None:
     written = with_scaled_effects(program(tmp_path, LOOP.format("tau * q[g[n]]")), "N")
     assert added(written) == {"vector[J] = to_vector(q) * tau"}
+
+
+def test_braces_in_a_product(tmp_path: Path) -> None:
+    written = with_scaled_effects(program(tmp_path, LOOP.format("tau * {0.5, 1.0}[h[n]] * z[g[n]]")), "N")
+    assert added(written) == {"vector[J] = z * tau"}
 
 
 def test_products_in_transformed_parameters(tmp_path: Path) -> None:
