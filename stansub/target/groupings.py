@@ -98,10 +98,10 @@ class Means(NamedTuple):
 class Recentred:
     """Changes of phi without shifts that cancel in every predictor.
 
-    If each observation reads one element of a grouping with a factor that is a combination of the common numbers, such
-    as 1 beside an intercept, those numbers' coefficients can absorb a common shift of its elements. So can another
-    grouping without such numbers, as difficulties absorb a shift of abilities. Bounds term by term would count the
-    shift twice.
+    If each observation reads one element of a grouping, or none, with a factor that is a combination of the common
+    numbers, such as 1 beside an intercept or 0 and 1 beside a treatment, those numbers' coefficients can absorb a
+    common shift of its elements. So can another grouping without such numbers, as difficulties absorb a shift of
+    abilities. Bounds term by term would count the shift twice.
 
     Parameters
     ----------
@@ -175,13 +175,13 @@ def _shifts(row: SparseRows) -> list[Shift]:
     found: list[Shift] = []
     counts = [column.counts(row.dim) for column in row.columns]
     whole = [k for k, own in enumerate(counts) if own.sum() == row.n]
-    for k in whole:
-        absorbed = _by_common(row, k)
-        if absorbed is None and k != whole[-1]:
+    for k in (k for k, own in enumerate(counts) if own.any()):
+        absorbed = _by_common(row, k)  # also if a factor is 0, as those of a treatment's effects without treatment
+        if absorbed is None and k in whole[:-1]:
             absorbed = _by_grouping(row, k, whole[-1], np.flatnonzero(counts[whole[-1]]))
         if absorbed:
             own = np.flatnonzero(counts[k])
-            found.append(Shift(own, np.asarray(counts[k][own] / row.n, np.float64), *absorbed))
+            found.append(Shift(own, np.asarray(counts[k][own] / counts[k].sum(), np.float64), *absorbed))
     return found
 
 

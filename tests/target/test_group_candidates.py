@@ -134,6 +134,20 @@ def test_what_cancels_is_in_no_bound() -> None:
     assert decider.costs(recentred(places[0] + shift), recentred(places[1] + shift))[0] < 0.1 * wide
 
 
+def test_effects_of_a_treatment_cancel_with_it() -> None:
+    """Effects that only treated observations read; their common shift enlarged a correction until it was all wrong."""
+    rng = np.random.default_rng(1)
+    treated, g = rng.integers(2, size=N), 2 + rng.integers(J, size=N)
+    numbers = sp.csr_array((treated.astype(float), g, np.arange(N + 1)), shape=(N, M))
+    numbers.eliminate_zeros()
+    row = SparseRows.of(np.column_stack([np.ones(N), treated]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    predictors = SparsePredictors((row,), Poisson(np.ones(N), np.ones(N)))
+    recentred, phi, shift = Recentred(predictors, np.zeros(M)), rng.standard_normal(M), np.zeros(M)
+    shift[1], shift[2 : 2 + J] = -3.0, 3.0
+    np.testing.assert_allclose(predictors.at(recentred(phi)), predictors.at(phi), atol=1e-12)
+    np.testing.assert_allclose(recentred(phi + shift), recentred(phi), atol=1e-12)
+
+
 def test_a_few_observations_are_all_looked_at() -> None:
     predictors = likelihood("binomial")
     point, places, sds = moves()
