@@ -1,7 +1,7 @@
 // Calls itself without end unless there are as many observations as were counted.
 functions {
-  real climb(int steps) {
-    return steps == 0 ? 0.0 : 1 + climb(steps - 1);
+  real climb(int steps, real mu) {
+    return steps == 0 ? 0.0 : mu + climb(steps - 1, mu);
   }
 }
 data {
@@ -13,6 +13,6 @@ parameters {
   real mu;
 }
 model {
-  target += climb(N - counted);
+  target += climb(N - counted, mu);
   y ~ normal(mu, 1);
 }
