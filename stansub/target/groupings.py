@@ -116,11 +116,15 @@ class Recentred:
 
     def __init__(self, predictors: SparsePredictors, point: FloatArray) -> None:
         self._point = point
-        found = [one for row in predictors.rows for one in _shifts(row)]
-        # A shift that one argument removes may be read by another.
-        read = [row.read for row in predictors.rows]
-        shared = {place for k, one in enumerate(read) for other in read[:k] for place in one & other}
-        self.shifts = [one for one in found if not shared & {*one.places.tolist(), *one.absorbing.tolist()}]
+        self.shifts: list[Shift] = []
+        read, removed = [row.read for row in predictors.rows], set[int]()
+        for k, one in ((k, one) for k, row in enumerate(predictors.rows) for one in _shifts(row)):
+            # Another argument may read the shift, too, and must not change either.
+            places = {*one.places.tolist(), *one.absorbing.tolist()}
+            others = [row for j, row in enumerate(predictors.rows) if j != k and read[j] & places]
+            if removed.isdisjoint(one.places.tolist()) and all(_cancels(row, one) for row in others):
+                self.shifts.append(one)
+                removed.update(one.places.tolist())
 
     def __call__(self, phi: FloatArray) -> FloatArray:
         """Return the change that gives the same predictors."""
@@ -169,6 +173,15 @@ class Shift(NamedTuple):
     absorbing: NDArray[np.int64]
     coefficients: FloatArray
     by_grouping: bool
+
+
+def _cancels(row: SparseRows, shift: Shift) -> bool:
+    """Return whether a shift and what absorbs it together change no observation's argument."""
+    change = np.zeros(row.dim)
+    change[shift.places] = 1.0
+    most = float(np.abs(row(change)).max())
+    change[shift.absorbing] = -shift.coefficients
+    return float(np.abs(row(change)).max()) <= 10 * _SAME * most
 
 
 def _shifts(row: SparseRows) -> list[Shift]:

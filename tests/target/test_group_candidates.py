@@ -148,6 +148,29 @@ def test_effects_of_a_treatment_cancel_with_it() -> None:
     np.testing.assert_allclose(recentred(phi + shift), recentred(phi), atol=1e-12)
 
 
+@pytest.mark.parametrize("cancels", [True, False])
+def test_what_cancels_in_all_arguments_is_removed(cancels: bool) -> None:
+    """Goals of both sides of a match: strengths of a team at home are read by one argument, and away by the other."""
+    rng = np.random.default_rng(1)
+    teams = 2 + rng.integers(J, size=N), 2 + rng.integers(J, size=N)
+    factors = 1.0, 1.0 if cancels else 2.0
+    rows = [
+        SparseRows.of(
+            np.column_stack([np.ones(N), np.full(N, k)]),
+            np.array([0, 1], np.int64),
+            sp.csr_array((np.full(N, factors[k]), teams[k], np.arange(N + 1)), shape=(N, M)),
+            np.zeros(1),
+        )
+        for k in range(2)
+    ]
+    predictors = SparsePredictors(tuple(rows), LocationScale(np.zeros(N), NormalErrors()))
+    recentred, phi, shift = Recentred(predictors, np.zeros(M)), rng.standard_normal(M), np.zeros(M)
+    shift[0], shift[2 : 2 + J] = -3.0, 3.0
+    for row in rows:
+        np.testing.assert_allclose(row(recentred(phi)), row(phi), atol=1e-12)
+    assert bool(np.allclose(recentred(phi + shift), recentred(phi))) == cancels
+
+
 def test_a_few_observations_are_all_looked_at() -> None:
     predictors = likelihood("binomial")
     point, places, sds = moves()
