@@ -133,6 +133,11 @@ class Approximation:
         """Return the approximation without corrections."""
         return cls(quadratic, np.zeros(len(quadratic.point)), Profiles.none())
 
+    @property
+    def is_corrected(self) -> bool:
+        """Return whether there are corrections."""
+        return bool(self.slope.any() or self.profiles.places.size or self.interpolations)
+
     @cached_property
     def point(self) -> FloatArray:
         """Return the expansion point."""

@@ -44,6 +44,8 @@ _RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 60, 0.1, 0.1, 4.0,
 _EXACT = 1e-4
 # Rounds with a new metric, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
+# Ratio of remainders at draws for steps to those before, above which draws left the region where a surrogate is good.
+_FARTHER = 5.0
 # Starting values to try.
 _STARTS = 50
 # Draws between which candidates of joint decisions are counted; their number varies by factors of ten.
@@ -116,7 +118,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     tuner = Tuner(effects, differences, rng, progress.check)
     gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)
     exploration = _Exploration(split, tuner, gibbs, progress)
-    found = exploration.begin(plain, start)
+    found = first = exploration.begin(plain, start)
     n_passes += found.n_passes
     for stage in _stages(split.predictors):
         for _ in range(_EXPANSIONS):
@@ -130,8 +132,11 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
             if not again.noise < found.noise:
                 break
             found = again
+            first = first if found.approximation.is_corrected else found
     progress("Tuning the surrogate's sampler")
-    surrogate, tuned = split.surrogate(found.approximation), exploration.finish(found)
+    found, n_more = exploration.finished(found, first)
+    n_passes += n_more
+    surrogate, tuned = split.surrogate(found.approximation), found.tuned
     recentred = Recentred(split.predictors, found.approximation.point)
     phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
     sds = np.std(phis, axis=0)
@@ -242,8 +247,17 @@ def _newton_step(precision: sp.csr_array, slope: FloatArray) -> tuple[FloatArray
 
 
 class _Explored(NamedTuple):
+    """A surrogate with draws of it.
+
+    Attributes
+    ----------
+    level, noise : float
+        Mean and standard deviation of what it omits, over the draws.
+    """
+
     approximation: Approximation
     tuned: Tuned
+    level: float
     noise: float
     n_passes: int
 
@@ -272,6 +286,24 @@ class _Exploration:
         """Explore from the last of some draws."""
         tuned = self.gibbs and self.gibbs.round(self.split.surrogate(about), about, draws)
         return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
+
+    def finished(self, found: _Explored, plain: _Explored) -> tuple[_Explored, int]:
+        """Return the surrogate with the sampler for steps, and the number of passes over the data.
+
+        Corrections may be wrong by far where no draws were, and longer runs get there. The surrogate without
+        corrections is then used instead, if it is better.
+        """
+        n_passes, tried = 0, list[_Explored]()
+        for one in (found, plain) if found is not plain else (found,):
+            tuned = self.finish(one)
+            remainders = self._remainders(one.approximation, spread(tuned.draws, _DECIDED))
+            n_passes += len(remainders)
+            noise = noise_of(remainders)
+            error = float(np.hypot(noise, np.mean(remainders) - one.level)) if np.isfinite(noise) else noise
+            if error <= _FARTHER * max(one.noise, _SMALL):
+                return one._replace(tuned=tuned), n_passes
+            tried.append(one._replace(tuned=tuned, noise=error))
+        return min(tried, key=lambda one: one.noise), n_passes
 
     def finish(self, found: _Explored) -> Tuned:
         """Return the sampler for steps.
@@ -306,14 +338,19 @@ class _Exploration:
         return tuned
 
     def _explored(self, about: Approximation, tuned: Tuned) -> _Explored:
-        surrogate, remainders = self.split.surrogate(about), []
-        for one in tuned.draws:
+        remainders = self._remainders(about, tuned.draws)
+        return _Explored(about, tuned, float(np.mean(remainders)), noise_of(remainders), len(remainders))
+
+    def _remainders(self, about: Approximation, draws: FloatArray) -> FloatArray:
+        """Return what an approximation omits at draws, shape (n,)."""
+        surrogate, found = self.split.surrogate(about), np.empty(len(draws))
+        for k, theta in enumerate(draws):
             self.progress.check()
-            phi = surrogate.phi(one)
-            remainders.append(self.split.predictors.log_lik(phi) - about(phi))
-        return _Explored(about, tuned, noise_of(remainders), len(tuned.draws))
+            phi = surrogate.phi(theta)
+            found[k] = self.split.predictors.log_lik(phi) - about(phi)
+        return found
 
 
-def noise_of(remainders: Sequence[float]) -> float:
+def noise_of(remainders: FloatArray) -> float:
     """Return the standard deviation of remainders; infinite if the likelihood is 0 or undefined at some draws."""
     return float(np.std(remainders)) if np.isfinite(remainders).all() else np.inf

@@ -268,3 +268,20 @@ def test_no_surrogate_of_functions() -> None:
     factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
     with pytest.raises(InputError, match="this likelihood has no surrogate"):
         stansub.sample(factors, proposal="surrogate")
+
+
+def test_corrections_that_are_wrong_at_the_draws_for_steps_are_left_out(
+    posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draws of a surrogate were once where its corrections exceeded the likelihood by hundreds."""
+    finish, made = surrogate._Exploration.finish, []
+
+    def far(exploration: Any, found: Any) -> Any:
+        tuned = finish(exploration, found)
+        made.append(found.approximation)
+        return tuned if len(made) > 1 else tuned._replace(draws=tuned.draws + 3 * np.std(tuned.draws, axis=0))
+
+    monkeypatch.setattr(surrogate._Exploration, "finish", far)
+    found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+    assert [one.is_corrected for one in made] == [True, False]
+    assert found.transition.approximation is made[1]
