@@ -28,15 +28,18 @@ from stansub.stan.syntax import (
     Span,
     Statement,
     Subscript,
+    UnsizedType,
     bare,
+    changed,
     find,
     flat,
     name_of,
     names,
+    summands,
     walk,
     writes,
 )
-from stansub.stan.typing import INT, REAL, Types
+from stansub.stan.typing import INT, REAL, VECTOR, Types
 
 _INVERSE = ("/", "./")
 _PRODUCTS = ("*", ".*", *_INVERSE)
@@ -51,7 +54,7 @@ def with_scaled_effects(program: Program, size: str) -> Program:
     """Return a program that declares the products of effects and scales in its likelihood.
 
     It has the same parameters and log density. It is the program itself if there are no such products, or if the
-    likelihood reads the effects with different scales, or without them.
+    likelihood reads effects in more ways than there are effects, or without scales, too.
 
     Parameters
     ----------
@@ -59,22 +62,32 @@ def with_scaled_effects(program: Program, size: str) -> Program:
         The integer that counts the observations.
     """
     reading = _Reading.of(program, size)
-    by_effect: dict[str, list[_Product]] = {}
-    for one in reading.products():
-        by_effect.setdefault(one.effect, []).append(one)
-    counts = Counter(one.name for one in find(Name, reading.own)) if by_effect else {}
+    found = list(reading.products())
+    counts = Counter(one.name for one in find(Name, reading.own)) if found else Counter[str]()
     unused, replacements = Symbols.of(program), list[tuple[Span, str]]()
-    for effect, products in by_effect.items():
-        first = {one.part: one for one in reversed(products)}
-        have_one_scale = all(one.value == first[one.part].value for one in products)
-        if len(products) < counts[effect] or not have_one_scale or not all(map(reading.is_ready, first.values())):
+    for products in _connected(found):
+        first = {one.value: one for one in reversed(products)}
+        parts = frozenset[str]().union(*(one.parts for one in products))
+        read = sum((Counter(one.effects) for one in products), Counter[str]())
+        are_all = all(read[name] == counts[name] for name in read)
+        if len(first) > len(parts) or not are_all or not all(map(reading.is_ready, first.values())):
             continue
-        variables = {part: unused.fresh("stansub_scaled") for part in first}
-        for part, one in first.items():
+        variables = {value: unused.fresh("stansub_scaled") for value in first}
+        for value, one in first.items():
             before = Span(one.statement.span.start, one.statement.span.start)
-            replacements.append((before, f"{one.type} {variables[part]} = {one.value};\n"))
-        replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.part])) for one in products]
+            replacements.append((before, f"{one.type} {variables[value]} = {value};\n"))
+        replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.value])) for one in products]
     return (checked(extended(program, (), replacements), "scaled effects") if replacements else None) or program
+
+
+def _connected(products: Sequence[_Product]) -> list[list[_Product]]:
+    """Return products in groups that share no effects."""
+    groups: list[list[_Product]] = []
+    for one in products:
+        sharing = [group for group in groups if any(not set(other.effects).isdisjoint(one.effects) for other in group)]
+        groups = [group for group in groups if group not in sharing]
+        groups.append([*(other for group in sharing for other in group), one])
+    return groups
 
 
 class _Part(NamedTuple):
@@ -83,7 +96,7 @@ class _Part(NamedTuple):
     Attributes
     ----------
     expression : Expression
-        These elements, such as ``z[ : , 2]`` if an observation reads ``z[g[n], 2]``.
+        These elements, such as ``z[ : , 2]`` if an observation reads ``z[g[n], 2]``; or a function of several.
     type : SizedType
         Its type.
     picked : tuple of Expression
@@ -104,12 +117,14 @@ class _Product(NamedTuple):
         Its place.
     statement : Statement
         The block's own statement that contains it.
-    effect, part : str
-        The name of the effects, and the elements that observations read.
+    effects : tuple of str
+        Names of effects, as often as they are read.
+    parts : set of str
+        The elements of effects that observations read.
     type : SizedType
-        Of the part times its scales.
+        Of the value.
     value : str
-        The part times its scales.
+        Effects times their scales.
     used : set of str
         Variables in the value.
     text : str
@@ -118,8 +133,8 @@ class _Product(NamedTuple):
 
     span: Span
     statement: Statement
-    effect: str
-    part: str
+    effects: tuple[str, ...]
+    parts: frozenset[str]
     type: SizedType
     value: str
     used: set[str]
@@ -195,9 +210,11 @@ class _Reading:
             return None
         (effect, part), *_ = effects
         scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one.expression, part))]
-        if not scales or not (all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)):
+        if not (scales or isinstance(part.expression, Infix)) or not (
+            all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)
+        ):
             return None
-        kind, value = part.type, str(part.expression)
+        kind, value = part.type, part.expression.within(_OPERAND)
         if kind.array_dims:
             kind, value = SizedType((), "vector", dims=kind.array_dims), f"to_vector({value})"
         for one, scale in scales:
@@ -209,10 +226,33 @@ class _Reading:
             {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}, infix
         )
         used = names(part.expression, kind, *(scale for _, scale in scales))
-        name = name_of(effect.expression)
-        return _Product(infix.span, statement, name, str(part.expression), kind, value, used, text)
+        read = self._read(effect.expression)
+        own = tuple(name for name, _ in read)
+        return _Product(
+            infix.span, statement, own, frozenset(str(one.expression) for _, one in read), kind, value, used, text
+        )
+
+    def _read(self, factor: Expression) -> list[tuple[str, _Part]]:
+        """Return the effects in a factor by name, as often as it reads them."""
+        if (part := self._plain(factor)) is not None:
+            return [(name_of(factor), part)]
+        return [found for one in factor.parts if isinstance(one, Expression) for found in self._read(one)]
 
     def _effects(self, factor: Expression) -> _Part | None:
+        """Return the effects of which a factor is one or several, or a sum of them; None for anything else."""
+        if (part := self._plain(factor)) is not None:
+            return part
+        if not isinstance(factor, Infix) or factor.operator not in ("+", "-"):
+            return None
+        read = [self._read(term) for _, term in summands(factor)]
+        parts = [part for one in read for _, part in one]
+        if not all(read) or len(parts[0].picked) != 1 or any(one.picked != parts[0].picked for one in parts):
+            return None
+        whole = self._whole(factor, parts[0].picked)
+        is_vector = parts[0].type.base == "vector" and self._type(whole) == VECTOR
+        return _Part(whole, parts[0].type, parts[0].picked) if is_vector else None
+
+    def _plain(self, factor: Expression) -> _Part | None:
         """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
         part = self._part(factor)
         if part is None or self.declared[name_of(factor)] not in self.program.parameters.declarations:
@@ -226,8 +266,25 @@ class _Reading:
         if self._is_number(factor) and not names(factor) & self.observed:
             return factor
         part = self._part(factor)
-        is_like = part is not None and part.type == effects.type and not part.type.array_dims
-        return part.expression if part is not None and is_like and part.picked == effects.picked else None
+        if (
+            part is not None
+            and part.type == effects.type
+            and not part.type.array_dims
+            and part.picked == effects.picked
+        ):
+            return part.expression
+        whole = self._whole(factor, effects.picked)
+        is_whole = not names(whole) & self.observed and len(effects.picked) == 1 and not effects.type.array_dims
+        return whole if is_whole and self._type(whole) == effects.type.unsized else None
+
+    def _whole(self, factor: Expression, picked: Sequence[Expression]) -> Expression:
+        """Return a factor with whole variables in place of their elements that an index picks."""
+
+        def whole(node: Node) -> Node | None:
+            part = self._part(node) if isinstance(node, Subscript) else None
+            return part.expression if part is not None and part.picked == tuple(picked) else None
+
+        return changed(factor, whole)
 
     def _part(self, factor: Expression) -> _Part | None:
         """Return the elements of which a factor is one or several; None if it is no part of a variable."""
@@ -243,9 +300,12 @@ class _Reading:
         picked = tuple(index for index, picks in zip(indices, of_data, strict=True) if picks)
         return _Part(base if all(of_data) else Subscript(base, whole), part_of(one.type.plain, lengths), picked)
 
-    def _is_number(self, expression: Expression) -> bool:
+    def _type(self, expression: Expression) -> UnsizedType:
         scope = {name: one.type.unsized for name, one in self.declared.items()}
-        return Types(self.program).of(expression, scope) in (INT, REAL)
+        return Types(self.program).of(expression, scope)
+
+    def _is_number(self, expression: Expression) -> bool:
+        return self._type(expression) in (INT, REAL)
 
     def _is_elementwise(self, expression: Expression) -> bool:
         """Return whether the order of the factors does not matter although there are containers among them."""

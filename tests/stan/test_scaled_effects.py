@@ -12,7 +12,9 @@ from stansub.stan.scaled_effects import with_scaled_effects
 from stansub.stan.source import read
 from stansub.stan.syntax import Declaration, Program
 
-HEAD = "data { int N; int J; int K; vector[N] y; vector[N] x; matrix[N, K] c; array[N] int g; array[N] int h; }"
+HEAD = """data {
+  int N; int J; int K; vector[N] y; vector[N] x; matrix[N, K] c; array[N] int g; array[N] int h; array[J] int level;
+}"""
 PARAMETERS = """parameters {
   real a; real<lower=0> tau; vector<lower=0>[2] s; vector<lower=0>[J] own; vector[J] z; matrix[J, 2] w; array[J] real q;
   array[2] vector[J] v; vector[K] b; vector<lower=0>[K] lambda;
@@ -39,6 +41,7 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
     n, j, k = 12, 4, 3
     data = {"N": n, "J": j, "K": k, "y": rng.standard_normal(n), "x": rng.standard_normal(n)}
     data |= {"c": rng.standard_normal((n, k)), "g": rng.integers(1, j + 1, n), "h": rng.integers(1, 3, n)}
+    data |= {"level": rng.integers(1, j + 1, j)}
     positive = {"tau": (), "s": (2,), "own": (j,), "lambda": (k,)}
     free = {"a": (), "z": (j,), "w": (j, 2), "q": (j,), "v": (2, j), "b": (k,)}
     parameters = {name: rng.standard_normal(shape) for name, shape in free.items()}
@@ -61,6 +64,10 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         (WHOLE.format("x .* own[g] .* z[g]"), {"vector[J] = z .* own"}),
         (WHOLE.format("c * (tau * lambda .* b)"), {"vector[K] = b * tau .* lambda"}),
         (LOOP.format("tau * z[g[n]] + x[n] * (tau * z[g[n]])"), {"vector[J] = z * tau"}),
+        (WHOLE.format("own[level[g]] .* z[g]"), {"vector[J] = z .* own[level]"}),
+        (LOOP.format("own[level[g[n]]] * z[g[n]]"), {"vector[J] = z .* own[level]"}),
+        (LOOP.format("s[1] * z[g[n]] + tau * (a * z[g[n]] + square(tau) * w[g[n], 1]) * x[n]"),
+         {"vector[J] = z * s[1]", "vector[J] = (a * z + square(tau) * w[:, 1]) * tau"}),
         ("real r = s[1] * s[2];" + WHOLE.format("r * z[g]"), {"vector[J] = z * r"}),
     ],
 )  # fmt: skip
