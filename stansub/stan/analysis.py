@@ -103,15 +103,21 @@ class Analysis:
 
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
-        return effects(*self.over_data(size))
+        return effects(*self._over_all(size))
 
     def selected(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters of which data of an observation select elements, as far as the text shows."""
-        return selected(*self.over_data(size))
+        return selected(*self._over_all(size))
 
     def multiplies(self, size: str = "") -> bool:
         """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
-        return multiplies(*self.over_data(size))
+        return multiplies(*self._over_all(size))
+
+    def _over_all(self, size: str) -> tuple[Program, *tuple[str, ...]]:
+        """Return the program that is split in two, and all that counts outcomes in it."""
+        program, counted = self.over_data(size)
+        outcomes = () if counted == N_ROWS else set(outcome_sizes(self.program)) - sizes_of_parameters(self.program)
+        return program, *dict.fromkeys((counted, *sorted(outcomes)))
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.

@@ -46,14 +46,19 @@ _RESHAPED = frozenset(
 )
 
 
-def effects(program: Program, size: str) -> tuple[str, ...]:
+def effects(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the names of parameters that are effects with an unknown scale.
 
     They have several elements and no bounds, or are arrays of ordered vectors, and a density or a product outside the
     likelihood ties them to other parameters: ``u ~ normal(0, tau)``, ``u = tau * z``, ``c[j] ~ normal(mu, tau)``.
+
+    Parameters
+    ----------
+    sizes : str
+        The integers that count the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
-    steps, depends = Steps.of(program), _of_observations(program, size)
+    steps, depends = Steps.of(program), _of_observations(program, sizes)
     reads = steps.reads({name: [name] for name in declared})
     found: set[str] = set()
     for step in steps.evaluated:
@@ -65,13 +70,13 @@ def effects(program: Program, size: str) -> tuple[str, ...]:
     return tuple(name for name, one in declared.items() if name in found and _is_effect(one))
 
 
-def selected(program: Program, size: str) -> tuple[str, ...]:
+def selected(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the names of parameters of which an observation reads elements that data select.
 
     ``u[g[n]]``, or values at listed places, ``y[missing] = u``.
     """
     several = [one.name for one in program.parameters.declarations if _is_effect(one)]
-    steps, depends = Steps.of(program), _of_observations(program, size)
+    steps, depends = Steps.of(program), _of_observations(program, sizes)
     reads = steps.reads({name: [name] for name in several})
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
@@ -87,9 +92,9 @@ def _is_scattered(program: Program, assigned: Assign) -> bool:
     return bool(listed) and isinstance(assigned.expression, Name | Subscript)
 
 
-def multiplies(program: Program, size: str) -> bool:
+def multiplies(program: Program, *sizes: str) -> bool:
     """Return whether observations depend on a product of two different parameters with several elements each."""
-    steps, depends = Steps.of(program), _of_observations(program, size)
+    steps, depends = Steps.of(program), _of_observations(program, sizes)
     reads = steps.reads({one.name: [one.name] for one in program.parameters.declarations if one.all_dims})
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in _PRODUCTS]
@@ -98,9 +103,9 @@ def multiplies(program: Program, size: str) -> bool:
     return any(first and second and len(first | second) > 1 for first, second in sides)
 
 
-def _of_observations(program: Program, size: str) -> dict[str, frozenset[str]]:
+def _of_observations(program: Program, sizes: Sequence[str]) -> dict[str, frozenset[str]]:
     """Return the variables that depend on the observations."""
-    return Steps.of(program).depending({size: [size, *data_along(program, size)]})
+    return Steps.of(program).depending({size: [size, *data_along(program, size)] for size in sizes})
 
 
 def _parameters(reads: Mapping[str, Collection[str]], *nodes: Expression) -> set[str]:

@@ -8,7 +8,7 @@ from stansub.stan import data as data_module
 from stansub.stan.analysis import Analysis
 from stansub.stan.effects import effects, n_parameters, selected
 from stansub.stan.source import read
-from stansub.stan.syntax import Program
+from stansub.stan.syntax import Program, parse
 
 REACH = Path(__file__).parents[2] / "benchmarks" / "reach" / "programs"
 MISSING = "vector[N] z = y;"
@@ -77,6 +77,16 @@ def test_elements_that_data_select(
     parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert selected(program(tmp_path, parameters, model, transformed), "N") == found
+
+
+def test_outcomes_of_each_size_are_the_likelihood() -> None:
+    """Events and censored rows of a survival model read the same coefficients."""
+    code = """data { int N; int M; int J; vector[N] t; vector[M] c; matrix[N, 2] x; matrix[M, 2] w; array[M] int g; }
+      parameters { vector[2] b; vector[J] u; real<lower=0> shape; }
+      model { t ~ weibull(shape, exp(x * b)); target += weibull_lccdf(c | shape, exp(w * b + u[g])); }"""
+    analysis = Analysis.of(parse(code))
+    assert (analysis.effects(), analysis.effects("M")) == ((), ())
+    assert analysis.selected() == ("u",)
 
 
 @pytest.mark.parametrize(
