@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, percent
+from stansub.wording import BY_NUTS, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -370,6 +370,8 @@ class HighRHat(Finding):
         Why the search before sampling found no mode; empty if it found one, or there was none.
     hardly_moves : bool
         Whether set-up showed that the chains would hardly move.
+    signs : tuple of tuple of str
+        Parameters whose signs can change together without changing the posterior, the smallest first.
     """
 
     limit: float
@@ -377,6 +379,7 @@ class HighRHat(Finding):
     many: bool = False
     no_mode: str = ""
     hardly_moves: bool = False
+    signs: tuple[tuple[str, ...], ...] = ()
 
     def describe(self) -> Words:
         effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if self.many else ""
@@ -385,6 +388,9 @@ class HighRHat(Finding):
             "posterior may have several modes, or directions that the data hardly inform."
         )
         other = f"The posterior has {self.no_mode}." if self.no_mode else longer
+        if self.signs:
+            fixed = listed([names[0] for names in self.signs])
+            other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
             BY_NUTS if self.hardly_moves else effects + other,

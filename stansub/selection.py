@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from stansub.wording import listed, percent
+from stansub.wording import listed, percent, same_with_signs
 
 # Maximum number of parameters named.
 _MOST_NAMED = 4
@@ -113,6 +113,23 @@ class SurrogateSettled(Chosen):
             f"an approximation in the likelihood's own arguments, {error}, computed in {self.n_passes} passes over the "
             f"data; sampled by {self.sampler}"
         )
+
+
+@dataclass(frozen=True)
+class SignsChange(Chosen):
+    """Signs of parameters can change together without changing the posterior, so chains start on both sides.
+
+    Attributes
+    ----------
+    names : tuple of tuple of str
+        Parameters that change their signs together, the smallest first.
+    """
+
+    about = "signs"
+    names: tuple[tuple[str, ...], ...]
+
+    def describe(self) -> str:
+        return f"{same_with_signs(self.names)}; unless you give `inits`, every second chain starts with other signs"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+def same_with_signs(groups: Sequence[Sequence[str]]) -> str:
+    """Return in words that the signs of parameters can change together."""
+    return f"the posterior is the same if {', or '.join(map(listed, groups))} change their signs"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

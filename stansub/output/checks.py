@@ -139,7 +139,8 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         tried = "surrogate transitions" in run.facts.get("choices", {})
         many = len(statistics) >= _MANY and not tried and ours not in (None, *WITHOUT_MODE)
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
-        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts))
+        signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
+        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from stansub import streams
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import Poisson as PoissonTest
@@ -23,19 +25,22 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
+from stansub.output.layout import Layout
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import ModelInput, make_uncut
-from stansub.selection import Chosen, LevelsSettled, TransitionsLeft, TransitionsTaken
+from stansub.selection import Chosen, LevelsSettled, SignsChange, TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
+from stansub.tuning.signs import Places, find_mirrors
 from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.transitions import accepted_rate, normal_rate
 from stansub.tuning.within_gibbs import TunedWithinGibbs
+from stansub.types import FloatArray
 
 # With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
 # family: other moves would not mix. With fewer, they do, and the search for modes after them finds what an expansion
@@ -177,7 +182,11 @@ def _with_surrogate(
     note = TransitionsTaken(config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
-    return TransitionSetup(posterior, compiled_at, tuned, rule, (note, tuned.choice()))
+    unbounded = _unbounded(posterior, tuned.draws[0])
+    mirrors = find_mirrors(unbounded, split.surrogate(tuned.transition.approximation), tuned.draws)
+    signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
+    notes = (note, tuned.choice(), *signs)
+    return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
 
 
 # Transitions by the name of their proposal, and what a refusal says.
@@ -185,6 +194,14 @@ _REQUESTED = {
     "surrogate": (_with_surrogate, "this likelihood has no surrogate"),
     "gibbs": (_within_gibbs, "Metropolis within Gibbs is not possible"),
 }
+
+
+def _unbounded(posterior: Posterior, theta: FloatArray) -> dict[str, Places]:
+    """Return the places of parameters whose constrained values are the unconstrained ones, in their shapes."""
+    model = posterior.full
+    names, values = model.param_unc_names(), dict(zip(model.param_names(), model.param_constrain(theta), strict=True))
+    same = np.array([values.get(name) == value for name, value in zip(names, theta, strict=True)])
+    return {name: places for name, places in Layout.from_names(names).columns.items() if same[places].all()}
 
 
 def _has_bounds(posterior: Posterior) -> bool:

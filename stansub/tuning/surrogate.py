@@ -33,6 +33,7 @@ from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
+from stansub.tuning.signs import Mirror
 from stansub.tuning.surrogate_gibbs import GibbsTuner
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
@@ -70,6 +71,8 @@ class TunedSurrogate:
         Standard deviation of what the expansion omits, over draws of the surrogate; may be infinite.
     diverging : float
         Share of the transitions on the surrogate that diverged.
+    mirrors : tuple of Mirror
+        Changes of signs that leave the posterior unchanged, if they were searched for.
     """
 
     transition: SurrogateTransition
@@ -77,6 +80,7 @@ class TunedSurrogate:
     noise: float
     diverging: float
     n_passes: int
+    mirrors: tuple[Mirror, ...] = ()
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
@@ -88,8 +92,11 @@ class TunedSurrogate:
         return of_surrogate(split, self.transition, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
-        """Return draws of the surrogate, far apart in their order."""
-        return tuple(spread(self.draws, n))
+        """Return draws of the surrogate, far apart in their order; every second one with changed signs."""
+        found = spread(self.draws, n)
+        for mirror in self.mirrors:
+            found[1::2, mirror.places] *= -1
+        return tuple(found)
 
 
 def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:

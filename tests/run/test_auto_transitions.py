@@ -12,7 +12,9 @@ from scipy.special import expit
 import stansub
 from stansub import CompiledModel, InputError
 from stansub.cli import main
+from stansub.findings import HighRHat
 from stansub.output import inference_data
+from stansub.output.summary import summarise
 from stansub.run import transitions
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -90,6 +92,18 @@ def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledM
     facts = inference_data.attrs(within)
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
     assert max(z_scores(within, declared, ["sigma", "tau", "z", "v"])) < 4.5
+
+
+def test_chains_start_on_both_sides_of_a_scale_without_a_bound(tmp_path: Path) -> None:
+    """All draws had the sign of the surrogate's, R-hat was 1.00, and the draws passed as converged."""
+    text = (PROGRAMS / "multilevel.stan").read_text()
+    file = tmp_path / "unbounded.stan"
+    file.write_text(text.replace("real<lower=0> sigma", "real sigma"))
+    idata = stansub.sample(file, crossed(n=3000), proposal="surrogate", iter_sampling=200, **QUIET)
+    assert np.sign(idata.posterior["sigma"]).mean("draw").values.tolist() in ([1, -1], [-1, 1])
+    assert "the same if sigma and z change their signs" in inference_data.attrs(idata)["choices"]["signs"]
+    (r_hat,) = (one for one in summarise(idata).findings if isinstance(one, HighRHat))
+    assert r_hat.describe().remedy.startswith("Fix the sign of sigma,")
 
 
 @pytest.mark.slow
