@@ -46,6 +46,9 @@ _PRODUCTS = ("*", ".*", *_INVERSE)
 # Precedence of what can be an operand of a product without parentheses.
 _OPERAND = 8
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
+# Ways of reading effects that are allowed for however few effects: by themselves and times a coefficient, such as those
+# of persons in a joint model of measurements and events.
+_WAYS = 2
 # Stands in texts for a name; no text of a program has it.
 _VARIABLE = "$"
 
@@ -54,7 +57,7 @@ def with_scaled_effects(program: Program, size: str) -> Program:
     """Return a program that declares the products of effects and scales in its likelihood.
 
     It has the same parameters and log density. It is the program itself if there are no such products, or if the
-    likelihood reads effects in more ways than there are effects, or without scales, too.
+    likelihood reads effects in many ways, as factor models do.
 
     Parameters
     ----------
@@ -69,8 +72,8 @@ def with_scaled_effects(program: Program, size: str) -> Program:
         first = {one.value: one for one in reversed(products)}
         parts = frozenset[str]().union(*(one.parts for one in products))
         read = sum((Counter(one.effects) for one in products), Counter[str]())
-        are_all = all(read[name] == counts[name] for name in read)
-        if len(first) > len(parts) or not are_all or not all(map(reading.is_ready, first.values())):
+        ways = len(first) + any(read[name] < counts[name] for name in read)
+        if ways > max(_WAYS, len(parts)) or not all(map(reading.is_ready, first.values())):
             continue
         variables = {value: unused.fresh("stansub_scaled") for value in first}
         for value, one in first.items():

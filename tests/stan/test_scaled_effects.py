@@ -68,6 +68,8 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         (LOOP.format("own[level[g[n]]] * z[g[n]]"), {"vector[J] = z .* own[level]"}),
         (LOOP.format("s[1] * z[g[n]] + tau * (a * z[g[n]] + square(tau) * w[g[n], 1]) * x[n]"),
          {"vector[J] = z * s[1]", "vector[J] = (a * z + square(tau) * w[:, 1]) * tau"}),
+        (LOOP.format("z[g[n]] + tau * z[g[n]]"), {"vector[J] = z * tau"}),
+        (LOOP.format("s[1] * z[g[n]] + tau * z[g[n]]"), {"vector[J] = z * s[1]", "vector[J] = z * tau"}),
         ("real r = s[1] * s[2];" + WHOLE.format("r * z[g]"), {"vector[J] = z * r"}),
     ],
 )  # fmt: skip
@@ -121,8 +123,8 @@ def test_products_in_transformed_parameters(tmp_path: Path) -> None:
     [
         (WHOLE.format("u[g]"), "vector[J] u = tau * z;"),
         (WHOLE.format("2 * z[g]"), ""),
-        (LOOP.format("tau * z[g[n]] + z[g[n]]"), ""),
-        (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]]"), ""),
+        (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]] + z[g[n]]"), ""),
+        (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]] + s[2] * z[g[n]]"), ""),
         (LOOP.format("own[h[n]] * z[g[n]]"), ""),
         (LOOP.format("tau * own[g[n]] * 2"), ""),
         (WHOLE.format("c * lambda * z[1] .* z[g]"), ""),
@@ -132,7 +134,16 @@ def test_products_in_transformed_parameters(tmp_path: Path) -> None:
         (f"real r = tau; {WHOLE.format('r * z[g]')} r = 2; {WHOLE.format('r * z[g]')}", ""),
     ],
     ids=[
-        *("declared", "data", "without", "two scales", "another index", "bounded", "products of matrices", "own local"),
+        *(
+            "declared",
+            "data",
+            "without",
+            "three scales",
+            "another index",
+            "bounded",
+            "products of matrices",
+            "own local",
+        ),
         *("index of a loop", "inner block", "scale that changes"),
     ],
 )
