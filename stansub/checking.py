@@ -267,7 +267,7 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         yield "Proposals", others
         return
     if not effects:
-        few_read = "surrogate transitions, because an observation reads few of the parameters"
+        few_read = "surrogate transitions, because an observation reads few of the parameters, unless they hardly move"
         yield "Proposals", few_read if posterior else f"{others}; with more than {MANY} parameters, {few_read}"
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"

@@ -164,18 +164,18 @@ class TransitionsTaken(Chosen):
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
-        diverged = f", and {percent(self.diverging)} diverged" if self.diverging > 0.01 else ""
-        return (
-            f"surrogate transitions: {why}; {percent(self.accepted)} of the trial transitions were accepted{diverged}"
-        )
+        return f"surrogate transitions: {why}; {_of_trial(self.accepted, self.diverging)}"
 
 
 @dataclass(frozen=True)
 class TransitionsLeft(Chosen):
-    """Surrogate transitions are not used, though there are effects with an unknown scale.
+    """Surrogate transitions are not used, though the text suggests them.
 
     Attributes
     ----------
+    effects : tuple of str
+        Parameters that are effects with an unknown scale; if there are none, an observation reads few of many
+        parameters.
     hardly_moves : bool
         Whether other moves will not mix, because there are many parameters.
     reason : str
@@ -184,6 +184,8 @@ class TransitionsLeft(Chosen):
         Share of normal moves that would be accepted on the surrogate, if that is the reason.
     accepted : float or None
         Share of the transitions tried that were accepted, if that is the reason.
+    diverging : float
+        Share of the transitions on the surrogate that diverged.
     """
 
     about = "surrogate transitions"
@@ -193,15 +195,17 @@ class TransitionsLeft(Chosen):
     reason: str = ""
     normal: float | None = None
     accepted: float | None = None
+    diverging: float = 0.0
 
     def describe(self) -> str:
-        there_are = f"not used, although there are {_with_effects(self.effects, self.n_parameters)}"
+        there_are = "there are " if self.effects else ""
+        although = f"not used, although {there_are}{_with_effects(self.effects, self.n_parameters)}"
         if self.normal is not None:
             near = f"{percent(self.normal)} of normal moves would be accepted"
-            return f"{there_are}: the posterior is nearly normal ({near})"
+            return f"{although}: the posterior is nearly normal ({near})"
         if self.accepted is not None:
-            return f"{there_are}: {percent(self.accepted)} of the trial transitions were accepted"
-        return f"{there_are}: {self.reason}"
+            return f"{although}: {_of_trial(self.accepted, self.diverging)}"
+        return f"{although}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -349,6 +353,12 @@ class MiniBatchGradients(Chosen):
             return f"{text}, of the remainders of the expansions"
         few = self.n_drawn < self.n_blocks
         return f"{text}; without control variates their noise keeps steps short" if few else text
+
+
+def _of_trial(accepted: float, diverging: float) -> str:
+    """Return in words how many surrogate transitions of a trial were accepted, and how many diverged."""
+    diverged = f", and {percent(diverging)} diverged" if diverging > 0.01 else ""
+    return f"{percent(accepted)} of the trial transitions were accepted{diverged}"
 
 
 def _with_effects(effects: Sequence[str], n_parameters: int) -> str:

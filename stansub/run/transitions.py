@@ -4,7 +4,8 @@ The text shows effects with an unknown scale, and whether the likelihood can be 
 parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
 posterior is so nearly normal that moves about the mode do better.
 
-With many parameters of which an observation reads few, surrogate transitions are used even if the scales are known.
+With many parameters of which an observation reads few, surrogate transitions are used even if the scales are known,
+unless they hardly move.
 
 If observations multiply coefficients of two groupings, as in item response models, a surrogate omits much. With many
 parameters, Metropolis within Gibbs is then used, whether or not the scales are known.
@@ -89,7 +90,7 @@ class TransitionSetup:
 
 
 def find(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup | TransitionsLeft | None:
-    """Return transitions, the reason not to use them, or None if the text shows no suitable effects.
+    """Return transitions, the reason not to use them, or None if the text does not suggest them.
 
     Raises
     ------
@@ -106,23 +107,22 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
             raise InputError(f"{refusal}: {error}; choose another proposal") from error
     size = config.observations or ""
     effects, many = given.analysis.effects(size), given.n_parameters > MANY
-    if not effects and not (many and (given.analysis.multiplies(size) or given.analysis.selected(size))):
+    suited = effects or (many and given.analysis.selected(size))
+    if not suited and not (many and given.analysis.multiplies(size)):
         return None
     try:
         return _by_default(given, config, progress)
     except (NoPredictorsError, RunError) as error:
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
-        return TransitionsLeft(effects, given.n_parameters, hardly_moves=many, reason=str(error)) if effects else None
+        hardly_moves = many and bool(effects)
+        return TransitionsLeft(effects, given.n_parameters, hardly_moves, reason=str(error)) if suited else None
 
 
 def _by_default(
     given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
-    """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects.
-
-    Without effects of unknown scale, surrogate transitions are not used where they hardly move.
-    """
+    """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
     posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
     if multiplies(posterior.split(progress).predictors):
         with suppress(NoPredictorsError):
@@ -130,12 +130,9 @@ def _by_default(
             if not found.hardly_moves:
                 return found
     size = config.observations or ""
-    if given.analysis.effects(size):
+    if given.analysis.effects(size) or given.analysis.selected(size):
         return _with_surrogate(posterior, compiled_at, config, progress)
-    if not given.analysis.selected(size):
-        return None
-    setup = _with_surrogate(posterior, compiled_at, config, progress)
-    return None if isinstance(setup, TransitionSetup) and setup.hardly_moves else setup
+    return None
 
 
 def _split(
@@ -161,24 +158,27 @@ def _within_gibbs(
 def _with_surrogate(
     posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft:
-    """Return surrogate transitions after setup and a trial."""
+    """Return surrogate transitions after setup and a trial, or why they are not used by default.
+
+    If they hardly move, they are not used with few parameters, or without effects of unknown scale: other moves may do.
+    """
     assert config.seed is not None
     effects = posterior.analysis.effects(config.observations or "")
     split = posterior.split(progress)
     tuned = tune(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
-    chosen_if_better = not config.splits and posterior.dim <= MANY
-    if chosen_if_better and _has_bounds(posterior):
+    by_default, few = not config.splits, posterior.dim <= MANY
+    if by_default and few and _has_bounds(posterior):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
     accepted = accepted_rate(split, tuned, rng, progress)
-    few = accepted < LEAST_ACCEPTED
-    if chosen_if_better and few:
-        return TransitionsLeft(effects, posterior.dim, accepted=accepted)
-    hardly_moves = few or tuned.diverging > MOST_DIVERGING
+    sticks = accepted < LEAST_ACCEPTED
+    hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
+    if by_default and ((sticks and few) or (hardly_moves and not effects)):
+        return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
     note = TransitionsTaken(config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)

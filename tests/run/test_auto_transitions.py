@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from stansub.cli import main
 from stansub.findings import HighRHat
 from stansub.output import inference_data
 from stansub.output.summary import summarise
+
+
+from stansub.progress import Progress
 from stansub.run import transitions
+from stansub.run.config import SampleConfig
+from stansub.run.posteriors import read
+from stansub.selection import TransitionsLeft
+from stansub.target.remainders import NoPredictorsError
 
 PROGRAMS = Path(__file__).parent / "programs"
 QUIET: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False}
@@ -138,6 +146,33 @@ def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
     facts = inference_data.attrs(stansub.read_draws(output))
     assert facts["method"] == "NUTS"
     assert facts["fallback"].startswith("NUTS instead of")
+
+
+def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without effects of unknown scale, too: `check` has named surrogate transitions."""
+    program = tmp_path / "levels.stan"
+    program.write_text(LEVELS)
+    data = {"N": 120, "J": 60, "g": np.arange(120) % 60 + 1, "x": np.ones(120), "y": np.arange(120) % 2}
+    given = read(program, data, Progress())
+    posterior = SimpleNamespace(analysis=given.analysis, dim=61, split=lambda _: SimpleNamespace(predictors=None))
+    monkeypatch.setattr(transitions, "multiplies", lambda _: False)
+    monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.3))
+    monkeypatch.setattr(transitions, "accepted_rate", lambda *_: 0.02)
+
+    def found(split: Any) -> TransitionsLeft:
+        monkeypatch.setattr(transitions, "_split", split)
+        left = transitions.find(given, SampleConfig(seed=1), Progress())
+        assert isinstance(left, TransitionsLeft)
+        assert not left.hardly_moves
+        return left
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise NoPredictorsError("the likelihood cannot be followed")
+
+    few_read = "not used, although an observation reads few of the 61 parameters"
+    assert found(refused).describe() == f"{few_read}: the likelihood cannot be followed"
+    tried = found(lambda *_, **__: (posterior, 0.0))
+    assert tried.describe() == f"{few_read}: 2 % of the trial transitions were accepted, and 30 % diverged"
 
 
 LEVELS = """
