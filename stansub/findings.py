@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -365,7 +365,7 @@ class HighRHat(Finding):
     Attributes
     ----------
     many : bool
-        Whether there are so many parameters that they may be effects, for which surrogate transitions exist.
+        Whether there are so many parameters that they may be effects whose products with scales are not declared.
     no_mode : str
         Why the search before sampling found no mode; empty if it found one, or there was none.
     hardly_moves : bool
@@ -382,7 +382,7 @@ class HighRHat(Finding):
     signs: tuple[tuple[str, ...], ...] = ()
 
     def describe(self) -> Words:
-        effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if self.many else ""
+        effects = f"{DECLARE} " if self.many else ""
         longer = (
             "Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): the "
             "posterior may have several modes, or directions that the data hardly inform."
@@ -393,7 +393,7 @@ class HighRHat(Finding):
             other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
-            BY_NUTS if self.hardly_moves else effects + other,
+            DECLARE_OR_NUTS if self.hardly_moves else effects + other,
         )
 
 

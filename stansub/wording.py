@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-# Remedy if chains hardly move.
+# Remedies if chains hardly move. Surrogate transitions need products of effects and scales as arguments.
 BY_NUTS = "Use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`."
+DECLARE = (
+    "If the likelihood multiplies effects by a scale, declare the product in transformed parameters "
+    "(`vector[J] u = tau * z;`)."
+)
+DECLARE_OR_NUTS = f"{DECLARE} Otherwise, use NUTS: `fallback=nuts`, or `stansub reference`."
 
 
 def percent(share: float) -> str:

@@ -136,8 +136,9 @@ def _convergence(run: _Run) -> Iterable[Finding]:
     high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
     if len(high):
         ours = run.facts.get("settings", {}).get("proposal")
-        tried = "surrogate transitions" in run.facts.get("choices", {})
-        many = len(statistics) >= _MANY and not tried and ours not in (None, *WITHOUT_MODE)
+        left = run.facts.get("choice_values", {}).get("surrogate transitions", {})
+        nearly_normal = left.get("normal") is not None
+        many = len(statistics) >= _MANY and not nearly_normal and ours not in (None, *WITHOUT_MODE)
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
         signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
         yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs)

@@ -26,8 +26,8 @@ from stansub.output.checks import findings_of
 from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
-from stansub.selection import TransitionsTaken
-from stansub.wording import BY_NUTS
+from stansub.selection import TransitionsLeft, TransitionsTaken
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -160,7 +160,18 @@ class TestFindings:
         values = TransitionsTaken(False, ("u",), 84, None, 0.0, hardly_moves=True).record()
         found = findings_of(run(posterior={"a": draws}, attrs={"choice_values": {"proposal": values}}))
         remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
-        assert remedies == [f"Discard these draws. {BY_NUTS}", BY_NUTS]
+        assert remedies == [f"Discard these draws. {BY_NUTS}", DECLARE_OR_NUTS]
+
+    @pytest.mark.parametrize(("normal", "accepted", "declares"), [(None, 0.0, True), (0.8, None, False)])
+    def test_rejected_surrogate_transitions_are_not_advised(
+        self, normal: float | None, accepted: float | None, declares: bool
+    ) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000, 30)) + np.arange(4)[:, np.newaxis, np.newaxis]
+        left = TransitionsLeft((), 87, normal=normal, accepted=accepted)
+        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}}
+        remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
+        assert "surrogate" not in remedy
+        assert remedy.startswith(DECLARE) == declares
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98
