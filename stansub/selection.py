@@ -164,7 +164,12 @@ class TransitionsTaken(Chosen):
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
-        return f"surrogate transitions: {why}; {_of_trial(self.accepted, self.diverging)}"
+        return f"surrogate transitions: {why}; {self.trial}"
+
+    @property
+    def trial(self) -> str:
+        """Return the result of the trial in words."""
+        return _of_trial(self.accepted, self.diverging)
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,11 @@ class TransitionsLeft(Chosen):
             return f"{although}: {_of_trial(self.accepted, self.diverging)}"
         return f"{although}: {self.reason}"
 
+    @property
+    def trial(self) -> str:
+        """Return why there was no trial, or its result, in words."""
+        return f"surrogate transitions are {self.describe()}"
+
 
 @dataclass(frozen=True)
 class LevelsSettled(Chosen):
@@ -235,14 +245,25 @@ class LevelsSettled(Chosen):
     hardly_moves: bool = False
 
     def describe(self) -> str:
-        each = [
-            f"{percent(accepted)} of {f'{n:,} levels' if n > 1 else 'the common coefficients'}"
-            for n, accepted in zip(self.n_levels, self.accepted, strict=True)
-        ]
         why = "requested" if self.asked else "the likelihood multiplies coefficients of two groupings"
         return (
-            f"Metropolis within Gibbs: {why}; {listed(each)} accepted in trial moves, and {self.n_slices} moves "
+            f"Metropolis within Gibbs: {why}; {self._each} accepted in trial moves, and {self.n_slices} moves "
             f"without data; set up in {self.n_passes} passes over the data"
+        )
+
+    @property
+    def trial(self) -> str:
+        """Return the result of the trial in words."""
+        return f"Metropolis within Gibbs moved {self._each} in a trial"
+
+    @property
+    def _each(self) -> str:
+        """Return in words which share of the moves of each grouping was accepted."""
+        return listed(
+            [
+                f"{percent(accepted)} of {f'{n:,} levels' if n > 1 else 'the common coefficients'}"
+                for n, accepted in zip(self.n_levels, self.accepted, strict=True)
+            ]
         )
 
 

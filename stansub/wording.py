@@ -34,6 +34,12 @@ def same_with_signs(groups: Sequence[Sequence[str]]) -> str:
     return f"the posterior is the same if {', or '.join(map(listed, groups))} change their signs"
 
 
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -17,7 +17,7 @@ from stansub.output.words import with_level
 from stansub.report import figures
 from stansub.report.figures import sampler_names
 from stansub.stan.sources import DataSources
-from stansub.wording import percent
+from stansub.wording import percent, sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -318,12 +318,6 @@ def signed(value: float, decimals: int = 2) -> str:
 def share(value: float) -> str:
     """Return `value` in percent."""
     return percent(value) if math.isfinite(value) else number(value)
-
-
-def sentence(text: str) -> str:
-    """Return `text` with a capital and a full stop."""
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _cost(comparison: "Comparison", samplers: tuple[str, str]) -> Table:

@@ -42,7 +42,7 @@ from stansub.run.progress import View, chain_progress, default_console, leaving_
 from stansub.selection import LevelsSettled, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
-from stansub.wording import BY_NUTS
+from stansub.wording import DECLARE_OR_NUTS, sentence
 
 if TYPE_CHECKING:
     import xarray
@@ -184,11 +184,12 @@ def _draw(
 def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
     """Warn if the chains will hardly move, as far as is known before they start; raise `NotMixingError` if ``fail``."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft | LevelsSettled)]
-    trouble = "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
+    trouble = " ".join(sentence(one.trial) for one in notes if one.hardly_moves)
     if trouble and fail:
         raise NotMixingError(trouble)
     if trouble:
-        console.print(f"Warning: the chains will hardly move. {trouble}. {BY_NUTS}", highlight=False, soft_wrap=True)
+        line = f"Warning: the chains will hardly move. {trouble} {DECLARE_OR_NUTS}"
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 class ReadyRun(NamedTuple):

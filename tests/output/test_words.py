@@ -1,13 +1,20 @@
 """Sentences about what was chosen."""
 
 import inspect
+import io
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from stansub import decision_selection, selection, variates_selection
+from stansub.errors import NotMixingError
+from stansub.run import sample as driver
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
+from stansub.wording import DECLARE_OR_NUTS
 
 
 def kinds(base: type[Chosen]) -> set[type[Chosen]]:
@@ -79,6 +86,35 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
 )
 def test_sentences(choice: Chosen, text: str) -> None:
     assert choice.describe() == text
+
+
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        (
+            selection.TransitionsTaken(False, ("Z",), 84, None, 0.0, hardly_moves=True, diverging=0.2),
+            "0 % of the trial transitions were accepted, and 20 % diverged.",
+        ),
+        (
+            selection.TransitionsLeft(("z", "Q"), 123, hardly_moves=True, reason="observations are not affine in phi"),
+            "Surrogate transitions are not used, although there are effects with an unknown scale (z and Q) among 123 "
+            "parameters: observations are not affine in phi.",
+        ),
+        (
+            selection.LevelsSettled(False, (30, 1), (0.01, 0.4), 3, 2, hardly_moves=True),
+            "Metropolis within Gibbs moved 1 % of 30 levels and 40 % of the common coefficients in a trial.",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Chosen) else "",
+)
+def test_chains_that_hardly_move_are_warned_of_in_sentences(choice: Chosen, line: str) -> None:
+    """Names keep their capitals."""
+    setup: Any = SimpleNamespace(notes={choice.about: choice})
+    out = io.StringIO()
+    driver._warn_of_mixing(setup, Console(file=out), fail=False)
+    assert out.getvalue() == f"Warning: the chains will hardly move. {line} {DECLARE_OR_NUTS}\n"
+    with pytest.raises(NotMixingError, match=f"^{re.escape(line)}$"):
+        driver._warn_of_mixing(setup, Console(file=out), fail=True)
 
 
 def test_records_are_plain() -> None:

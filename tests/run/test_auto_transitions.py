@@ -16,8 +16,6 @@ from stansub.cli import main
 from stansub.findings import HighRHat
 from stansub.output import inference_data
 from stansub.output.summary import summarise
-
-
 from stansub.progress import Progress
 from stansub.run import transitions
 from stansub.run.config import SampleConfig
