@@ -55,7 +55,7 @@ class Derivatives:
             return float(values.sum()), part.gradient(slopes), part.hessian(curves)
 
         # With parts this small, BLAS's threads would wait for each other, and round differently from a worker's one.
-        with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
+        with threadpool_limits(limits=1, user_api="blas"):
             values, gradients, hessians = zip(*holder.map_at(self.theta, of, threads=threads), strict=True)
         hessian = np.asarray(np.sum(hessians, axis=0))
         holder.keep("hessian", self.theta.tobytes(), lambda: hessian)  # for the expansion at the mode

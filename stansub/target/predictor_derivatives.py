@@ -114,5 +114,4 @@ class LogLikelihood:
         def of(part: LinearPredictors, _: slice) -> float:
             return float(part.family.log_lik(part.at(self.theta)).sum())
 
-        with np.errstate(over="ignore", invalid="ignore"):
-            return float(sum(holder.map(of, threads=threads)))
+        return float(sum(holder.map(of, threads=threads)))

@@ -234,7 +234,10 @@ class LinearPredictors:
 
         def of(number: int) -> R:
             rows = self.ends[number]
-            return work(self._parts[number] if self.is_in_memory else self.part(rows), rows)
+            part = self._parts[number] if self.is_in_memory else self.part(rows)
+            # Far from the mode, values may be infinite or undefined; each thread has its own setting.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return work(part, rows)
 
         numbers = range(len(self.ends))
         if threads <= 1 or len(numbers) == 1:
@@ -349,10 +352,10 @@ class LinearPredictors:
             values, slopes = part.family.derivatives((0, 1), eta)
             return float(values.sum()), part.gradient(slopes)
 
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = self.map_at(theta, of, threads=threads)
+        found = self.map_at(theta, of, threads=threads)
         value = float(sum(one for one, _ in found))
-        return value, np.asarray(np.sum([slope for _, slope in found], axis=0))
+        with np.errstate(invalid="ignore"):
+            return value, np.asarray(np.sum([slope for _, slope in found], axis=0))
 
     def hessian_at(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Return the Hessian of the sum of all log likelihoods, shape (dim, dim).

@@ -67,6 +67,15 @@ def test_where_it_is_not_defined() -> None:
     assert np.isfinite(gradients[2]).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_undefined_sums_give_no_warnings(threads: int) -> None:
+    _, predictors = regression("poisson")
+    far = np.array([1e308, -1e308, 1e308])
+    assert not np.isfinite(predictors.gradient_at(far, threads=threads)[0])
+    assert not np.isfinite(predictors.hessian_at(far, threads=threads)).all()
+
+
 def test_the_same_mode() -> None:
     factors, predictors = regression("binomial")
     plain, predicted = (find_modes(factors, np.random.default_rng(0), predictors=known) for known in (None, predictors))
