@@ -16,6 +16,8 @@ from stansub.wording import listed, percent, same_with_signs
 
 # Maximum number of parameters named.
 _MOST_NAMED = 4
+# Multiple of a rival's effective draws from which it hardly moved.
+_HARDLY_MOVED = 10_000
 
 
 @dataclass(frozen=True)
@@ -289,10 +291,12 @@ class RaceOutcome:
     def clause(self) -> str:
         """Return it in a clause."""
         text = f"{self.accepted:.0%} accepted"
-        for number, rival in enumerate(self.rivals):
+        moved = [rival for rival in self.rivals if rival.factor < _HARDLY_MOVED]
+        for number, rival in enumerate(moved):
             of = "that of" if number else "the effective draws per observation of"
             text += f"{' and' if number else ','} {rival.factor:.2g} times {of} {rival.name}"
-        return text
+        rest = [rival.name for rival in self.rivals if rival not in moved]
+        return f"{text}; too few proposals of {listed(rest)} were accepted" if rest else text
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,15 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
             "observation of Langevin and 21 times that of random walk",
         ),
         (
+            selection.WalkWon(RaceOutcome("random walk", 0.36, (Rival("Laplace pCN", 6.6e293),))),
+            "random walk with an adapted scale: 36% accepted; too few proposals of Laplace pCN were accepted",
+        ),
+        (
+            selection.ProposalStays(RaceOutcome("Langevin", 0.6, (Rival("pCN", 3.0), Rival("random walk", 1e5)))),
+            "Langevin as before: 60% accepted, 3 times the effective draws per observation of pCN; too few proposals "
+            "of random walk were accepted",
+        ),
+        (
             decision_selection.FirstLookFits(20, 31.0, decision_selection.LookTrial(0.02, 0.01, 4000, 0.001, 2000)),
             "20 blocks, of 31 in a typical decision: |t| beyond its critical value in 0.02 of 4,000 trial subsets "
             "(0.01 expected), 0.001 of 2,000 trial decisions wrong",
