@@ -210,20 +210,20 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
     Returns
     -------
     NotASumError
-        With several lines: the reason, and the statements that stand in the way where the text shows them.
+        With the reason and the statements that stand in the way where the text shows them, in one line.
     """
-    lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
+    text = f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"
     form = form or analysis.form
     if form.kind != "sum":
         where = Remark(
             form.statement, "must be a sum over observations that does not depend on their order or on how they are cut"
         )
-        return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
+        return NotASumError(f"{text}: {where.located(source)}", reason)
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals
     remarks = [structure.remark, *refusals] if structure else [*form.warnings, *refusals, *analysis.doubts()]
     first: dict[str, Remark] = {}  # of those about one statement the first says most
     for remark in remarks:
         first.setdefault(remark.statement or remark.message, remark)
-    lines += [remark.located(source) for remark in first.values()]
-    return NotASumError("\n  ".join(lines), reason)
+    places = "; ".join(remark.located(source) for remark in first.values())
+    return NotASumError(f"{text}: {places}" if places else text, reason)

@@ -63,6 +63,8 @@ class Reach(Flag):
         Elements of parameters or other data that its row picks: ``u[g[n]]``.
     OFFSET
         Adjacent rows, or its place among the others: ``y[n - 1]``.
+    FIXED
+        Rows of data at places that other data or the program give: ``y[1]``.
     SUMMARY
         All rows of data, such as their mean.
     TOTAL
@@ -72,13 +74,14 @@ class Reach(Flag):
     OWN = auto()
     GATHERED = auto()
     OFFSET = auto()
+    FIXED = auto()
     SUMMARY = auto()
     TOTAL = auto()
 
     @property
     def is_alone(self) -> bool:
         """Return whether no other row affects the term."""
-        return not self & (Reach.OFFSET | Reach.SUMMARY | Reach.TOTAL)
+        return not self & (Reach.OFFSET | Reach.FIXED | Reach.SUMMARY | Reach.TOTAL)
 
     @property
     def words(self) -> str:
@@ -90,6 +93,7 @@ _WORDS = {
     Reach.OWN: "the observation's own row",
     Reach.GATHERED: "elements that its row selects",
     Reach.OFFSET: "neighbouring rows or its position",
+    Reach.FIXED: "rows at given places, such as `y[1]` or those of a loop over `start[j] : end[j]`",
     Reach.SUMMARY: "the data of all observations",
     Reach.TOTAL: "a value computed from all observations and parameters",
 }
@@ -354,7 +358,7 @@ class _Walk:
         place = self.of(at)
         if place.axis is not None or place.reach:
             return found._replace(reach=found.reach | place.reach | Reach.OFFSET, axis=place.axis and 0)
-        return _joined([found, whole.together])
+        return _joined([found, whole.together if whole.changing else _Value(Reach.FIXED)])
 
     def _bounds(self, index: Slice) -> _Value:
         return _joined([self.of(one).together for one in (index.lower, index.upper) if one is not None])

@@ -21,7 +21,8 @@ HEAD = """functions {
 data { int N; int J; vector[N] y; vector[N] x; array[N] int g; array[J] int h; vector[J] w; matrix[N, 2] X; }
 """
 PARAMETERS = "parameters { real a; vector[J] u; vector[2] b; }"
-OWN, GATHERED, OFFSET, SUMMARY, TOTAL = Reach.OWN, Reach.GATHERED, Reach.OFFSET, Reach.SUMMARY, Reach.TOTAL
+OWN, GATHERED, OFFSET, FIXED = Reach.OWN, Reach.GATHERED, Reach.OFFSET, Reach.FIXED
+SUMMARY, TOTAL = Reach.SUMMARY, Reach.TOTAL
 
 
 def read(model: str, transformed: str = "") -> Program:
@@ -50,7 +51,8 @@ def read(model: str, transformed: str = "") -> Program:
         ("for (n in 1 : N) y[n] ~ normal(a * n, 1);", OWN | OFFSET),
         ("for (n in 1 : N) y[n] ~ normal(x[g[n]], 1);", OWN | OFFSET),
         ("y ~ normal(a + x - mean(x), 1);", OWN | SUMMARY),
-        ("y ~ normal(a * x[1], 1);", OWN | SUMMARY),
+        ("y ~ normal(a * x[1], 1);", OWN | FIXED),
+        ("for (j in 1 : J) for (n in h[j] : h[j] + 1) y[n] ~ normal(u[j], 1);", OWN | FIXED),
         ("y ~ normal(a / N, 1);", OWN | SUMMARY),
         ("y ~ normal(mean(a * x), 1);", OWN | TOTAL),
         ("real s = 0; for (n in 1 : N) s += a * x[n]; y ~ normal(s, 1);", OWN | TOTAL),
