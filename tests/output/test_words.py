@@ -40,6 +40,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "kappa",
         "joint decisions",
         "surrogate transitions",
+        "signs",
         Thinned.about,
     }
 
@@ -69,6 +70,11 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
             variates_selection.VariatesOfObservations(3, 3.62, 12214, screened=True),
             "order 3, of single observations: a decision near the mode uses about 3.6 of 12,214 observations, which it "
             "selects by rows of 8 bits of all of them",
+        ),
+        (
+            selection.SignsChange((("tau", "z"),)),
+            "the posterior is the same if tau and z change their signs; unless you give `inits`, every second chain "
+            "starts with other signs",
         ),
         (
             selection.RaceWon(RACE, 10),
