@@ -382,10 +382,10 @@ class HighRHat(Finding):
     signs: tuple[tuple[str, ...], ...] = ()
 
     def describe(self) -> Words:
-        effects = f"{DECLARE} " if self.many else ""
+        effects, double = (f"{DECLARE} ", "Otherwise, double") if self.many else ("", "Double")
         longer = (
-            "Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): the "
-            "posterior may have several modes, or directions that the data hardly inform."
+            f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "
+            "the posterior may have several modes, or directions that the data hardly inform."
         )
         other = f"The posterior has {self.no_mode}." if self.no_mode else longer
         if self.signs:
