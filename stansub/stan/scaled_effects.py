@@ -253,7 +253,8 @@ class _Reading:
             return None
         whole = self._whole(factor, parts[0].picked)
         is_vector = parts[0].type.base == "vector" and self._type(whole) == VECTOR
-        return _Part(whole, parts[0].type, parts[0].picked) if is_vector else None
+        is_whole = is_vector and not names(whole) & self.observed
+        return _Part(whole, parts[0].type, parts[0].picked) if is_whole else None
 
     def _plain(self, factor: Expression) -> _Part | None:
         """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
