@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 # Remedies if chains hardly move. Surrogate transitions need products of effects and scales as arguments.
-BY_NUTS = "Use NUTS for such posteriors: `fallback=nuts`, or `stansub reference`."
+_COMMANDS = "`fallback=nuts`, or `stansub reference`"
+BY_NUTS = f"Use NUTS for such posteriors: {_COMMANDS}."
 DECLARE = (
     "If the likelihood multiplies effects by a scale, declare the product in transformed parameters "
     "(`vector[J] u = tau * z;`)."
 )
-DECLARE_OR_NUTS = f"{DECLARE} Otherwise, use NUTS: `fallback=nuts`, or `stansub reference`."
+DECLARE_OR_NUTS = f"{DECLARE} Otherwise, use NUTS: {_COMMANDS}."
 
 
 def percent(share: float) -> str:

@@ -11,7 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from stansub.stan.syntax import Call, Choice, Declaration, Expression, Infix, Literal, Name, Prefix, bare, names
+from stansub.stan.syntax import (
+    Call,
+    Choice,
+    Declaration,
+    Expression,
+    Infix,
+    Literal,
+    Name,
+    Prefix,
+    Subscript,
+    bare,
+    names,
+)
 
 
 def _quotient(a: int, b: int) -> int:
@@ -88,6 +100,8 @@ class Dimensions:
                 return int(text.replace("_", "")) if text.replace("_", "").isdecimal() else None
             case Name(name):
                 return _integer(self.values.get(name))
+            case Subscript(Name(name), indices) if all(isinstance(one, Literal) for one in indices):
+                return _integer(self.values.get(name), tuple(int(str(one)) - 1 for one in indices))
             case Prefix(sign, operand):
                 return self._applied(_PREFIX[sign], operand)
             case Infix(sign, left, right) if sign in _INFIX:
@@ -112,7 +126,8 @@ class Dimensions:
             return None
 
 
-def _integer(value: Any) -> int | None:
-    """Return a number as an integer; None for other values."""
+def _integer(value: Any, index: tuple[int, ...] = ()) -> int | None:
+    """Return a number or an element of an array as an integer; None if it is not, or if there is no such element."""
     array = np.asarray(value)
-    return int(array) if not array.ndim and array.dtype.kind == "i" else None
+    is_there = array.ndim == len(index) and all(k < n for k, n in zip(index, array.shape, strict=False))
+    return int(array[index]) if is_there and array.dtype.kind == "i" else None

@@ -9,20 +9,19 @@ such as discrimination times ability.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-
-import numpy as np
+from math import prod
 
 from stansub.stan.data import Data
 from stansub.stan.dependence import Step, Steps, together
-from stansub.stan.sizes import data_along
+from stansub.stan.dimensions import Dimensions
+from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import (
+    PRODUCTS,
     Assign,
     Call,
     Declaration,
     Expression,
-    Group,
     Infix,
-    Literal,
     Name,
     Program,
     Subscript,
@@ -34,7 +33,6 @@ from stansub.stan.syntax import (
 
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
 _SCALES = frozenset({"offset", "multiplier"})
-_PRODUCTS = frozenset({"*", ".*", "/", "./"})
 _DOT_PRODUCTS = frozenset({"dot_product", "rows_dot_product", "columns_dot_product"})
 # Containers that hold the same elements.
 _RESHAPED = frozenset(
@@ -58,7 +56,7 @@ def effects(program: Program, *sizes: str) -> tuple[str, ...]:
         The integers that count the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
-    steps, depends = Steps.of(program), _of_observations(program, sizes)
+    steps, depends = Steps.of(program), of_observations(program, *sizes)
     reads = steps.reads({name: [name] for name in declared})
     found: set[str] = set()
     for step in steps.evaluated:
@@ -76,7 +74,7 @@ def selected(program: Program, *sizes: str) -> tuple[str, ...]:
     ``u[g[n]]``, or values at listed places, ``y[missing] = u``.
     """
     several = [one.name for one in program.parameters.declarations if _is_effect(one)]
-    steps, depends = Steps.of(program), _of_observations(program, sizes)
+    steps, depends = Steps.of(program), of_observations(program, *sizes)
     reads = steps.reads({name: [name] for name in several})
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
@@ -94,18 +92,13 @@ def _is_scattered(program: Program, assigned: Assign) -> bool:
 
 def multiplies(program: Program, *sizes: str) -> bool:
     """Return whether observations depend on a product of two different parameters with several elements each."""
-    steps, depends = Steps.of(program), _of_observations(program, sizes)
+    steps, depends = Steps.of(program), of_observations(program, *sizes)
     reads = steps.reads({one.name: [one.name] for one in program.parameters.declarations if one.all_dims})
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
-    pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in _PRODUCTS]
+    pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in PRODUCTS]
     pairs += [(one.arguments[0], one.arguments[1]) for one in find(Call, own) if one.name in _DOT_PRODUCTS]
     sides = [(_parameters(reads, one), _parameters(reads, other)) for one, other in pairs]
     return any(first and second and len(first | second) > 1 for first, second in sides)
-
-
-def _of_observations(program: Program, sizes: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the variables that depend on the observations."""
-    return Steps.of(program).depending({size: [size, *data_along(program, size)] for size in sizes})
 
 
 def _parameters(reads: Mapping[str, Collection[str]], *nodes: Expression) -> set[str]:
@@ -129,7 +122,7 @@ def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
             yield one.arguments[0], one.arguments[1:]
         elif isinstance(one, Call) and one.name not in _RESHAPED:
             yield from ((one.arguments[k], _without(one.arguments, k)) for k in range(len(one.arguments)))
-        elif isinstance(one, Infix) and one.operator in _PRODUCTS:
+        elif isinstance(one, Infix) and one.operator in PRODUCTS:
             yield one.left, (one.right,)
             yield one.right, (one.left,)
 
@@ -145,33 +138,6 @@ def _depending(of: Expression, others: Sequence[Expression], reads: Mapping[str,
 
 
 def n_parameters(program: Program, data: Data) -> int:
-    """Return the approximate number of parameters with some data; sizes that are not simple integers count as 0."""
-    return sum(
-        int(np.prod([_integer(dim, data) for dim in one.all_dims], dtype=np.int64))
-        for one in program.parameters.declarations
-    )
-
-
-def _integer(expression: Expression, data: Data) -> int:
-    """Return the value of an integer expression of literals, data, sums and products; 0 for any other."""
-    match expression:
-        case Literal(text) if text.isdigit():
-            return int(text)
-        case Group("(", (inside,)):
-            return _integer(inside, data)
-        case Infix("+" | "-" | "*" as operator, left, right):
-            a, b = _integer(left, data), _integer(right, data)
-            return a + b if operator == "+" else a - b if operator == "-" else a * b
-        case Name(name):
-            return _entry(data, name, ())
-        case Subscript(Name(name), indices) if all(isinstance(one, Literal) for one in indices):
-            return _entry(data, name, tuple(int(str(one)) - 1 for one in indices))
-    return 0
-
-
-def _entry(data: Data, name: str, index: tuple[int, ...]) -> int:
-    """Return an integer of the data; 0 if there is none."""
-    value = np.asarray(data.values.get(name))
-    if value.dtype.kind != "i" or value.ndim != len(index):
-        return 0
-    return int(value[index]) if all(k < n for k, n in zip(index, value.shape, strict=True)) else 0
+    """Return the approximate number of parameters with some data; sizes that no integers of them decide count as 0."""
+    dimensions = Dimensions.of(data.values, data.declarations)
+    return sum(prod(dimensions.value(dim) or 0 for dim in one.all_dims) for one in program.parameters.declarations)

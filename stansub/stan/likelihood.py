@@ -25,6 +25,7 @@ from stansub.stan.rewriting import checked
 from stansub.stan.scales import FIXED, without_scales
 from stansub.stan.sizes import data_declarations, size_candidates, sizes_of_parameters
 from stansub.stan.syntax import (
+    PRODUCTS,
     Assign,
     Bound,
     Call,
@@ -52,7 +53,6 @@ _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 # Functions whose values have these bounds.
 _RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
-_PRODUCTS = ("*", ".*", "/", "./")
 
 
 class NotSeparableError(InputError):
@@ -263,7 +263,7 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
 def _factors(expression: Expression, changing: set[str]) -> set[str]:
     """Return variables that are factors of an expression, unless it is a product of two changing ones."""
     expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
+    if isinstance(expression, Infix) and expression.operator in PRODUCTS:
         sides = expression.left, expression.right
         if all(names(side) & changing for side in sides):
             return set()

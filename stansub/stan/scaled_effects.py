@@ -15,8 +15,9 @@ from stansub.stan.dependence import Steps, plain_names
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.series.shapes import part_of
-from stansub.stan.sizes import data_along, data_declarations
+from stansub.stan.sizes import data_declarations, of_observations
 from stansub.stan.syntax import (
+    PRODUCTS,
     Declaration,
     Expression,
     Infix,
@@ -42,7 +43,6 @@ from stansub.stan.syntax import (
 from stansub.stan.typing import INT, REAL, VECTOR, Types
 
 _INVERSE = ("/", "./")
-_PRODUCTS = ("*", ".*", *_INVERSE)
 # Precedence of what can be an operand of a product without parentheses.
 _OPERAND = 8
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
@@ -174,7 +174,7 @@ class _Reading:
     @classmethod
     def of(cls, program: Program, size: str) -> _Reading:
         steps = Steps.of(program)
-        observed = steps.depending({size: [size, *data_along(program, size)]})
+        observed = of_observations(program, size)
         changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
         own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
         blocks = (program.parameters, program.transformed_parameters, program.model)
@@ -199,7 +199,7 @@ class _Reading:
         return before and product.used <= self.declared.keys() and all(one == 1 for one in declarations.values())
 
     def _products(self, node: Node, statement: Statement) -> Iterator[_Product]:
-        found = self._product(node, statement) if isinstance(node, Infix) and node.operator in _PRODUCTS else None
+        found = self._product(node, statement) if isinstance(node, Infix) and node.operator in PRODUCTS else None
         if found is not None:
             yield found
             return
@@ -213,9 +213,9 @@ class _Reading:
             return None
         (effect, part), *_ = effects
         scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one.expression, part))]
-        if not (scales or isinstance(part.expression, Infix)) or not (
-            all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)
-        ):
+        is_scaled = bool(scales) or isinstance(part.expression, Infix)
+        commutes = all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)
+        if not (is_scaled and commutes):
             return None
         kind, value = part.type, part.expression.within(_OPERAND)
         if kind.array_dims:
@@ -225,15 +225,11 @@ class _Reading:
             operator = operator if self._is_number(scale) else f".{operator}"
             value = f"{value} {operator} {scale.within(_OPERAND)}"
         index = f"[{', '.join(map(str, part.picked))}]" if part.picked else ""
-        text = _with(
-            {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}, infix
-        )
+        texts = {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}
         used = names(part.expression, kind, *(scale for _, scale in scales))
-        read = self._read(effect.expression)
-        own = tuple(name for name, _ in read)
-        return _Product(
-            infix.span, statement, own, frozenset(str(one.expression) for _, one in read), kind, value, used, text
-        )
+        own, parts = zip(*self._read(effect.expression), strict=True)
+        elements = frozenset(str(one.expression) for one in parts)
+        return _Product(infix.span, statement, own, elements, kind, value, used, _with(texts, infix))
 
     def _read(self, factor: Expression) -> list[tuple[str, _Part]]:
         """Return the effects in a factor by name, as often as it reads them."""
@@ -269,16 +265,13 @@ class _Reading:
         """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
         if self._is_number(factor) and not names(factor) & self.observed:
             return factor
+        if effects.type.array_dims:
+            return None
         part = self._part(factor)
-        if (
-            part is not None
-            and part.type == effects.type
-            and not part.type.array_dims
-            and part.picked == effects.picked
-        ):
+        if part is not None and (part.type, part.picked) == (effects.type, effects.picked):
             return part.expression
         whole = self._whole(factor, effects.picked)
-        is_whole = not names(whole) & self.observed and len(effects.picked) == 1 and not effects.type.array_dims
+        is_whole = not names(whole) & self.observed and len(effects.picked) == 1
         return whole if is_whole and self._type(whole) == effects.type.unsized else None
 
     def _whole(self, factor: Expression, picked: Sequence[Expression]) -> Expression:
@@ -314,7 +307,7 @@ class _Reading:
     def _is_elementwise(self, expression: Expression) -> bool:
         """Return whether the order of the factors does not matter although there are containers among them."""
         expression = bare(expression)
-        if not isinstance(expression, Infix) or expression.operator not in _PRODUCTS:
+        if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
             return True
         sides = expression.left, expression.right
         with_number = expression.operator in (".*", "./") or any(map(self._is_number, sides))
@@ -324,7 +317,7 @@ class _Reading:
 def _factors(expression: Expression, *, divides: bool = False) -> Iterator[_Factor]:
     """Yield the factors and divisors of a product; another expression is its only factor."""
     expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
+    if isinstance(expression, Infix) and expression.operator in PRODUCTS:
         yield from _factors(expression.left, divides=divides)
         yield from _factors(expression.right, divides=divides != (expression.operator in _INVERSE))
     else:
@@ -339,7 +332,7 @@ def _with(texts: Mapping[int, str], expression: Expression) -> str:
     expression = bare(expression)
     if id(expression) in texts:
         return texts[id(expression)]
-    if not isinstance(expression, Infix) or expression.operator not in _PRODUCTS:
+    if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
         return expression.within(_OPERAND)
     left, right = _with(texts, expression.left), _with(texts, expression.right)
     is_changed = any(texts.get(id(one.expression)) == "" for one in _factors(expression))

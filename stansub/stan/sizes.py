@@ -110,6 +110,11 @@ def adds(statement: Statement) -> bool:
     return called or isinstance(statement, Target | Tilde)
 
 
+def of_observations(program: Program, *sizes: str) -> dict[str, frozenset[str]]:
+    """Return the variables that depend on the observations, with which of the ``sizes`` that count these."""
+    return Steps.of(program).depending({size: [size, *data_along(program, size)] for size in sizes})
+
+
 def declarations(program: Program) -> list[Declaration]:
     """Return all variables except generated quantities."""
     blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters)

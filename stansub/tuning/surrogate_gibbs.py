@@ -54,7 +54,7 @@ class GibbsTuner:
         return Tuned(Gibbs(effects), made[before::apart]) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
-        """Return the sampler with as many sweeps per step as hardly resemble each other, at most ten."""
+        """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""
         effects = self.structure.about(about, draws)
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING * _apart(effects) // _APART)
         time = slowest_time(made)

@@ -6,6 +6,7 @@ a tree is the program again.
 """
 
 from stansub.stan.syntax.expressions import (
+    PRODUCTS,
     Call,
     Choice,
     Expression,

@@ -21,6 +21,8 @@ BINDING = {
     for operator in operators.split()
 }
 _TIGHTEST = max(BINDING.values()) + 1
+# Operators of products and quotients.
+PRODUCTS = ("*", ".*", "/", "./")
 
 
 @dataclass(frozen=True)
