@@ -12,6 +12,7 @@ import arviz
 import numpy as np
 import pytest
 from pyarrow import parquet
+from scipy.stats import norm, t
 
 import stansub
 from stansub.stan import data as data_module
@@ -151,14 +152,54 @@ def test_statistics_of_the_horseshoe_have_its_likelihood(study: Any) -> None:
         assert np.sum((found["qy"] - found["r"] @ beta) ** 2) + found["rest"] == pytest.approx(squares, rel=1e-10)
 
 
-def test_statistics_of_the_smooths_have_their_likelihood(study: Any) -> None:
-    data = study.rows.ROWS["smooths_linear"].data("small")
-    found = study.references.STATISTICS["smooths_linear"](data)
+def test_scales_of_the_smooths_have_the_density_with_coefficients_integrated_out(study: Any) -> None:
+    """It is the joint density over that of the coefficients given the rest, whatever the coefficients are."""
+    data, rng = study.rows.ROWS["smooths_linear"].data("small"), np.random.default_rng(1)
+    sampler = study.references.Smooths(data)
+    columns = np.column_stack([data["Xs"], *(data[f"Zs_{k}_1"] for k in (1, 2, 3))])
     centred = data["X"][:, 1] - data["X"][:, 1].mean()
-    design = np.column_stack([np.ones(data["N"]), centred, data["Xs"], *(data[f"Zs_{k}_1"] for k in (1, 2, 3))])
-    for w in np.random.default_rng(1).standard_normal((3, found["P"])):
-        squares = np.sum((data["Y"] - design @ w) ** 2)
-        assert np.sum((found["qy"] - found["r"] @ w) ** 2) + found["rest"] == pytest.approx(squares, rel=1e-10)
+    places = np.repeat([0, 1, 2], [data[f"knots_{k}"] for k in (1, 2, 3)])
+    constants = []
+    for _ in range(6):
+        scales, mixing = np.exp(rng.normal(-0.5, 0.5, 4)), float(rng.gamma(2))
+        marginal, root, mean = sampler.log_density(np.log(scales), mixing)
+        w = mean + 0.3 * rng.standard_normal(mean.size)
+        eta = w[0] + w[1] * centred + columns @ w[2:]
+        joint = (
+            norm.logpdf(data["Y"], eta, scales[3]).sum()
+            + norm.logpdf(w[0], 0, 2.5 * np.sqrt(mixing))
+            + norm.logpdf(w[1], 0, 2)
+            + norm.logpdf(w[2:5], 0, 3).sum()
+            + norm.logpdf(w[5:], 0, scales[places]).sum()
+            + t.logpdf(scales, 3, 0, 2.5).sum()
+            + np.log(scales).sum()
+        )
+        given = np.log(np.diag(root)).sum() - 0.5 * np.sum((root.T @ (w - mean)) ** 2)
+        constants.append(joint - given - marginal)
+    np.testing.assert_allclose(constants, constants[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.3])
+def test_smooths_have_the_quantiles_of_their_marginal_density(study: Any, wider: float) -> None:
+    """By quadrature over sigma, the other scales as they were drawn; a sigma 1.3 times as wide must not agree."""
+    data = study.rows.ROWS["smooths_linear"].data("small")
+    sampler = study.references.Smooths(data)
+    draws = study.references.smooths(data, iterations=1_000, seed=2)
+    drawn = np.log(draws["sigma"])
+    centre = drawn.mean()
+    scales = np.log(np.column_stack([draws[f"sds_{k}"][:, ::20, 0].ravel() for k in (1, 2, 3)]))
+    grid = centre + np.linspace(-6, 6, 41) * drawn.std()
+    means, squares = [], []
+    for row in scales:
+        log_density = np.array([sampler.log_density(np.append(row, one), 1.0)[0] for one in grid])
+        weights = np.exp(log_density - log_density.max())
+        means.append(np.average(grid, weights=weights))
+        squares.append(np.average((grid - centre) ** 2, weights=weights))
+    sd = np.sqrt(np.mean(squares))
+    found = centre + wider * (drawn - centre)
+    assert abs(np.mean(means) - centre) < 4 * float(arviz.mcse(drawn, method="mean"))
+    z = abs(found.std() - sd) / float(arviz.mcse(found, method="sd"))
+    assert (z < 4) == (wider == 1.0)
 
 
 @pytest.mark.parametrize("wider", [1.0, 1.3])

@@ -1,14 +1,14 @@
 """Exact draws of the posteriors of `rows`, by samplers that have nothing in common with stansub's.
 
-Where there is a program NAME_reference.stan, it has the same posterior in other parameters, or from sufficient
-statistics, and its generated quantities are the parameters of NAME.stan: NUTS mixes well there. The horseshoe has a
-Gibbs sampler. Other posteriors are drawn by NUTS on the program itself. The mass matrix of NUTS learns correlations.
+Where there is a program NAME_reference.stan, it has the same posterior in other parameters, and its generated
+quantities are the parameters of NAME.stan: NUTS mixes well there. The horseshoe and the linear smooths have Gibbs
+samplers. Other posteriors are drawn by NUTS on the program itself. The mass matrix of NUTS learns correlations.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,13 +43,13 @@ class Reference(NamedTuple):
 
 def reference(row: Row, data: Data, names: Sequence[str], *, iterations: int, seed: int) -> Reference:
     """Draw a row's posterior by four chains of so many iterations after half as many."""
-    if row.name == "horseshoe":
-        draws = horseshoe(data, iterations=iterations, seed=seed)
+    if row.name in GIBBS:
+        draws = GIBBS[row.name](data, iterations=iterations, seed=seed)
         return Reference(parameters(draws, names), "a Gibbs sampler on sufficient statistics")
     twin = PROGRAMS / f"{row.name}_reference.stan"
     idata = stansub.reference(
         twin if twin.exists() else row.program,
-        STATISTICS[row.name](data) if row.name in STATISTICS else data,
+        data,
         engine=Nuts(),
         adapt_delta=0.9,
         chains=CHAINS,
@@ -67,18 +67,6 @@ def statistics(x: Array, y: Array) -> Data:
     r = np.linalg.cholesky(x.T @ x).T
     qy = solve_triangular(r, x.T @ y, trans=1)
     return {"r": r, "qy": qy, "rest": float(y @ y - qy @ qy)}
-
-
-def _smooths(data: Data) -> Data:
-    """Statistics of the program with smooths, which centres its covariates."""
-    covariates = data["X"][:, 1:] - data["X"][:, 1:].mean(axis=0)
-    smooths = (data[f"Zs_{k}_1"] for k in (1, 2, 3))
-    design = np.column_stack([np.ones(data["N"]), covariates, data["Xs"], *smooths])
-    sizes = {name: data[name] for name in ("N", "Kc", "Ks", "knots_1", "knots_2", "knots_3")}
-    return {**sizes, "P": design.shape[1], **statistics(design, data["Y"])}
-
-
-STATISTICS: dict[str, Callable[[Data], Data]] = {"smooths_linear": _smooths}
 
 
 class Horseshoe(NamedTuple):
@@ -139,3 +127,72 @@ def _half_t(rng: np.random.Generator, now: Any, squares: Any, n: int, *, scale: 
     """Draw the square of a half-t scale of n normal values, whose squares have this sum, by way of the mixture."""
     mixing = (scale**-2 + nu / now) / rng.gamma((nu + 1) / 2, size=np.shape(now))
     return (nu / mixing + squares / 2) / rng.gamma((nu + n) / 2, size=np.shape(now))
+
+
+class Smooths:
+    """The linear program with smooths: given scales and the scale of the intercept, all coefficients are normal.
+
+    Scales move by random-walk Metropolis with the coefficients integrated out. The intercept's t prior is a mixture of
+    normal ones.
+    """
+
+    BLOCKS = ("zs_1_1", "zs_2_1", "zs_3_1")
+    NU, SCALE = 3.0, 2.5
+    MOVES = 4
+
+    def __init__(self, data: Data) -> None:
+        covariates = data["X"][:, 1:] - data["X"][:, 1:].mean(axis=0)
+        columns = [np.ones((data["N"], 1)), covariates, data["Xs"], *(data[f"Z{name[1:]}"] for name in self.BLOCKS)]
+        of_data = statistics(np.column_stack(columns), data["Y"])
+        self.n, self.gram, self.moments = data["N"], of_data["r"].T @ of_data["r"], of_data["r"].T @ of_data["qy"]
+        self.squares = of_data["rest"] + float(of_data["qy"] @ of_data["qy"])
+        self.places = np.repeat(np.arange(len(columns)), [column.shape[1] for column in columns])
+
+    def log_density(self, t: Array, mixing: float) -> tuple[float, Array, Array]:
+        """Return that of the logarithms of the three scales and of sigma, and the coefficients' root and mean."""
+        scales, variance = np.exp(t), np.exp(2 * t[3])
+        sd = np.concatenate([[self.SCALE * np.sqrt(mixing), 2.0, 3.0], scales[:3]])[self.places]
+        precision = self.gram / variance
+        precision[np.diag_indices_from(precision)] += sd**-2
+        root = np.linalg.cholesky(precision)
+        mean = cho_solve((root, True), self.moments / variance)
+        log_determinants = np.sum(np.log(np.diag(root))) + np.sum(np.log(sd)) + self.n * t[3]
+        quadratic = (self.squares - self.moments @ mean) / (2 * variance)
+        prior = np.sum(t - (self.NU + 1) / 2 * np.log1p((scales / self.SCALE) ** 2 / self.NU))
+        return float(prior - log_determinants - quadratic), root, mean
+
+    def chain(self, rng: np.random.Generator, *, iterations: int) -> dict[str, Array]:
+        """Draw after half as many sweeps, in the middle of which the proposal is learned."""
+        t, mixing, step = np.zeros(4), 1.0, np.diag([0.3, 0.3, 0.3, 1 / np.sqrt(self.n)])
+        kept = []
+        for sweep in range(iterations // 2 + iterations):
+            here = self.log_density(t, mixing)
+            for _ in range(self.MOVES):
+                proposal = t + step @ rng.standard_normal(t.size)
+                there = self.log_density(proposal, mixing)
+                if there[0] - here[0] > -rng.exponential():
+                    t, here = proposal, there
+            w = here[2] + solve_triangular(here[1], rng.standard_normal(here[2].size), lower=True, trans=1)
+            mixing = (self.NU + (w[0] / self.SCALE) ** 2) / 2 / rng.gamma((self.NU + 1) / 2)
+            kept.append(np.concatenate([t, w]))
+            if sweep == iterations // 4:
+                step = 1.2 * np.linalg.cholesky(np.cov(np.array(kept)[iterations // 8 :, :4].T))
+        drawn = np.array(kept[iterations // 2 :])
+        return self._named(np.exp(drawn[:, :4]), drawn[:, 4:])
+
+    def _named(self, scales: Array, w: Array) -> dict[str, Array]:
+        block = [w[:, self.places == place] for place in range(self.places[-1] + 1)]
+        named = {"Intercept": w[:, 0], "b": block[1], "bs": block[2], "sigma": scales[:, 3]}
+        for k, name in enumerate(self.BLOCKS):
+            named |= {name: block[3 + k] / scales[:, [k]], f"sds_{k + 1}": scales[:, [k]]}
+        return named
+
+
+def smooths(data: Data, *, iterations: int, seed: int) -> dict[str, Array]:
+    """Draw the linear program with smooths by a Gibbs sampler."""
+    sampler = Smooths(data)
+    chains = [sampler.chain(rng, iterations=iterations) for rng in np.random.default_rng(seed).spawn(CHAINS)]
+    return {name: np.array([chain[name] for chain in chains]) for name in chains[0]}
+
+
+GIBBS = {"horseshoe": horseshoe, "smooths_linear": smooths}
