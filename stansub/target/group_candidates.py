@@ -26,6 +26,8 @@ _RADII = (8.0, 16.0, 32.0)
 # order takes 0.009 us with one argument (logistic), 0.013 to 0.06 with two (normal, negative binomial), and 0.05 with
 # four (ordered).
 _VARIANCE, _MOST_SHARE = 0.04, 0.05
+# Relative to the diagonal of a precision.
+_RIDGE = 1e-10
 
 
 def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
@@ -167,8 +169,13 @@ def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:
 
 
 def _whitening(row: SparseRows, quadratic: Quadratic) -> FloatArray:
-    """Return an upper triangular A with A'A the precision of the coefficients that all observations read, (p, p)."""
+    """Return an upper triangular A with A'A the precision of the coefficients that all observations read, (p, p).
+
+    If these coefficients compensate each other, such as an intercept and the effects of a few levels, the precision is
+    singular. A ridge keeps rounding from making it indefinite.
+    """
     own = quadratic.precision[row.places][:, row.places].toarray()
+    own[np.diag_indices_from(own)] *= 1 + _RIDGE
     try:
         return np.ascontiguousarray(np.linalg.cholesky(own).T)
     except np.linalg.LinAlgError:

@@ -134,6 +134,19 @@ def test_what_cancels_is_in_no_bound() -> None:
     assert decider.costs(recentred(places[0] + shift), recentred(places[1] + shift))[0] < 0.1 * wide
 
 
+def test_an_intercept_and_a_few_levels_cancel_whatever_rounding_does() -> None:
+    """The precision of an intercept and of all levels is singular; rounding made it indefinite in some data sets."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        common = np.column_stack([np.ones(N), rng.standard_normal(N), np.eye(K)[rng.integers(K, size=N)]])
+        row = SparseRows.of(common, np.arange(2 + K), sp.csr_array((N, 2 + K)), np.zeros(1))
+        predictors = SparsePredictors((row,), Binomial(rng.integers(2, size=N).astype(float), np.ones(N)))
+        one, other = 0.05 * rng.standard_normal((2, 2 + K))
+        quadratic, shift = predictors.expansion(np.zeros(2 + K)), np.array([-3.0, 0.0, *K * [3.0]])
+        decider = SurrogateDecider(grouped(predictors, quadratic, np.full(2 + K, 0.05)), 1.0, 1.0)
+        assert decider.costs(one + shift, other + shift)[0] < 1.1 * decider.costs(one, other)[0]
+
+
 def test_effects_of_a_treatment_cancel_with_it() -> None:
     """Effects that only treated observations read; their common shift enlarged a correction until it was all wrong."""
     rng = np.random.default_rng(1)
