@@ -7,7 +7,7 @@ is not affine in them. If it is declared, ``vector[J] u = z * tau``, the likelih
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from stansub.stan.syntax import (
     PRODUCTS,
     Declaration,
     Expression,
+    For,
+    ForEach,
     Infix,
     Name,
     Node,
@@ -103,12 +105,31 @@ class _Part(NamedTuple):
     type : SizedType
         Its type.
     picked : tuple of Expression
-        Indices of what an observation reads, ``g[n]``.
+        Indices of what an observation reads, ``g[n]``, or of a loop; ``:`` if it reads a whole dimension before these.
     """
 
     expression: Expression
     type: SizedType
     picked: tuple[Expression, ...]
+
+    def pick(self, axis: int) -> Expression:
+        """Return the index in one dimension."""
+        return self.picked[axis] if axis < len(self.picked) else Slice()
+
+
+class _Scale(NamedTuple):
+    """Scales of effects.
+
+    Attributes
+    ----------
+    expression : Expression
+        The scales.
+    text : str
+        Effects with these scales, with `_VARIABLE` for the effects.
+    """
+
+    expression: Expression
+    text: str
 
 
 class _Product(NamedTuple):
@@ -163,6 +184,8 @@ class _Reading:
         Statements of the likelihood.
     declared : mapping
         Variables that blocks declare, by name.
+    outside : set of str
+        Names of what has no value before the likelihood's statements: observations and indices of loops.
     """
 
     program: Program
@@ -170,6 +193,7 @@ class _Reading:
     changing: set[str]
     own: Sequence[Statement]
     declared: Mapping[str, Declaration]
+    outside: Set[str]
 
     @classmethod
     def of(cls, program: Program, size: str) -> _Reading:
@@ -180,7 +204,9 @@ class _Reading:
         blocks = (program.parameters, program.transformed_parameters, program.model)
         variables = [*data_declarations(program), *(one for block in blocks for one in block.declarations)]
         declared = {one.name: one for one in variables}
-        return cls(program, plain_names(observed), plain_names(changing), own, declared)
+        loops = {one.variable for one in walk(program.evaluated) if isinstance(one, For | ForEach)}
+        plain = plain_names(observed)
+        return cls(program, plain, plain_names(changing), own, declared, plain | loops)
 
     def products(self) -> Iterator[_Product]:
         """Yield the products of effects and scales in the likelihood."""
@@ -212,21 +238,19 @@ class _Reading:
         if len(effects) != 1:
             return None
         (effect, part), *_ = effects
-        scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one.expression, part))]
+        scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one, part))]
         is_scaled = bool(scales) or isinstance(part.expression, Infix)
-        commutes = all(self._is_number(scale) for _, scale in scales) or self._is_elementwise(infix)
+        commutes = all(self._is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
         if not (is_scaled and commutes):
             return None
         kind, value = part.type, part.expression.within(_OPERAND)
         if kind.array_dims:
             kind, value = SizedType((), "vector", dims=kind.array_dims), f"to_vector({value})"
-        for one, scale in scales:
-            operator = "/" if one.divides else "*"
-            operator = operator if self._is_number(scale) else f".{operator}"
-            value = f"{value} {operator} {scale.within(_OPERAND)}"
+        for _, scale in scales:
+            value = scale.text.replace(_VARIABLE, value)
         index = f"[{', '.join(map(str, part.picked))}]" if part.picked else ""
         texts = {id(one.expression): "" for one, _ in scales} | {id(effect.expression): f"{_VARIABLE}{index}"}
-        used = names(part.expression, kind, *(scale for _, scale in scales))
+        used = names(part.expression, kind, *(scale.expression for _, scale in scales))
         own, parts = zip(*self._read(effect.expression), strict=True)
         elements = frozenset(str(one.expression) for one in parts)
         return _Product(infix.span, statement, own, elements, kind, value, used, _with(texts, infix))
@@ -249,7 +273,7 @@ class _Reading:
             return None
         whole = self._whole(factor, parts[0].picked)
         is_vector = parts[0].type.base == "vector" and self._type(whole) == VECTOR
-        is_whole = is_vector and not names(whole) & self.observed
+        is_whole = is_vector and not names(whole) & self.outside
         return _Part(whole, parts[0].type, parts[0].picked) if is_whole else None
 
     def _plain(self, factor: Expression) -> _Part | None:
@@ -261,18 +285,24 @@ class _Reading:
         is_list = not kind.array_dims if kind.base != "real" else len(kind.array_dims) == 1
         return part if is_free and is_list and kind.base in _FREE else None
 
-    def _scale(self, factor: Expression, effects: _Part) -> Expression | None:
+    def _scale(self, factor: _Factor, effects: _Part) -> _Scale | None:
         """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
-        if self._is_number(factor) and not names(factor) & self.observed:
-            return factor
+        one, operator = factor.expression, "/" if factor.divides else "*"
+        if self._is_number(one) and not names(one) & self.outside:
+            return _Scale(one, f"{_VARIABLE} {operator} {one.within(_OPERAND)}")
         if effects.type.array_dims:
             return None
-        part = self._part(factor)
+        part = self._part(one)
+        if part is not None and effects.type.base == "matrix" and part.type.base in ("vector", "row_vector"):
+            return _of_matrix(part, effects, divides=factor.divides)
         if part is not None and (part.type, part.picked) == (effects.type, effects.picked):
-            return part.expression
-        whole = self._whole(factor, effects.picked)
-        is_whole = not names(whole) & self.observed and len(effects.picked) == 1
-        return whole if is_whole and self._type(whole) == effects.type.unsized else None
+            whole = part.expression
+        else:
+            whole = self._whole(one, effects.picked)
+            is_whole = not names(whole) & self.outside and len(effects.picked) == 1
+            if not is_whole or self._type(whole) != effects.type.unsized:
+                return None
+        return _Scale(whole, f"{_VARIABLE} .{operator} {whole.within(_OPERAND)}")
 
     def _whole(self, factor: Expression, picked: Sequence[Expression]) -> Expression:
         """Return a factor with whole variables in place of their elements that an index picks."""
@@ -289,13 +319,14 @@ class _Reading:
         one = self.declared.get(base.name) if isinstance(base, Name) else None
         if one is None or one.name in self.observed or names(*indices) & self.changing:
             return None
-        if len(indices) > len(one.all_dims) or any(isinstance(index, Slice) for index in indices):
+        slices = [index for index in indices if isinstance(index, Slice)]
+        if len(indices) > len(one.all_dims) or not all(index.is_whole for index in slices):
             return None
-        of_data = [bool(names(index) & self.observed) for index in indices]
-        whole = tuple(Slice() if picks else index for index, picks in zip(indices, of_data, strict=True))
-        lengths = [dim if picks else None for dim, picks in zip(one.all_dims, of_data, strict=False)]
-        picked = tuple(index for index, picks in zip(indices, of_data, strict=True) if picks)
-        return _Part(base if all(of_data) else Subscript(base, whole), part_of(one.type.plain, lengths), picked)
+        picks = [index in slices or bool(names(index) & self.outside) for index in indices]
+        whole = tuple(Slice() if picked else index for index, picked in zip(indices, picks, strict=True))
+        lengths = [dim if picked else None for dim, picked in zip(one.all_dims, picks, strict=False)]
+        own = tuple(index for index, picked in zip(indices, picks, strict=True) if picked)
+        return _Part(base if all(picks) else Subscript(base, whole), part_of(one.type.plain, lengths), own)
 
     def _type(self, expression: Expression) -> UnsizedType:
         scope = {name: one.type.unsized for name, one in self.declared.items()}
@@ -312,6 +343,16 @@ class _Reading:
         sides = expression.left, expression.right
         with_number = expression.operator in (".*", "./") or any(map(self._is_number, sides))
         return with_number and all(map(self._is_elementwise, sides))
+
+
+def _of_matrix(scales: _Part, effects: _Part, *, divides: bool) -> _Scale | None:
+    """Return scales of the rows or columns of a matrix of effects; None if they are of neither."""
+    text = f"inv({scales.expression})" if divides else str(scales.expression)
+    if scales.pick(0) == effects.pick(0):
+        return _Scale(scales.expression, f"diag_pre_multiply({text}, {_VARIABLE})")
+    if scales.pick(0) == effects.pick(1):
+        return _Scale(scales.expression, f"diag_post_multiply({_VARIABLE}, {text})")
+    return None
 
 
 def _factors(expression: Expression, *, divides: bool = False) -> Iterator[_Factor]:

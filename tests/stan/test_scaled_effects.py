@@ -17,7 +17,7 @@ HEAD = """data {
 }"""
 PARAMETERS = """parameters {
   real a; real<lower=0> tau; vector<lower=0>[2] s; vector<lower=0>[J] own; vector[J] z; matrix[J, 2] w; array[J] real q;
-  array[2] vector[J] v; vector[K] b; vector<lower=0>[K] lambda;
+  array[2] vector[J] v; matrix[2, J] m; vector[K] b; vector<lower=0>[K] lambda;
 }"""
 LOOP = "for (n in 1 : N) y[n] ~ normal(a + {}, 1);"
 WHOLE = "y ~ normal(a + {}, 1);"
@@ -43,7 +43,7 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
     data |= {"c": rng.standard_normal((n, k)), "g": rng.integers(1, j + 1, n), "h": rng.integers(1, 3, n)}
     data |= {"level": rng.integers(1, j + 1, j)}
     positive = {"tau": (), "s": (2,), "own": (j,), "lambda": (k,)}
-    free = {"a": (), "z": (j,), "w": (j, 2), "q": (j,), "v": (2, j), "b": (k,)}
+    free = {"a": (), "z": (j,), "w": (j, 2), "q": (j,), "v": (2, j), "m": (2, j), "b": (k,)}
     parameters = {name: rng.standard_normal(shape) for name, shape in free.items()}
     return data, parameters | {name: rng.gamma(2, size=shape) for name, shape in positive.items()}
 
@@ -70,6 +70,13 @@ def values(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
          {"vector[J] = z * s[1]", "vector[J] = (a * z + square(tau) * w[:, 1]) * tau"}),
         (LOOP.format("z[g[n]] + tau * z[g[n]]"), {"vector[J] = z * tau"}),
         (LOOP.format("s[1] * z[g[n]] + tau * z[g[n]]"), {"vector[J] = z * s[1]", "vector[J] = z * tau"}),
+        (LOOP.format("s[h[n]] * w[g[n], h[n]]"), {"matrix[J, 2] = diag_post_multiply(w, s)"}),
+        (LOOP.format("own[g[n]] * w[g[n], h[n]] / s[h[n]]"),
+         {"matrix[J, 2] = diag_post_multiply(diag_pre_multiply(own, w), inv(s))"}),
+        (LOOP.format("sum(s .* m[, g[n]]) + x[n] * (s[2] * tau * m[2, g[n]])"),
+         {"matrix[2, J] = diag_pre_multiply(s, m)", "row_vector[J] = m[2, :] * s[2] * tau"}),
+        ("for (n in 1 : N) { for (k in 1 : 2) y[n] ~ normal(s[k] * w[g[n], k], 1); }",
+         {"matrix[J, 2] = diag_post_multiply(w, s)"}),
         ("real r = s[1] * s[2];" + WHOLE.format("r * z[g]"), {"vector[J] = z * r"}),
     ],
 )  # fmt: skip
@@ -130,7 +137,7 @@ def test_products_in_transformed_parameters(tmp_path: Path) -> None:
         (WHOLE.format("tau * (z[g] .* x + w[g, 1])"), ""),
         (WHOLE.format("c * lambda * z[1] .* z[g]"), ""),
         ("for (n in 1 : N) { real r = tau * x[n]; y[n] ~ normal(r * z[g[n]], 1); }", ""),
-        ("for (n in 1 : N) { for (k in 1 : 2) y[n] ~ normal(s[k] * w[g[n], k], 1); }", ""),
+        ("for (n in 1 : N) { for (k in 1 : 2) y[n] ~ normal(s[k] * z[g[n]], 1); }", ""),
         ("{ real r = tau; y ~ normal(r * z[g], 1); }", ""),
         (f"real r = tau; {WHOLE.format('r * z[g]')} r = 2; {WHOLE.format('r * z[g]')}", ""),
     ],
