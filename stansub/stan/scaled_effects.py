@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stansub.stan.dependence import Steps, plain_names
+from stansub.stan.inlining import inlined
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.series.shapes import part_of
@@ -56,16 +57,21 @@ _VARIABLE = "$"
 
 
 def with_scaled_effects(program: Program, size: str) -> Program:
-    """Return a program that declares the products of effects and scales in its likelihood.
+    """Return a program that declares the products of effects and scales in its likelihood, or in functions of it.
 
-    It has the same parameters and log density. It is the program itself if there are no such products, or if the
-    likelihood reads effects in many ways, as factor models do.
+    It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
+    products, or if the likelihood reads effects in many ways, as factor models do.
 
     Parameters
     ----------
     size : str
         The integer that counts the observations.
     """
+    return next(filter(None, (_declaring(one, size) for one in dict.fromkeys((inlined(program), program)))), program)
+
+
+def _declaring(program: Program, size: str) -> Program | None:
+    """Return the program with declared products; None if there are none to declare."""
     reading = _Reading.of(program, size)
     found = list(reading.products())
     counts = Counter(one.name for one in find(Name, reading.own)) if found else Counter[str]()
@@ -82,7 +88,7 @@ def with_scaled_effects(program: Program, size: str) -> Program:
             before = Span(one.statement.span.start, one.statement.span.start)
             replacements.append((before, f"{one.type} {variables[value]} = {value};\n"))
         replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.value])) for one in products]
-    return (checked(extended(program, (), replacements), "scaled effects") if replacements else None) or program
+    return checked(extended(program, (), replacements), "scaled effects") if replacements else None
 
 
 def _connected(products: Sequence[_Product]) -> list[list[_Product]]:

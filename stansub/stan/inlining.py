@@ -1,0 +1,158 @@
+"""Calls of a program's own functions, replaced by what the functions do.
+
+In ``target += reduce_sum(f, y, 1, tau, z, g)``, only the function's body shows which products of parameters the
+likelihood reads. Its observations are then all in one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import Symbols, checked
+from stansub.stan.sizes import data_declarations
+from stansub.stan.syntax import (
+    Call,
+    Declaration,
+    Expression,
+    For,
+    ForEach,
+    Function,
+    Infix,
+    Literal,
+    Name,
+    Node,
+    Program,
+    Return,
+    Statement,
+    Target,
+    changed,
+    find,
+    printed,
+    walk,
+)
+
+N = TypeVar("N", bound=Node)
+
+_REDUCING = ("reduce_sum", "reduce_sum_static")
+# Functions that call others, so deep.
+_DEPTH = 3
+
+
+def inlined(program: Program) -> Program:
+    """Return a program whose likelihood calls none of its own functions, as far as they can be replaced.
+
+    These are functions that only return an expression, and functions added to the target, directly or by
+    ``reduce_sum``, that return at their end only. It has the same log density up to a constant.
+    """
+    for _ in range(_DEPTH):
+        functions, unused = {one.name: one for one in program.functions}, Symbols.of(program)
+        lengths = {one.name: one.all_dims[0] for one in data_declarations(program) if one.all_dims}
+        found = [
+            (one.span, text)
+            for one in _simple(program.evaluated)
+            if (text := _text(one, functions, lengths, unused)) is not None
+        ]
+        written = checked(extended(program, (), found), "inlined functions") if found else None
+        if written is None:
+            break
+        program = written
+    return program
+
+
+def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements without inner ones; of those that share a place, such as ``real a, b;``, none."""
+    spans = [one.span for one in walk(statements)]
+    return (one for one in walk(statements) if not one.bodies and spans.count(one.span) == 1)
+
+
+def _text(
+    statement: Statement, functions: Mapping[str, Function], lengths: Mapping[str, Expression], unused: Symbols
+) -> str | None:
+    """Return a statement without calls of functions, in braces if it needs variables; None if it has no such calls."""
+    call = _Added.of(statement, functions, lengths) if isinstance(statement, Target) else None
+    if call is not None:
+        return call.text(unused)
+
+    def value(node: Node) -> Node | None:
+        function = functions.get(node.name) if isinstance(node, Call) else None
+        if not isinstance(node, Call) or function is None or len(node.arguments) != len(function.arguments):
+            return None
+        match function.body:
+            case (Return(Expression() as returned),):
+                return _with(returned, _given(function, node.arguments))
+        return None
+
+    new = changed(statement, value)
+    return None if new is statement else str(new)
+
+
+class _Added(NamedTuple):
+    """A call that is added to the target: a function, and its arguments by name."""
+
+    function: Function
+    given: Mapping[str, Expression]
+
+    @classmethod
+    def of(
+        cls, statement: Target, functions: Mapping[str, Function], lengths: Mapping[str, Expression]
+    ) -> _Added | None:
+        """Return the call that a statement adds; None if it adds anything else."""
+        call = statement.expression
+        if not isinstance(call, Call):
+            return None
+        arguments = call.arguments
+        if call.name in _REDUCING:
+            name, sliced, _, *shared = arguments
+            function = _called(str(name), functions)
+            arguments = sliced, Literal("1"), lengths.get(str(sliced), Call("size", (sliced,))), *shared
+        else:
+            function = _called(call.name, functions)
+        if function is None or function.body is None or len(arguments) != len(function.arguments):
+            return None
+        *_, last = function.body
+        returns = list(find(Return, function.body))
+        if returns != [last] or not isinstance(last, Return) or last.value is None:
+            return None
+        return cls(function, _given(function, arguments))
+
+    def text(self, unused: Symbols) -> str:
+        """Return what the function does, with names of its variables that no other has."""
+        assert self.function.body is not None
+        *body, last = self.function.body
+        assert isinstance(last, Return)
+        assert last.value is not None
+        loops = [one for one in walk(body) if isinstance(one, For | ForEach)]
+        names = dict.fromkeys([*(one.name for one in find(Declaration, body)), *(one.variable for one in loops)])
+        own = {name: Name(unused.fresh(f"stansub_{name}")) for name in names}
+        ended = [_with(one, {**self.given, **own}) for one in (*body, Target(last.value))]
+        return f"{{\n{printed(ended)}\n}}" if body else printed(ended)
+
+
+def _called(name: str, functions: Mapping[str, Function]) -> Function | None:
+    """Return a function by the name of a call, also if the call leaves out constants (``_lupdf``)."""
+    return functions.get(name) or functions.get(name.replace("_lupdf", "_lpdf").replace("_lupmf", "_lpmf"))
+
+
+def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Expression]:
+    return {one.name: value for one, value in zip(function.arguments, arguments, strict=True)}
+
+
+def _with(node: N, given: Mapping[str, Expression]) -> N:
+    """Return a node with values for names; ``i - 1 + 1`` becomes ``i``, as in indices of a slice that starts at 1."""
+
+    def value(one: Node) -> Node | None:
+        match one:
+            case Name(name):
+                return given.get(name)
+            case Infix("+", Infix("-", left, first), Literal("1")) if _with(first, given) == Literal("1"):
+                return _with(left, given)
+            case Declaration(name=own) if own in given:
+                return changed(replace(one, name=str(given[own])), value)
+            case For(variable=own) | ForEach(variable=own) if own in given:
+                return changed(replace(one, variable=str(given[own])), value)
+        return None
+
+    return changed(node, value)
