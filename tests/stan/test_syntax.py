@@ -85,6 +85,7 @@ model {
   for (i in 1:size(y)) for (j in 2:i) { y[i] ~ poisson(j); }
   add_lp(-(1 - -2) ^ 2 ./ 3);
   { row_vector[2] u = z[1 : 2]'; }
+  {sigma, above} ~ normal(0, 1);
   if (sigma < 1) reject("a");
 }
 """
@@ -150,7 +151,7 @@ def test_functions(everything: Program) -> None:
 
 
 def test_statements(everything: Program) -> None:
-    first, tilde, loop, each, nested, call, braces, branch = everything.model.statements
+    first, tilde, loop, each, nested, call, braces, both, branch = everything.model.statements
     assert isinstance(first, Target)
     assert str(first.expression) == "normal_lupdf(sigma | 0, 1) - 1 * normal_lccdf(0 | 0, 1)"
     assert isinstance(tilde, Tilde)
@@ -172,6 +173,8 @@ def test_statements(everything: Program) -> None:
     assert call.call.name == "add_lp"
     assert isinstance(braces, Braces)
     assert isinstance(braces.body[0], Declaration)
+    assert isinstance(both, Tilde)
+    assert texts((both.left, both.distribution)) == ("{sigma, above}", "normal(0, 1)")
     assert isinstance(branch, If)
     assert (str(branch.condition), branch.orelse) == ("sigma < 1", ())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import NoReturn, TypeVar
 
 from stansub.errors import InputError
@@ -198,7 +199,7 @@ class _Parser:
         if word == ";":
             self.take()
             return [Empty(span=self.since(start))]
-        if word == "{":
+        if word == "{" and not self.opens_array():
             return [Braces(self.nested(), span=self.since(start))]
         if word == "profile":
             name = self.in_parentheses()
@@ -212,6 +213,15 @@ class _Parser:
         if word == "for":
             return [self.loop(start)]
         return [self.simple(start)]
+
+    def opens_array(self) -> bool:
+        """Tell whether the next brace opens an array that has a distribution, as in ``{a, b} ~ normal(0, 1);``."""
+        depth = 0
+        for token, after in pairwise(islice(self.tokens, self.at, None)):
+            depth += (token.text == "{") - (token.text == "}")
+            if depth == 0:
+                return after.text == "~"
+        return False
 
     def in_parentheses(self) -> Expression:
         self.take()
