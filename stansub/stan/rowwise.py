@@ -143,6 +143,8 @@ def data(values: NDArray[Any]) -> Expression:
 
 def affine(slopes: Slopes, values: FloatArray) -> Expression:
     """Return an expression that is affine in the unconstrained parameters."""
+    if isinstance(slopes, sp.csr_array):
+        slopes.sort_indices()  # scipy sorts them in place when it needs to, also those that matrices share
     return Expression("affine", values=values, slopes=slopes)
 
 

@@ -80,6 +80,39 @@ def test_a_probability_is_an_argument_where_an_expansion_can_begin(data: dict[st
     assert np.isfinite(here.values).all()
 
 
+SELECTION = """
+data { int N; matrix[N, 3] x; array[N] int d; vector[N] y; }
+parameters { vector[3] a; vector[3] b; real<lower=0> s; }
+model {
+  vector[N] mu = x * a;
+  vector[N] eta = x * b;
+  for (n in 1 : N) {
+    if (d[n] == 1) {
+      y[n] ~ normal(mu[n], s);
+      target += log(Phi(eta[n] + (y[n] - mu[n]) / s));
+    } else {
+      target += log(Phi(-eta[n]));
+    }
+  }
+}
+"""
+
+
+def test_predictors_that_branches_read_in_several_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sparse slopes that are equal up to a sign share indices, whose order is that of each of them."""
+    monkeypatch.setattr(parameters, "_MOST_DENSE", 0)
+    rng = np.random.default_rng(7)
+    x, d, y = rng.standard_normal((N, 3)), rng.integers(0, 2, N), rng.standard_normal(N)
+    own = Analysis.of(parse(SELECTION)).likelihood_split("N")
+    found = sparse_predictors(own, {"N": N, "x": x, "d": d, "y": y}, N)
+    assert len(found.rows) == 3
+    a, b, log_s = rng.standard_normal(3), rng.standard_normal(3), rng.standard_normal(1)
+    phi = np.concatenate([{"a": a, "b": b, "s": log_s}[one.name] for one in own.arguments])
+    mu, eta, s = x @ a, x @ b, np.exp(log_s)
+    selected = stats.norm.logpdf(y, mu, s) + stats.norm.logcdf(eta + (y - mu) / s)
+    assert found.log_lik(phi) == pytest.approx(np.where(d == 1, selected, stats.norm.logcdf(-eta)).sum(), rel=1e-9)
+
+
 TALL = """
 data { int N; int J; array[N] int y; matrix[N, 3] x; array[N] int g; }
 parameters { real a; vector[3] b; vector[J] z; real<lower=0> tau; }
