@@ -21,6 +21,7 @@ from stansub.output.style import (
     STYLE,
     clipped,
     few_ticks,
+    literal,
     percent_ticks,
     scale_shares,
 )
@@ -90,7 +91,7 @@ def trace(
         axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
         axes[-1][0].set_xlabel("Draw")
         axes[-1][1].set_xlabel("Rank")
-        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", parse_math=False, **_HEADING)
+        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", **_HEADING)
         _chain_legend(figure, draws.shape[0])
         save(figure, path)
 
@@ -141,9 +142,9 @@ def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int
                     ax.yaxis.set_major_locator(few_ticks())
                 ax.xaxis.set_major_locator(few_ticks(3))
                 ax.tick_params(labelbottom=row == len(shown) - 1, labelleft=column == 0 and row > 0)
-            axes[row][0].set_ylabel(clipped(names[i]), parse_math=False)
-            axes[-1][row].set_xlabel(clipped(names[i]), parse_math=False)
-        figure.suptitle(_title(attrs(idata), "pairs"), x=0.01, ha="left", parse_math=False, **_HEADING)
+            axes[row][0].set_ylabel(literal(clipped(names[i])))
+            axes[-1][row].set_xlabel(literal(clipped(names[i])))
+        figure.suptitle(_title(attrs(idata), "pairs"), x=0.01, ha="left", **_HEADING)
         save(figure, path)
 
 
@@ -216,7 +217,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         corner.axis("off")
         handles, labels = over.get_legend_handles_labels()
         corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
-        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", parse_math=False, **_HEADING)
+        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", **_HEADING)
         save(figure, path)
 
 
@@ -274,7 +275,7 @@ def _predictive_of(
         label="observed",
         baseline=None,
     )
-    ax.set_xlabel(clipped(name), parse_math=False)
+    ax.set_xlabel(literal(clipped(name)))
     ax.set_ylabel("Share of observations")
     ax.legend()
 
@@ -296,7 +297,7 @@ def _colour(chain: int) -> str:
 def _trace_of(ax: "Axes", name: str, draws: np.ndarray[Any, Any]) -> None:
     for chain, values in enumerate(np.clip(draws, -_LARGEST, _LARGEST)):
         ax.plot(values, color=_colour(chain), linewidth=0.5, alpha=0.75, rasterized=True)
-    ax.set_ylabel(clipped(name), parse_math=False)
+    ax.set_ylabel(literal(clipped(name)))
     ax.yaxis.set_major_locator(few_ticks())
     ax.margins(x=0)
 
@@ -394,7 +395,7 @@ def _title(facts: dict[str, Any], subject: str) -> str:
     test = (
         f" ({facts['test']}{f', {level.option} = {level.value:g}' if level.value else ''})" if "test" in facts else ""
     )
-    model = f"{facts['model']}: " if "model" in facts else ""
+    model = f"{literal(facts['model'])}: " if "model" in facts else ""
     return f"{model}{subject}{test}"
 
 

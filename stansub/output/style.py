@@ -59,6 +59,11 @@ def scale_shares(ax: Any, *shares: Any) -> None:
     ax.yaxis.set_major_formatter(percent_ticks())
 
 
+def literal(name: str) -> str:
+    """Return `name` as text for matplotlib that shows it unchanged: dollar signs begin no formula."""
+    return name.replace("$", r"\$")
+
+
 def clipped(name: str, room: int = 22) -> str:
     """Return `name` in at most `room` characters, with its middle left out."""
     tail = room // 2

@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 from stansub.diagnostics.alignment import align
 from stansub.diagnostics.statistics import independence_lag
 from stansub.output.inference_data import attrs, group, groups
-from stansub.output.style import BLUE, ERROR_COLOUR, INK, ORANGE, STYLE, clipped, few_ticks, percent_ticks, scale_shares
+from stansub.output.style import (
+    BLUE,
+    ERROR_COLOUR,
+    INK,
+    ORANGE,
+    STYLE,
+    clipped,
+    few_ticks,
+    literal,
+    percent_ticks,
+    scale_shares,
+)
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -120,7 +131,7 @@ def forest(comparison: "Comparison") -> "Figure | None":
     if standardised:
         for line in (-1.645, 0, 1.645):
             ax.axvline(line, color=INK, linewidth=0.6, linestyle=(0, (4, 3)), zorder=0.9)
-    ax.set(ylim=(len(shown) - 0.4, -0.6), yticks=rows, yticklabels=[clipped(q.name, 30) for q in shown])
+    ax.set(ylim=(len(shown) - 0.4, -0.6), yticks=rows, yticklabels=[literal(clipped(q.name, 30)) for q in shown])
     ax.set_xlabel("Standard deviations of the reference from its mean" if standardised else "Value")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
@@ -179,7 +190,7 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
             _contours(ax, x, y, window, colour)
             label += f", correlation {np.corrcoef(x, y)[0, 1]:.2f}"
         ax.plot([], [], color=colour, linewidth=1.6, label=label)
-    ax.set(xlim=window[0], ylim=window[1], xlabel=clipped(names[0], 40), ylabel=clipped(names[1], 40))
+    ax.set(xlim=window[0], ylim=window[1], xlabel=literal(clipped(names[0], 40)), ylabel=literal(clipped(names[1], 40)))
     ax.xaxis.set_major_locator(few_ticks(6))
     ax.yaxis.set_major_locator(few_ticks(6))
     reading = "Outlines contain 50 % and 90 % of the draws; they coincide if the samplers agree."
@@ -227,7 +238,7 @@ def rank_histograms(comparison: "Comparison") -> "Figure | None":
             top = max(top, 1.05 * relative.max(), 1.05 * limits[1].max())
         row[0].set(xlim=(0, 1), ylim=(0, top))
         for ax, sampler in zip(row, sampler_names(comparison), strict=True):
-            ax.set_title(f"{clipped(quantity.name, 36)}: chains, {sampler}", loc="left", fontsize=9)
+            ax.set_title(f"{literal(clipped(quantity.name, 36))}: chains, {sampler}", loc="left", fontsize=9)
             ax.yaxis.set_major_locator(few_ticks(3))
             ax.xaxis.set_major_formatter(percent_ticks())
             ax.grid(visible=False, axis="x")
@@ -453,7 +464,7 @@ def _panels(number: int, *, shared: bool = False) -> tuple["Figure", list[Any]]:
 
 
 def _label(ax: "Axes", name: str, below: str) -> None:
-    ax.set_title(clipped(name, 26) + "\n", loc="left", fontsize=9, weight="bold")
+    ax.set_title(literal(clipped(name, 26)) + "\n", loc="left", fontsize=9, weight="bold")
     ax.text(0, 1.03, below, transform=ax.transAxes, fontsize=8)
 
 
@@ -462,7 +473,7 @@ def _entitle(
 ) -> None:
     """Add a bold title and, below it, how to read the picture."""
     some = f", the {shown:,} worst of {of:,}" if shown < of else ""
-    title = f"{clipped(comparison.name, 30)}: {subject}{some}"
+    title = f"{literal(clipped(comparison.name, 30))}: {subject}{some}"
     figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=11, weight="bold")
     figure.text(0.01, 1 - 0.25 / figure.get_figheight(), reading, va="top", fontsize=9)
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from stansub.acceptance.normality import TOLERATED, Trial, spaced
-from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, STYLE
+from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, STYLE, literal
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def figure(result: NormalityTrial) -> Figure:
         _difference_quantiles(differences, trial)
         blocks = f"{result.n_blocks:,} blocks of {result.block_size:,}"
         picture.suptitle(
-            f"{result.model}: {result.headline[0].lower()}{result.headline[1:-1]} ({blocks})",
+            f"{literal(result.model)}: {result.headline[0].lower()}{result.headline[1:-1]} ({blocks})",
             x=0.01,
             ha="left",
             fontsize=11,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.output.style import CHAIN_COLOURS, INK, STYLE, literal
 from stansub.planning.plan import BudgetPlan, budgets
 
 if TYPE_CHECKING:
@@ -35,6 +35,6 @@ def figure(found: BudgetPlan) -> Figure:
         ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
         ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")
         ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
-        ax.set_title(f"{found.name}: {found.best.label} is best within {found.budget:g} s", loc="left")
+        ax.set_title(f"{literal(found.name)}: {found.best.label} is best within {found.budget:g} s", loc="left")
         picture.legend(loc="outside right upper", title="bands: 90 %")
     return picture

@@ -8,7 +8,7 @@ import numpy as np
 
 from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
-from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.output.style import CHAIN_COLOURS, INK, STYLE, literal
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def figure(found: Risk) -> Figure:
         rows[-1][1].set_xlabel("Passes over the data per run")
         rows[-1][2].set_xlabel("epsilon")
         facts = found.facts
-        title = f"{facts['model']}: risk of the estimates ({facts['test']}, {facts['n_observations']:,} observations)"
+        title = f"{literal(facts['model'])}: risk of the estimates ({facts['test']}, {facts['n_observations']:,} observations)"
         picture.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold")
         _legend(picture, found)
     return picture

@@ -9,7 +9,7 @@ from synthetic import run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
-from stansub.output.plots import _ranks, _ranks_of, _share_over_draws, share_of_data, trace
+from stansub.output.plots import _ranks, _ranks_of, _share_over_draws, predictive, share_of_data, trace
 
 pytestmark = pytest.mark.usefixtures("pictures_in_full")
 
@@ -45,6 +45,23 @@ def test_trace_shows_the_quantities_that_mix_worst(tmp_path: Path) -> None:
     text = (tmp_path / "trace.svg").read_text()
     assert "x[7]" in text
     assert "the 2 of 9 quantities with the highest R-hat" in text
+
+
+def test_dollar_signs_in_names_begin_no_formula(tmp_path: Path) -> None:
+    draws = run(attrs={"model": r"cost $\low$"})
+    observed = {"income $1-$5": np.arange(50.0)}
+    checked = inference_data.build(
+        posterior={},
+        sample_stats={},
+        posterior_predictive={name: np.tile(values, (2, 10, 1)) for name, values in observed.items()},
+        observed_data=observed,
+        attrs={"model": r"cost $\low$"},
+    )
+    trace(draws, tmp_path / "trace.svg")
+    predictive(checked, tmp_path / "predictive.svg")
+    for name in ("trace.svg", "predictive.svg"):
+        assert r"<!-- cost $\low$: " in (tmp_path / name).read_text()
+    assert "<!-- income $1-$5 -->" in (tmp_path / "predictive.svg").read_text()
 
 
 def test_share_of_data_marks_audited_decisions(tmp_path: Path) -> None:
