@@ -253,7 +253,7 @@ def _t_test(
     rule = decisions.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
     if rule.guarantee(None) == Guarantee.ASYMPTOTIC and rule.rests_on_t:
         return rule
-    promise = "uses all the data for every decision" if not rule.needs_range else "is valid for any data"
+    promise = "uses all the data for every decision" if rule.exact else "does not assume normal subset means"
     promise = "is checked by the audit of `stansub sample`" if rule.counts_noise else promise
     raise InputError(
         f"the {rule.name} test {promise}, so there is nothing to check; choose `test='pocock'` or `test='austerity'` "

@@ -92,7 +92,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         if precision is None:
             return
         if precision.rhat is not None and self.chains == 1:
-            raise InputError(f"until {precision}: R-hat needs at least two chains: raise `chains`, or give only ess")
+            raise InputError(f"`until={precision}`: R-hat needs at least two chains; raise `chains`, or give only ess")
         if self.final_epsilon is not None:
             raise InputError(
                 "the level reaches `final_epsilon` at the end of `iter_sampling`, but `until` may end the run "

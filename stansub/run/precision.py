@@ -52,7 +52,7 @@ class Precision:
             return cls(**_numbers(_words(given)))
         if isinstance(given, Mapping):
             return cls(**_numbers(given.items()))
-        raise InputError(f"until {given!r} must have the form {EXAMPLE}, or a mapping such as {{'ess': 400}}")
+        raise InputError(f"`until`: {given!r} must have the form {EXAMPLE}, or a mapping such as {{'ess': 400}}")
 
     def __str__(self) -> str:
         named = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -67,7 +67,7 @@ def _words(text: str) -> Iterable[tuple[str, str]]:
     for part in text.split(","):
         name, equals, value = (one.strip() for one in part.partition("="))
         if not (name and equals and value):
-            raise InputError(f"until {text!r} must have the form {EXAMPLE}")
+            raise InputError(f"`until`: {text!r} must have the form {EXAMPLE}")
         yield name, value
 
 

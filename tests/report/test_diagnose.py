@@ -204,8 +204,19 @@ class TestCommand:
         assert Path("normal_mean_normality.png").read_text() == "dear old picture"
         assert self.run(["normal.json", *OPTIONS, "--block-size", "10", "--force"], capsys)[0] == 0
 
-    def test_tests_without_normal_means_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
-        code, out, err = self.run(["normal.json", *OPTIONS, "--test", "exact"], capsys)
+    @pytest.mark.parametrize(
+        ("test", "reason"),
+        [
+            ("exact", "uses all the data for every decision"),
+            ("poisson", "does not assume normal subset means"),
+            ("bernstein", "does not assume normal subset means"),
+        ],
+    )
+    def test_tests_without_normal_means_are_refused(
+        self, capsys: pytest.CaptureFixture[str], test: str, reason: str
+    ) -> None:
+        code, out, err = self.run(["normal.json", *OPTIONS, "--test", test], capsys)
         assert (code, out) == (2, "")
+        assert f"the {test} test {reason}, so" in err
         assert "there is nothing to check; choose --test pocock or --test austerity" in err
         assert err.count("\n") == 1

@@ -83,8 +83,8 @@ class TestWhatIsAskedFor:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ("", "until '' must have the form ess=400,rhat=1.01"),
-            ("400", "until '400' must have the form"),
+            ("", "`until`: '' must have the form ess=400,rhat=1.01"),
+            ("400", "`until`: '400' must have the form"),
             ("ess=400,", "must have the form"),
             ("ess=many", "ess 'many' must be a number"),
             ("mcse=0.1", "unknown 'mcse'; choose from ess, rhat"),
@@ -95,7 +95,7 @@ class TestWhatIsAskedFor:
             ("rhat=1", "rhat 1 must be a finite number above 1"),
             ({}, "`until`: give a minimum ESS"),
             ({"ess": None}, "ess None must be a number"),
-            (400, "until 400 must have the form"),
+            (400, "`until`: 400 must have the form"),
         ],
         ids=str,
     )
