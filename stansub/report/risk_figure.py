@@ -60,7 +60,8 @@ def figure(found: Risk) -> Figure:
         rows[-1][1].set_xlabel("Passes over the data per run")
         rows[-1][2].set_xlabel("epsilon")
         facts = found.facts
-        title = f"{literal(facts['model'])}: risk of the estimates ({facts['test']}, {facts['n_observations']:,} observations)"
+        model, run = literal(facts["model"]), f"{facts['test']}, {facts['n_observations']:,} observations"
+        title = f"{model}: risk of the estimates ({run})"
         picture.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold")
         _legend(picture, found)
     return picture
