@@ -379,6 +379,7 @@ class TestRender:
             ({"draws": 3}, "Convergence not checked; "),
             ({"posterior": {"x": autoregressive(0.8, (4, 800), 4)}}, "Too few effective draws (R-hat 1.005, ESS 366)"),
             ({"posterior": {"x": autoregressive(0.995, (4, 1000))}}, "Not converged (R-hat "),
+            ({"attrs": {"n_obs_used": [1000] * 4}}, "; 1 observation a decision."),
             ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision; 54 s."),
         ],
     )
