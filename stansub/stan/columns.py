@@ -81,12 +81,11 @@ def read_columns(
     InputError
         If columns are missing, or their values do not fit.
     """
-    _check_names(declarations, given, tables, columns)
-    choices = [
-        choice
-        for declaration in declarations
-        if declaration.name not in given and (choice := _choice(declaration, tables, columns)) is not None
-    ]
+    _check_names(declarations, tables, columns)
+    choices = [choice for declaration in declarations if (choice := _choice(declaration, tables, columns)) is not None]
+    for choice in choices:
+        if (name := choice.declaration.name) in given:
+            raise InputError(f"variable {name!r} is given twice, as a value and in {choice.table.name}: remove one")
     values: dict[str, NDArray[Any]] = {}
     texts: dict[str, str] = {}
     levels: dict[str, tuple[str, ...]] = {}
@@ -237,10 +236,7 @@ def _unknown(variable: str, pattern: str, tables: Sequence[Table]) -> str:
 
 
 def _check_names(
-    declarations: Sequence[Declaration],
-    given: Mapping[str, Any],
-    tables: Sequence[Table],
-    columns: Mapping[str, Sequence[str]],
+    declarations: Sequence[Declaration], tables: Sequence[Table], columns: Mapping[str, Sequence[str]]
 ) -> None:
     known = {one.name for one in declarations}
     for name in columns:
@@ -248,10 +244,6 @@ def _check_names(
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(f"`columns` names {name!r}, which the data block does not declare{hint}")
-        if name in given:
-            raise InputError(
-                f"variable {name!r} is given both as a value and as columns (`columns`): leave one of them out"
-            )
         if not tables:
             raise InputError(f"`columns` names {name!r}, but no table is given")
 

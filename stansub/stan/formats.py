@@ -158,7 +158,9 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
         try:
             raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
         except ValueError as error:
-            raise InputError(f"{path}: not valid JSON: {error}") from error
+            known = path.name.lower().endswith((".json", ".json.gz"))
+            others = "" if known else "; files of other formats need their endings, such as .csv or .parquet"
+            raise InputError(f"{path}: not valid JSON: {error}{others}") from error
         except RecursionError:
             raise InputError(f"{path}: not valid JSON: nested too deeply") from None
     if not isinstance(raw, dict):

@@ -288,6 +288,16 @@ def test_wrong_files(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(wrong.value)
 
 
+def test_a_file_without_a_known_ending_is_read_as_json(tmp_path: Path) -> None:
+    for name, content in {"data": json.dumps(GOOD), "data.xlsx": "PK", "data.json": "PK"}.items():
+        (tmp_path / name).write_text(content)
+    assert data.read(tmp_path / "data", DECLARATIONS).values.keys() == GOOD.keys()
+    with pytest.raises(InputError, match=r"need their endings, such as \.csv or \.parquet$"):
+        data.read(tmp_path / "data.xlsx", DECLARATIONS)
+    with pytest.raises(InputError, match=r"\(char 0\)$"):
+        data.read(tmp_path / "data.json", DECLARATIONS)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"absent\.json: no such file"):
         data.read(tmp_path / "absent.json", DECLARATIONS)
