@@ -20,6 +20,7 @@ from stansub.output.style import (
     INK,
     STYLE,
     clipped,
+    count_ticks,
     few_ticks,
     literal,
     percent_ticks,
@@ -128,7 +129,7 @@ def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int
     step = max(1, len(values) // _PAIR_DRAWS)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 8), layout="constrained")
-        axes = figure.subplots(len(shown), len(shown), squeeze=False)
+        axes = figure.subplots(len(shown), len(shown), sharex="col", squeeze=False)
         for row, i in enumerate(shown):
             for column, j in enumerate(shown):
                 ax = axes[row][column]
@@ -213,6 +214,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         spread.yaxis.set_major_formatter(percent_ticks())
         _acceptance_over_draws(acceptance, accepted)
         acceptance.sharex(over)
+        count_ticks(acceptance.xaxis)
         over.tick_params(labelbottom=False)
         corner.axis("off")
         handles, labels = over.get_legend_handles_labels()
@@ -299,6 +301,7 @@ def _trace_of(ax: "Axes", name: str, draws: np.ndarray[Any, Any]) -> None:
         ax.plot(values, color=_colour(chain), linewidth=0.5, alpha=0.75, rasterized=True)
     ax.set_ylabel(literal(clipped(name)))
     ax.yaxis.set_major_locator(few_ticks())
+    count_ticks(ax.xaxis)
     ax.margins(x=0)
 
 
@@ -315,8 +318,7 @@ def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
         top = max(top, 1.1 * heights.max())
     ax.set(xlim=(0, chains * n), ylim=(0, top))
     ax.yaxis.set_major_locator(few_ticks())
-    ax.xaxis.set_major_locator(few_ticks())
-    ax.xaxis.set_major_formatter("{x:,.0f}")
+    count_ticks(ax.xaxis)
     ax.grid(visible=False, axis="x")
 
 
@@ -333,7 +335,7 @@ def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
     for chain, values in enumerate(means):
         ax.plot(at, values, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
     scale_shares(ax, share, means)
-    ax.set_title("Running mean over draws, and audited decisions", loc="left")
+    ax.set_title("Running mean over draws", loc="left")
     ax.margins(x=0.01)
 
 
@@ -343,6 +345,7 @@ def _mark_audited(ax: "Axes", share: np.ndarray[Any, Any], stats: Any) -> None:
     audited = stats["audited"].values.astype(bool)
     wrong = stats["audit_wrong"].values.astype(bool) & audited
     right = audited & ~wrong
+    ax.set_title("Running mean over draws, and audited decisions", loc="left")
     at = np.broadcast_to(np.arange(1, share.shape[1] + 1), share.shape)
     ax.scatter(
         at[right], share[right], s=9, color="#B3B3B3", linewidth=0, label=f"audited, right ({right.sum():,})", zorder=2

@@ -37,6 +37,14 @@ def few_ticks(most: int = 4) -> Any:
     return MaxNLocator(nbins=most)
 
 
+def count_ticks(axis: Any) -> None:
+    """Show whole numbers on an axis, with commas."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    axis.set_major_formatter("{x:,.0f}")
+
+
 def percent_ticks() -> Any:
     """Return a formatter of shares in percent."""
     from matplotlib.ticker import FuncFormatter

@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 from synthetic import run
 
 from stansub.errors import InputError
-from stansub.output import inference_data
+from stansub.output import inference_data, plots
 from stansub.output.plots import _ranks, _ranks_of, _share_over_draws, predictive, share_of_data, trace
 
 pytestmark = pytest.mark.usefixtures("pictures_in_full")
@@ -64,6 +64,15 @@ def test_dollar_signs_in_names_begin_no_formula(tmp_path: Path) -> None:
     assert "<!-- income $1-$5 -->" in (tmp_path / "predictive.svg").read_text()
 
 
+def test_panels_of_a_column_of_pairs_have_one_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
+    plots.pairs(run(), tmp_path / "pairs.png")
+    first = saved[0].axes[0:16:4]
+    assert len({ax.get_xlim() for ax in first}) == 1
+    assert [bool(ax.xaxis.get_tick_params()["labelbottom"]) for ax in first] == [False, False, False, True]
+
+
 def test_share_of_data_marks_audited_decisions(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     audited = rng.random((4, 1000)) < 0.05
@@ -72,6 +81,14 @@ def test_share_of_data_marks_audited_decisions(tmp_path: Path) -> None:
     text = (tmp_path / "share.svg").read_text()
     assert f"audited, right ({(audited & ~wrong).sum()})" in text
     assert f"audited, wrong ({wrong.sum()})" in text
+
+
+def test_a_picture_without_audits_speaks_of_none(tmp_path: Path) -> None:
+    share_of_data(run(draws=5000, sample_stats={"audited": np.zeros((4, 5000), bool)}), tmp_path / "share.svg")
+    text = (tmp_path / "share.svg").read_text()
+    assert "<!-- Running mean over draws -->" in text
+    assert "audited" not in text
+    assert "<!-- 4,000 -->" in text
 
 
 def test_means_are_in_view_where_few_decisions_use_any_data() -> None:
