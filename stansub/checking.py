@@ -42,6 +42,7 @@ from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning.mode_tuner import few_evaluations
+from stansub.wording import percent
 
 _FORMS = {
     "log_lik_i": "the likelihood is a loop over log_lik_i",
@@ -344,7 +345,7 @@ def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator
     share = costs.shared / costs.block
     if costs.repeated and share > _LARGE_SHARE:
         yield (
-            f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: use larger "
+            f"every block evaluates the global part again, which takes {percent(min(share, 1))} of its time: use larger "
             "blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:

@@ -290,7 +290,7 @@ class RaceOutcome:
 
     def clause(self) -> str:
         """Return it in a clause."""
-        text = f"{self.accepted:.0%} accepted"
+        text = f"{percent(self.accepted)} accepted"
         moved = [rival for rival in self.rivals if rival.factor < _HARDLY_MOVED]
         for number, rival in enumerate(moved):
             of = "that of" if number else "the effective draws per observation of"
@@ -344,7 +344,7 @@ class WalkSinceFewAccepted(Chosen):
 
     def describe(self) -> str:
         return (
-            f"adaptive Metropolis that starts from the Laplace approximation: {self.accepted:.0%} of independent "
+            f"adaptive Metropolis that starts from the Laplace approximation: {percent(self.accepted)} of independent "
             "draws from it were accepted"
         )
 

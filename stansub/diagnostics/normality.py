@@ -282,7 +282,7 @@ def _pairs_along(
         if batch:
             chain.advance()
         status = chain.status
-        log(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
+        log(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {percent(status.share)} of the data a decision")
         for phase, n in (("start", n_start), ("end", n_end)):
             if n:
                 found[phase] += pairs_at(evaluator, chain.position, chain.proposal, n, rng, variates)[0]

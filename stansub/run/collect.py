@@ -33,6 +33,7 @@ from stansub.stan.posterior import Posterior
 from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes
 from stansub.types import FloatArray
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import xarray
@@ -232,7 +233,7 @@ class _Gathered:
         """Write the draws in pieces; return a thinned set of them in memory."""
         quantities, size = self._quantities(self._kept), piece_size(self._draw_bytes)
         for start in range(0, self._n, size):
-            progress(f"Writing draws ({start / self._n:.0%})")
+            progress(f"Writing draws ({percent(start / self._n)})")
             piece = self._piece(quantities, start, min(start + size, self._n))
             if start == 0:
                 file.begin(self._tree(piece, ""), self._n)

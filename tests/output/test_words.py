@@ -78,16 +78,16 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
         ),
         (
             selection.RaceWon(RACE, 10),
-            "Laplace pCN with rho 0 and one random-walk step in 10: 95% accepted, 4 times the effective draws per "
+            "Laplace pCN with rho 0 and one random-walk step in 10: 95 % accepted, 4 times the effective draws per "
             "observation of Langevin and 21 times that of random walk",
         ),
         (
             selection.WalkWon(RaceOutcome("random walk", 0.36, (Rival("Laplace pCN", 6.6e293),))),
-            "random walk with an adapted scale: 36% accepted; too few proposals of Laplace pCN were accepted",
+            "random walk with an adapted scale: 36 % accepted; too few proposals of Laplace pCN were accepted",
         ),
         (
             selection.ProposalStays(RaceOutcome("Langevin", 0.6, (Rival("pCN", 3.0), Rival("random walk", 1e5)))),
-            "Langevin as before: 60% accepted, 3 times the effective draws per observation of pCN; too few proposals "
+            "Langevin as before: 60 % accepted, 3 times the effective draws per observation of pCN; too few proposals "
             "of random walk were accepted",
         ),
         (
