@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -372,6 +372,8 @@ class HighRHat(Finding):
         Whether set-up showed that the chains would hardly move.
     signs : tuple of tuple of str
         Parameters whose signs can change together without changing the posterior, the smallest first.
+    no_family : bool
+        Whether surrogate transitions are not the default only because the likelihood is of no recognised family.
     """
 
     limit: float
@@ -380,9 +382,11 @@ class HighRHat(Finding):
     no_mode: str = ""
     hardly_moves: bool = False
     signs: tuple[tuple[str, ...], ...] = ()
+    no_family: bool = False
 
     def describe(self) -> Words:
-        effects, double = (f"{DECLARE} ", "Otherwise, double") if self.many else ("", "Double")
+        effects = REQUEST if self.no_family else DECLARE if self.many else ""
+        double = "Otherwise, double" if effects else "Double"
         longer = (
             f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "
             "the posterior may have several modes, or directions that the data hardly inform."
@@ -393,7 +397,7 @@ class HighRHat(Finding):
             other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
-            DECLARE_OR_NUTS if self.hardly_moves else effects + other,
+            DECLARE_OR_NUTS if self.hardly_moves else f"{effects} {other}".lstrip(),
         )
 
 

@@ -34,7 +34,7 @@ from stansub.selection import Chosen, LevelsSettled, SignsChange, TransitionsLef
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
-from stansub.target.remainders import NoPredictorsError
+from stansub.target.remainders import NoFamilyError, NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
 from stansub.tuning.signs import Places, find_mirrors
@@ -116,7 +116,8 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
         hardly_moves = many and bool(effects)
-        return TransitionsLeft(effects, given.n_parameters, hardly_moves, reason=str(error)) if suited else None
+        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), isinstance(error, NoFamilyError))
+        return left if suited else None
 
 
 def _by_default(

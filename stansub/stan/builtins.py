@@ -170,8 +170,11 @@ def _dims(arguments: Sequence[Value], n: int) -> Value:
 
 
 def _repeated(arguments: Sequence[Value], n: int) -> Value:
-    inner = np.asarray(arguments[0])
-    return np.broadcast_to(inner, (*map(int, arguments[1:]), *inner.shape)).copy()
+    first, *sizes = arguments
+    if isinstance(first, Rows):  # the columns of `rep_matrix(v, k)` are alike
+        return Rows(_repeated([first.inner, *sizes], n), first.which)
+    inner = np.asarray(first)
+    return np.broadcast_to(inner, (*map(int, sizes), *inner.shape)).copy()
 
 
 def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
+from stansub.stan.cases import VaryingError, by_cases, varying
 from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either, is_plain
@@ -69,8 +70,6 @@ from stansub.stan.syntax import Expression as Node
 
 # Maximum number of statements that run one after the other.
 _MOST_STATEMENTS = 3_000_000
-# Maximum number of values of an integer of the data for which a function is followed separately.
-_MOST_VALUES = 32
 
 
 class ObservationTerm(NamedTuple):
@@ -147,6 +146,7 @@ class _Walk:
         }
         self.left = _MOST_STATEMENTS
         self.is_counting = False
+        self.known: dict[Node, int] = {}  # integers that differ among observations, while one value is followed
         self.own = data(np.arange(1, n + 1))
 
     # --- statements ---
@@ -189,7 +189,7 @@ class _Walk:
             case Target(expression):
                 self._add(self.of(expression, frame), frame)
             case Tilde():
-                self._add(self._tilde(one, frame), frame)
+                self._add(by_cases(lambda: self._tilde(one, frame), self.known), frame)
             case If(condition, then, orelse):
                 self._branch(self.of(condition, frame), then, orelse, frame)
             case For():
@@ -410,11 +410,15 @@ class _Walk:
             case Call(name, arguments):
                 if name.startswith("reduce_sum"):
                     return self._reduced(arguments, frame)
-                return self._call(name, [self.of(one, frame) for one in arguments])
+                return by_cases(lambda: self._call(name, [self.of(one, frame) for one in arguments]), self.known)
         raise NotFollowedError(f"`{node}` is not supported")
 
     def _scalar(self, node: Node, frame: Frame) -> Any:
+        if node in self.known:
+            return self.known[node]
         value = self.of(node, frame)
+        if is_kind(value, "data") and is_integer(value) and not value.is_single:
+            raise VaryingError(node, value.values)
         if isinstance(value, Expression | Rows | Total) or np.ndim(value):
             raise NotFollowedError(f"`{node}` is not a single known number")
         return value
@@ -474,14 +478,10 @@ class _Walk:
         try:
             return self._returned(function, arguments)
         except NotFollowedError:
-            for k, one in enumerate(arguments):
-                if not is_kind(one, "data") or not is_integer(one):
-                    continue
-                found, places = np.unique(one.values, return_inverse=True)
-                if 1 < len(found) <= _MOST_VALUES:
-                    self.skipped[:] = noted
-                    cases = [self._inlined(function, [*arguments[:k], int(v), *arguments[k + 1 :]]) for v in found]
-                    return pick(cases, places)
+            for k, found, places in varying(arguments):
+                self.skipped[:] = noted
+                cases = [self._inlined(function, [*arguments[:k], int(v), *arguments[k + 1 :]]) for v in found]
+                return pick(cases, places)
             raise
 
     def _returned(self, function: Any, arguments: Sequence[Value]) -> Value:

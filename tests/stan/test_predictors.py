@@ -407,6 +407,25 @@ def test_a_function_that_returns_early_for_some_observations_is_followed_for_all
     np.testing.assert_allclose(found.log_lik(points[1]) - found.log_lik(points[0]), second - first, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        "for (n in 1:N) target += normal_lpdf(x[n, 1 : few[n] + 1] | alpha, scale);",
+        "for (n in 1:N) x[n, 1 : few[n] + 1] ~ normal(alpha, scale);",
+        "for (n in 1:N) for (k in 1 : few[n] + 1) x[n, k] ~ normal(alpha, scale);",
+        "matrix[N, K] mu = rep_matrix(rep_vector(alpha, N), K);"
+        "for (n in 1:N) target += normal_lpdf(x[n, 1 : few[n] + 1] | mu[n, 1 : few[n] + 1], scale);",
+    ],
+)
+def test_the_first_values_of_an_observation_are_followed(likelihood: str) -> None:
+    """Visits of a site, as many as its own number says."""
+    found = predictors(likelihood, of_family=False)
+    points = RNG.uniform(-1, 1, (2, DIM))
+    terms = [np.column_stack([normal(t.alpha, t.scale, X[:, k]) for k in range(K)]) for t in map(Point, points)]
+    first, second = (term[:, 0] + FEW * term[:, 1] for term in terms)
+    np.testing.assert_allclose(found.log_lik(points[1]) - found.log_lik(points[0]), second - first, atol=1e-12)
+
+
 def test_what_stan_loses_of_small_probabilities_is_no_other_likelihood() -> None:
     """Of 1 less a number near 1; a likelihood that differs elsewhere, or by more, is another."""
     text, blocks = text_of(read("few ~ bernoulli(inv_cloglog(eta));")), Blocks(N, 1)
