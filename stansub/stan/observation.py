@@ -21,7 +21,7 @@ from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simp
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
-from stansub.stan.operators import Count, decided, infix, is_integer, prefix, stacked
+from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
 from stansub.stan.rowwise import (
     Expression,
@@ -33,7 +33,6 @@ from stansub.stan.rowwise import (
     pick,
     select,
 )
-from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -111,25 +110,19 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     declared = {one.name for one in program.transformed_data.declarations}
     own = [one for one in program.transformed_data.statements if not set() < writes(one) & declared <= given.keys()]
     walk.run(own, frame)
-    frame.values |= given | _counts(program, given, n)
+    frame.values |= given | counts(program, given, n)
     walk.is_counting = True
     found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n, sparse=sparse)
     frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
     before = list(walk.skipped)
     walk.run(program.model.statements, frame)
-    if not isinstance(walk.term, Expression):
+    if walk.lost or not isinstance(walk.term, Expression):
         of_the_model = walk.skipped[len(before) :]
         new = [reason for reason in of_the_model if reason not in before]
-        raise NotFollowedError([*new, *of_the_model, *before, "no statement adds a term for each observation"][0])
+        raise NotFollowedError([*walk.lost, *new, *of_the_model, *before, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return ObservationTerm(walk.term, density, found.places)
-
-
-def _counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
-    """Return integers that are sizes of data and count the observations."""
-    sizes = {name for one in data_declarations(program) for dim in one.all_dims for name in names(dim)}
-    return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 
 class _Walk:
@@ -139,6 +132,8 @@ class _Walk:
         self.program, self.n = program, n
         self.term: Number = 0.0
         self.skipped: list[str] = []
+        # Reasons for skipped terms of the observations.
+        self.lost: list[str] = []
         # By the ids of their values for an observation, which are kept so that no id is reused.
         self.densities: dict[int, tuple[Number, Density]] = {}
         self.functions: dict[tuple[str, int], Any] = {
@@ -175,6 +170,8 @@ class _Walk:
         if isinstance(one, Return):
             raise NotFollowedError(reason)
         self.skipped.append(reason)
+        if frame.in_rows and isinstance(one, Target | Tilde):
+            self.lost.append(reason)
         for name in writes(one):
             frame.values[name] = Reason(reason)
 
@@ -362,12 +359,14 @@ class _Walk:
         finally:
             frame.outside, frame.in_rows = outside, False
         frame.values.pop(one.variable, None)
-        wrong = [name for name in writes(one) if isinstance(frame.values.get(name), Reason)]
-        if not wrong or any(not is_plain(before.get(name)) for name in writes(one) if name in before):
+        lasting = writes(one) & before.keys()
+        wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]
+        if not wrong or not all(is_plain(before[name]) for name in lasting):
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term
         del self.skipped[noted:]
+        self.lost.clear()
         return False
 
     # --- expressions ---

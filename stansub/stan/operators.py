@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,18 @@ from stansub.stan.branches import KINK, Sign
 from stansub.stan.containers import Rows, Total, Value, elementwise, product
 from stansub.stan.expansions import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
+from stansub.stan.sizes import data_declarations
+from stansub.stan.syntax import Program, names
 
 
 class Count(int):
     """The number of observations; its product with a non-integer is a sum over the observations."""
+
+
+def counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
+    """Return integers that are sizes of data and count the observations."""
+    sizes = {name for one in data_declarations(program) for dim in one.all_dims for name in names(dim)}
+    return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 
 def infix(operator: str, left: Value, right: Value, n: int) -> Value:

@@ -436,6 +436,28 @@ def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> 
         follow(parse(text), {"N": 5, "z": np.ones(5)}, 5)
 
 
+def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
+    """Not that its loop cannot run for each observation in turn, nor that a part of the likelihood differs."""
+    text = """
+      data { int N; vector[N] z; array[N] int late; }
+      parameters { real a; real<lower=0> s; }
+      model {
+        vector[N] mu = a + 0.5 * z;
+        for (n in 1 : N) {
+          if (late[n] == 0) {
+            z[n] ~ normal(mu[n], s);
+          } else {
+            real survival = gamma_lccdf(z[n] | s, exp(mu[n]));
+            target += survival;
+          }
+        }
+      }
+    """
+    values = {"N": 5, "z": np.ones(5), "late": np.arange(5) % 2}
+    with pytest.raises(NotFollowedError, match="gamma_lccdf is not supported"):
+        follow(parse(text), values, 5)
+
+
 def test_sizes_of_transformed_data_count_the_observations() -> None:
     text = """
       data {{ int N; vector[N] z; }} transformed data {{ int few = N - 2; vector[few] y = z[1 : few]; }}
