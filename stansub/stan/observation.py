@@ -112,8 +112,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     walk.run(own, frame)
     frame.values |= given | counts(program, given, n)
     walk.is_counting = True
-    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n, sparse=sparse)
-    frame.values |= found.values
+    parameters = program.parameters.declarations
+    places = unconstrained(parameters, frame.values, lambda node: walk.of(node, frame), n, sparse=sparse)
     walk.run(program.transformed_parameters.statements, frame)
     before = list(walk.skipped)
     walk.run(program.model.statements, frame)
@@ -122,7 +122,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
         new = [reason for reason in of_the_model if reason not in before]
         raise NotFollowedError([*walk.lost, *new, *of_the_model, *before, "no statement adds a term for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
-    return ObservationTerm(walk.term, density, found.places)
+    return ObservationTerm(walk.term, density, places)
 
 
 class _Walk:

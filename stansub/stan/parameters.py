@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,28 +21,24 @@ _MOST_PARAMETERS = 1 << 17
 _MOST_DENSE = 1 << 26
 
 
-class Parameters(NamedTuple):
-    """Parameters of a program.
-
-    Attributes
-    ----------
-    places : tuple of ndarray of int64
-        Unconstrained places of each one's elements; of one dimension if it does not have one for each.
-    """
-
-    values: dict[str, Any]
-    places: tuple[NDArray[np.int64], ...]
-
-
 def unconstrained(
-    declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int, *, sparse: bool = False
-) -> Parameters:
-    """Return each parameter's value and unconstrained places.
+    declarations: Sequence[Declaration],
+    values: dict[str, Any],
+    value: Callable[[Node], Any],
+    n: int,
+    *,
+    sparse: bool = False,
+) -> tuple[NDArray[np.int64], ...]:
+    """Add each parameter's value to those of variables, and return the unconstrained places of their elements.
+
+    The places have one dimension if a parameter does not have one for each element.
 
     Parameters
     ----------
+    values : dict
+        Values of variables by name, to which those of the parameters are added in order: bounds may read them.
     value : callable
-        Evaluates an expression of sizes or bounds.
+        Evaluates an expression of sizes or bounds with these values.
     sparse : bool
         Whether slopes are sparse even for few observations.
 
@@ -63,13 +59,12 @@ def unconstrained(
         unit = sp.csr_array(([1.0], [next(units)], [0, 1]), shape=(1, dim))
         return affine(unit if sparse or n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
 
-    found: dict[str, Any] = {}
     places, first = [], 0
     for one, (outer, inner) in zip(declarations, sizes, strict=True):
         array = np.empty((*outer, *inner), dtype=object)
         for place in product(*map(range, outer)):
             array[place] = _entry(one, inner, draw, value)
-        found[one.name] = array if array.ndim else array.item()
+        values[one.name] = array if array.ndim else array.item()
         free = int(np.prod(outer)) * _n_free(one, inner)
         own = np.arange(first, first + free)
         first += free
@@ -77,7 +72,7 @@ def unconstrained(
             own = own.reshape((*outer, *inner[::-1]))
             own = np.moveaxis(own, range(len(outer), own.ndim), range(own.ndim - 1, len(outer) - 1, -1))
         places.append(own)
-    return Parameters(found, tuple(places))
+    return tuple(places)
 
 
 def _shape(one: Declaration, value: Callable[[Node], Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -470,6 +470,20 @@ def test_sizes_of_transformed_data_count_the_observations() -> None:
     assert str(counted) == str(looped)
 
 
+def test_offsets_and_multipliers_may_be_parameters() -> None:
+    text = """
+      data {{ int N; int J; vector[N] y; array[N] int g; }}
+      parameters {{ real m; real<lower=0> s; {declared} }}
+      model {{ y ~ student_t(4, {read}, 1); }}
+    """
+    values = {"N": 5, "J": 2, "y": np.arange(5.0), "g": np.array([1, 2, 2, 1, 2])}
+    declared, written = (
+        in_program(follow(parse(text.format(declared=one, read=read)), values, 5).term, 5)
+        for one, read in (("vector<offset=m, multiplier=s>[J] u;", "u[g]"), ("vector[J] z;", "m + s * z[g]"))
+    )
+    assert str(declared) == str(written)
+
+
 def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     n, most = 20_000, 3_000
     monkeypatch.setattr(observation, "_MOST_STATEMENTS", most)  # all iterations would take 40,000
