@@ -52,7 +52,10 @@ from stansub.stan.syntax import (
 _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 # Functions whose values have these bounds.
-_RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
+_RANGES = {
+    **dict.fromkeys(("exp", "inv_square", "square", "inv_sqrt", "sqrt", "log1p_exp"), (_LOWER,)),
+    "inv_logit": (_LOWER, _UPPER),
+}
 
 
 class NotSeparableError(InputError):
@@ -222,6 +225,8 @@ def _link(bounds: tuple[Bound, ...]) -> str | None:
             return f"log({{}} - {least})"
         case (Bound("lower", Literal("0")), Bound("upper", Literal("1"))):
             return "logit({})"
+        case (Bound("lower", Literal() | Prefix() | Name() as low), Bound("upper", Literal() | Prefix() | Name() as high)):
+            return f"logit(({{}} - ({low})) / ({high} - ({low})))"
     return None
 
 
