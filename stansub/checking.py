@@ -345,8 +345,8 @@ def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator
     share = costs.shared / costs.block
     if costs.repeated and share > _LARGE_SHARE:
         yield (
-            f"every block evaluates the global part again, which takes {percent(min(share, 1))} of its time: "
-            "use larger blocks (`block_size`)"
+            f"every block evaluates the global part again, which takes {percent(min(share, 1))} of its time: use "
+            "larger blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
         yield (

@@ -396,7 +396,7 @@ class HighRHat(Finding):
             fixed = listed([names[0] for names in self.signs])
             other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
         return Words(
-            f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
+            f"R-hat is above {self.limit} for {self.quantities.listed('{:.3f}')}: the chains have not converged.",
             DECLARE_OR_NUTS if self.hardly_moves else f"{effects} {other}".lstrip(),
         )
 

@@ -187,7 +187,7 @@ class Progress:
     def _time_limit(self) -> str:
         """Return what the limit interrupted, what was done before, and a remedy."""
         stage, before = self.stage, self.spent()
-        here = f" in the stage '{stage.line}'" if stage is not None else ""
+        here = f", in the stage '{stage.line}'" if stage is not None else ""
         return (
             f"`max_time={self._max_time:g}` was reached during set-up, before the first draw{here}"
             f"{f'; stages before it: {before}' if before else ''}; raise `max_time`"

@@ -144,9 +144,12 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
 def test_commands_that_draw_say_what_they_wait_for(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(options(*PLAIN), capsys)[0] == 0
     monkeypatch.setattr(progress, "_SHORT", 0.0)
+    code, _, err = run(options(*PLAIN), capsys)
+    told = [line.partition(":")[0] for line in err.splitlines()]
+    assert (code, told[told.index("Summarising the draws") + 1]) == (0, "Writing the draws")
     stages = {
+        "summary": ["Reading draws", "Summarising the draws"],
         "plot": ["Reading draws", "Drawing logistic_trace.png", "Drawing logistic_data.png"],
         "report": ["Reading draws", "Writing the page"],
         "export": ["Reading draws", "Writing draws"],
@@ -154,7 +157,8 @@ def test_commands_that_draw_say_what_they_wait_for(
     for command, names in stages.items():
         code, _, err = run([command, "logistic.nc"], capsys)
         assert (code, [line.partition(":")[0] for line in err.splitlines()]) == (0, names)
-        assert run([command, "logistic.nc", "--force", "--quiet"], capsys)[2] == ""
+        force = ["--force"] * (command != "summary")
+        assert run([command, "logistic.nc", *force, "--quiet"], capsys)[2] == ""
 
 
 def test_statistics_are_computed_once(

@@ -64,7 +64,7 @@ def test_every_call_meets_the_time_limit(call: str, clock: Clock) -> None:
     message = str(caught.value)
     assert isinstance(caught.value, RunError)
     assert message.startswith(
-        "`max_time=30` was reached during set-up, before the first draw in the stage 'Proving the cut;"
+        "`max_time=30` was reached during set-up, before the first draw, in the stage 'Proving the cut;"
     )
     assert message.endswith("; stages before it: Compiling m 14 s; raise `max_time` or take fewer")
     assert "Blinking" not in message, "took no time"

@@ -16,15 +16,20 @@ def summary(
     draws: Draws,
     everything: Annotated[bool, typer.Option("--all", help="Show all rows of the table.")] = False,
     verbose: Verbose = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Print the posterior table, convergence, exactness and cost in one line, and the warnings."""
-    from stansub.output import summary as summary_module
-    from stansub.output.inference_data import LARGE
-    from stansub.run.reading import read_draws
+    with stages(quiet=quiet) as log:
+        log("Reading draws")
+        from stansub.output import summary as summary_module
+        from stansub.output.inference_data import LARGE
+        from stansub.run.reading import read_draws
 
-    found = read_draws(draws, most=None if everything else LARGE)
-    summary_module.render(found, FlagConsole(), verbose=verbose, max_rows=None if everything else 50)
+        found = read_draws(draws, most=None if everything else LARGE)
+        log("Summarising the draws")
+        summarised = summary_module.summarise(found, max_rows=None if everything else 50)
+    summary_module.render(found, FlagConsole(), summary=summarised, verbose=verbose)
 
 
 def plot(

@@ -21,6 +21,7 @@ from stansub.cli.options import (
     forcing,
     shared,
     sources_of,
+    stages,
     taking,
     to_file,
 )
@@ -142,7 +143,7 @@ def sample(
     if not quiet and (n := len(stanc.warnings_of(model, pedantic=False))):
         said = f"stanc has {n} warning{'s' * (n > 1)} about {model}: see stansub check {shlex.quote(str(model))}"
         console.print(said, soft_wrap=True)
-    _finish(result, target, exporting, options["checkpoint"], overwrite=replacing, verbose=verbose)
+    _finish(result, target, exporting, options["checkpoint"], overwrite=replacing, verbose=verbose, quiet=quiet)
 
 
 def _finish(
@@ -153,6 +154,7 @@ def _finish(
     *,
     overwrite: bool,
     verbose: bool,
+    quiet: bool,
 ) -> None:
     """Check, write and show the draws of a run, then exit with the code of its end."""
     from stansub.output import export, inference_data, summary
@@ -161,11 +163,14 @@ def _finish(
     from stansub.run.executors import BROKEN
 
     console = FlagConsole(stderr=True)
-    found = run.check(result)
     written: Path | None = target
     trouble = ""
-    if "every" not in result.attrs:
-        written, trouble = inference_data.write_anywhere(result, target, overwrite=overwrite)
+    with stages(quiet=quiet) as log:
+        log("Summarising the draws")
+        found = run.check(result)
+        if "every" not in result.attrs:
+            log("Writing the draws")
+            written, trouble = inference_data.write_anywhere(result, target, overwrite=overwrite)
     try:
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=overwrite)

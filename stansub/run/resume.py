@@ -32,7 +32,10 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     before = found.options.record
     if differing := config.differences(before):
         asked = config.record()
-        shown = ", ".join(f"`{name}` was {before.get(name)} and is {asked[name]}" for name in differing)
+        shown = ", ".join(
+            f"`{name}` was {before.get(name)} and is {asked[name]}{' (it may only grow)' * (name == 'iter_sampling')}"
+            for name in differing
+        )
         raise InputError(f"{found.path} belongs to a run with other options; resume it with the same ones: {shown}")
     config = config.continuing(before)
     facts, given = found.facts(config), read(model, data, progress)
