@@ -32,6 +32,7 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
+from stansub.progress import duration
 from stansub.run import executors, inits
 from stansub.run.facts import facts as facts_of
 from stansub.run.option import taking
@@ -281,8 +282,8 @@ def _announced(config: RiskConfig) -> str:
     n, budget, parallel = len(config.rules) * config.repeats, config.budget, config.parallel
     if not math.isfinite(budget.seconds):
         return f"{n} runs of {budget.steps:,} steps, {min(parallel, n)} at once"
-    minutes, seconds = divmod(math.ceil(math.ceil(n / parallel) * budget.seconds), 60)
-    return f"{n} runs of {budget.seconds:g} s, {min(parallel, n)} at once: about {minutes} min {seconds:02d} s"
+    total = duration(math.ceil(n / parallel) * budget.seconds)
+    return f"{n} runs of {budget.seconds:g} s, {min(parallel, n)} at once: about {total}"
 
 
 def _run_all(

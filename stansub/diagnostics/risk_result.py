@@ -30,6 +30,8 @@ Runs = Mapping[float, Mapping[int, Trajectory]]
 _POINTS = 40
 # Level of the tests of settings, shared among the comparisons.
 _LEVEL = 0.05
+# What a test says that finds no difference.
+_ALIKE = "no detectable difference"
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,13 @@ def headlines(found: Risk) -> list[str]:
         paired = losses.pivot(index="repeat", columns="epsilon", values="loss")
         others = [epsilon for epsilon in mse if epsilon]
         if 0.0 in mse and others:
-            groups: dict[str, list[str]] = {"better": [], "not distinguished": [], "worse": []}
+            groups: dict[str, list[str]] = {"better": [], _ALIKE: [], "worse": []}
             for epsilon in others:
                 groups[_compared(np.log((paired[epsilon] / paired[0.0]).to_numpy()), len(others))].append(
                     f"{epsilon:g}"
                 )
-            against = "; ".join(f"{word}: {', '.join(those)}" for word, those in groups.items() if those)
-            line += f"; compared with exact decisions ({_sized(mse[0.0])}), epsilon is {against}"
+            against = ", ".join(f"{word} with epsilon {', '.join(those)}" for word, those in groups.items() if those)
+            line += f"; compared with exact decisions ({_sized(mse[0.0])}), {against}"
         lines.append(line)
     return lines
 
@@ -115,10 +117,10 @@ def _compared(log_ratios: FloatArray, comparisons: int) -> str:
     ratios = log_ratios[~np.isnan(log_ratios)]
     n = len(ratios)
     if n < MIN_REPEATS:
-        return "not distinguished"
+        return _ALIKE
     error = ratios.std(ddof=1) / math.sqrt(n)
     if abs(ratios.mean()) <= stdtrit(n - 1, 1 - _LEVEL / 2 / comparisons) * error:
-        return "not distinguished"
+        return _ALIKE
     return "better" if ratios.mean() < 0 else "worse"
 
 

@@ -171,7 +171,7 @@ class PredictedMethod:
         """
         steps = self.steps(budget)
         if steps is None:
-            raise InputError(f"budget {budget:g} is too short: chains begin after {self.set_up:.3g} s")
+            raise InputError(f"`budget`: {budget:g} s is too short: chains begin after {self.set_up:.3g} s")
         method = self.measurement.method
         levels = {"epsilon": method.epsilon, "final_epsilon": method.final_epsilon}
         given = {name: level for name, level in levels.items() if level is not None}
@@ -327,7 +327,7 @@ def best_of(methods: Sequence[_Predicted], budget: float) -> _Predicted:
     risks = [(one.risk(budget).value, one) for one in methods]
     least = min(risk for risk, _ in risks)
     if not math.isfinite(least):
-        raise InputError(f"budget {budget:g} is too short: no chain would start sampling; give more time")
+        raise InputError(f"`budget`: {budget:g} s is too short: no chain would start sampling; give more time")
     as_good = [(risk, one) for risk, one in risks if risk * (1 - _WORTH) <= least]
     plainest = max((one.exact, one.fixed) for _, one in as_good)
     return min((pair for pair in as_good if (pair[1].exact, pair[1].fixed) == plainest), key=lambda pair: pair[0])[1]

@@ -142,7 +142,7 @@ def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
 
 
 def test_a_budget_that_is_over_before_chains_begin(clock: Clock) -> None:
-    with pytest.raises(InputError, match=r"budget 0\.01 is too short: no chain would start"):
+    with pytest.raises(InputError, match=r"`budget`: 0\.01 s is too short: no chain would start"):
         plan(normal_means(clock), budget=0.01, pilot_seconds=0.05, config=SampleConfig(seed=3, parallel_chains=1))
 
 
