@@ -107,8 +107,8 @@ def report(
     except source_module.OldSyntaxError as error:
         if write is None:
             raise
-        path = files.write(write, error.code.encode(), overwrite=overwrite)
-        console.print(Text(f"Written: {path}, with arrays in current syntax. Check this file next."), soft_wrap=True)
+        files.write(write, error.code.encode(), overwrite=overwrite)
+        console.print(Text(f"Written: {write}, with arrays in current syntax. Check this file next."), soft_wrap=True)
         return 0
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)

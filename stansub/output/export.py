@@ -62,10 +62,11 @@ def write(
     """
     n_chains = inference_data.group(idata, "posterior").sizes["chain"]
     called = names(stem, form, n_chains)
-    target = files.check_folder(folder, called, overwrite=overwrite)
-    target.mkdir(parents=True, exist_ok=True)
-    images = _images(idata, form)
-    return [files.write(target / name, image, overwrite=overwrite) for name, image in zip(called, images, strict=True)]
+    files.check_folder(folder, called, overwrite=overwrite).mkdir(parents=True, exist_ok=True)
+    paths = [files.expanded(folder) / name for name in called]
+    for path, image in zip(paths, _images(idata, form), strict=True):
+        files.write(path, image, overwrite=overwrite)
+    return paths
 
 
 def _images(idata: InferenceData, form: str) -> Iterator[memoryview]:

@@ -66,6 +66,12 @@ def test_cmdstanpy_reads_what_was_written(tmp_path: Path) -> None:
     assert fit.time[1] == {"warmup": 2.0, "sampling": 3.0, "total": 5.0}
 
 
+def test_paths_are_named_as_the_folder_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert export.write(draws(), "new", "some", "csv") == [Path("new/some.csv")]
+    assert (tmp_path / "new/some.csv").is_file()
+
+
 def test_arviz_reads_what_was_written(tmp_path: Path) -> None:
     paths = export.write(draws(), tmp_path, "some", export.CMDSTAN_CSV)
     found = inference_data.arviz_module().from_cmdstanpy(cmdstanpy.from_csv([str(path) for path in paths]))
