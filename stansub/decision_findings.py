@@ -332,16 +332,20 @@ class LittleSaved(Finding):
         Mean share that a decision used.
     exact_instead : bool
         Whether exact decisions would cost the same as those of the run, which are approximate.
+    of_functions : bool
+        Whether the posterior is one of functions, which NUTS cannot sample.
     """
 
     severity = Severity.COST
     share_of_data: float
     exact_instead: bool
+    of_functions: bool = False
 
     def describe(self) -> Words:
+        nuts = "Use NUTS if it is faster (`stansub compare` runs it and measures both, CmdStan runs it alone)"
         exact = ", or `test='exact'`, which costs the same as this test and makes no decision error"
+        remedy = f"{nuts}{exact if self.exact_instead else ''}."
         return Words(
             f"A decision used {percent(self.share_of_data)} of the data on average: subsampling saved little.",
-            "Use NUTS if it is faster (`stansub compare` runs it and measures both, CmdStan runs it alone)"
-            f"{exact if self.exact_instead else ''}.",
+            "Use `test='exact'` if it is faster." if self.of_functions else remedy,
         )

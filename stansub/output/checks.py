@@ -289,7 +289,7 @@ def _moves(run: _Run) -> Iterable[Finding]:
     asked = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
     if share is not None and share > _LITTLE_SAVED_ABOVE and not (few or asked):
         exact_instead = share > _WASTED_ABOVE and error_level(facts).value != 0
-        yield decision_findings.LittleSaved(share, exact_instead)
+        yield decision_findings.LittleSaved(share, exact_instead, facts.get("form") == "functions")
 
 
 # The most serious first.

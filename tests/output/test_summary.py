@@ -287,6 +287,8 @@ class TestFindings:
         (finding,) = findings_of(run(attrs=used | {"test": "exact", "n_audited": [0] * 4}))
         assert "`test='exact'`" not in finding.describe().remedy
         assert findings_of(run(attrs=used | {"settings": {"proposal": "surrogate"}})) == ()
+        (finding,) = findings_of(run(attrs=used | {"form": "functions"}))
+        assert finding.describe().remedy == "Use `test='exact'` if it is faster."
         assert findings_of(run(attrs={"n_obs_used": [40_000_000] * 4})) == ()
 
     def test_an_error_below_epsilon_is_not_warned_of(self) -> None:
