@@ -8,7 +8,6 @@ later (`stansub.stan.predictors`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from stansub.stan.rowwise import (
     is_kind,
     known,
     none_like,
+    walk,
     wrapped,
 )
 from stansub.types import FloatArray
@@ -130,7 +130,7 @@ def _sum(a: Number, b: Number) -> Number:
 
 def _sign(difference: Number, u: Expression) -> float:
     """Return the sign of a difference times u, which both change at the same places."""
-    everything = _parts([difference, u])
+    everything = walk([difference, u])
     leaves = [one for one in everything if one.slopes is not None]
     if not isinstance(difference, Expression) or not leaves:
         raise NotFollowedError(KINK)
@@ -146,18 +146,6 @@ def _sign(difference: Number, u: Expression) -> float:
     if len(signs) < _LEAST or len(set(signs)) > 1 or not signs[0]:
         raise NotFollowedError(KINK)
     return float(signs[0])
-
-
-def _parts(terms: Sequence[Number]) -> list[Expression]:
-    """Return some expressions and all parts of them, each once."""
-    found: dict[int, Expression] = {}
-    waiting = list(terms)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Expression) and id(one) not in found:
-            found[id(one)] = one
-            waiting += one.parts
-    return list(found.values())
 
 
 def _line(

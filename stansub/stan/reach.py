@@ -14,7 +14,7 @@ from operator import or_
 from typing import NamedTuple
 
 from stansub.stan.recognise import REDUCE_SUM
-from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
+from stansub.stan.sizes import DENSITIES, JOINT, data_declarations, data_names
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -114,9 +114,10 @@ BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 # Functions of sizes and values, by the argument that is the size.
 REPEATED = {"zeros_vector": 0, "ones_vector": 0}
 REPEATED |= dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), 1)
+# Functions that keep elements and their order.
+SAME_ELEMENTS = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 # Comparisons that hold for any number of observations.
 _NOT_EMPTY = ((">", "0"), (">=", "1"), ("!=", "0"))
-_SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 _BY_ROW = frozenset({"rows_dot_product", "rows_dot_self"})
 # The axis of a variable to which a loop adds a number of each observation.
 _ADDED = -1
@@ -221,7 +222,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.types = Types(self.program)
-        self.data = {one.name for one in data_declarations(self.program)}
+        self.data = data_names(self.program)
         self.own = {_density_of(one.name) for one in self.program.functions} | {*REDUCE_SUM}
 
     def declare(self, one: Declaration, *, changing: bool) -> None:
@@ -328,7 +329,7 @@ class _Walk:
         if name == "target" or name.endswith("_lp"):
             return _Value(Reach.TOTAL, None, True)
         by_row = name in _BY_ROW and all(one.axis in (None, 0) for one in values)
-        return _joined(values if by_row or name in ELEMENTWISE | _SAME else [one.together for one in values])
+        return _joined(values if by_row or name in ELEMENTWISE | SAME_ELEMENTS else [one.together for one in values])
 
     def _part(self, expression: Subscript) -> _Value:
         """Return the reach of elements of a variable."""

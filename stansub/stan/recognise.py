@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in, sized_by
+from stansub.stan.sizes import changing_names, data_names, declarations, main_size, observations_in, sized_by
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -146,7 +146,7 @@ def _several(program: Program, statements: Sequence[Statement]) -> Form:
 
 def _beside(program: Program, sizes: set[str], likelihood: Span) -> list[Statement]:
     """Return statements besides the likelihood that add a term for each observation."""
-    observed = {one.name for one in data_declarations(program)} & sized_by(program, sizes)
+    observed = data_names(program) & sized_by(program, sizes)
     adding = (one for size in sizes for one in observations_in(program, size) if _beyond_constants(one) & observed)
     return [one for one in adding if not likelihood.contains(one.span)]
 

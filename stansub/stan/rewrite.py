@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from stansub.errors import InputError
 from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
-from stansub.stan.sizes import changing_names, data_declarations
+from stansub.stan.sizes import changing_names, data_names
 from stansub.stan.syntax import (
     Braces,
     Call,
@@ -330,7 +330,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     InputError
         If the program has no such function, or an argument is not the name of a data variable.
     """
-    known, metric = _data_names(program), takes_metric(program, function)
+    known, metric = data_names(program), takes_metric(program, function)
     arguments = _by_name(
         program, function, 1, known | ({_METRIC_ARGUMENT} if metric else set()), "data or transformed data"
     )
@@ -352,7 +352,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
 def takes_metric(program: Program, function: str) -> bool:
     """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
     arguments = {argument.name for one in program.functions if one.name == function for argument in one.arguments}
-    return _METRIC_ARGUMENT in arguments - _data_names(program)
+    return _METRIC_ARGUMENT in arguments - data_names(program)
 
 
 def range_program(program: Program) -> str:
@@ -369,7 +369,7 @@ def range_program(program: Program) -> str:
     """
     parameters = {variable.name for variable in program.parameters.declarations}
     at_proposal = {name: f"{name}_new" for name in parameters}
-    known = _data_names(program) | parameters
+    known = data_names(program) | parameters
     taken = known & set(at_proposal.values())
     if taken:
         raise InputError(
@@ -383,10 +383,6 @@ def range_program(program: Program) -> str:
         model=None,
         generated_quantities=f"  real stansub_range = log_lik_range({', '.join(arguments)});",
     )
-
-
-def _data_names(program: Program) -> set[str]:
-    return {variable.name for variable in data_declarations(program)}
 
 
 def _by_name(program: Program, function: str, skip: int, known: set[str], what: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, dots, known, scaled, spread
+from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, dots, known, scaled, spread, walk
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
@@ -112,7 +112,7 @@ def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return which masks hold for each kind of observations, and the kind of each observation."""
-    masks = [one.values for one in _parts([term]) if one.kind == "select" and one.values is not None]
+    masks = [one.values for one in walk([term]) if one.kind == "select" and one.values is not None]
     if not masks:
         return np.zeros((1, 0), bool), np.zeros(n, np.int64)
     different = {mask.tobytes(): mask for mask in masks}
@@ -143,7 +143,7 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return the arguments of some expressions; those of fewer parameters, and of all observations, come first."""
         found = cls(n)
-        leaves = {_key(_slopes(one)): one for one in _parts(terms) if one.kind == "affine"}
+        leaves = {_key(_slopes(one)): one for one in walk(terms) if one.kind == "affine"}
 
         def rank(one: Expression) -> tuple[float, float]:
             nonzero = _slopes(one) != 0
@@ -215,18 +215,6 @@ def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
     for factor, z in parts:
         rest = rest - scaled(spread(z, n), factor)
     return bool(abs(rest).max() <= _ROUNDING * (abs(slopes).max() + 1e-300))
-
-
-def _parts(terms: Sequence[Number]) -> Iterator[Expression]:
-    """Yield some expressions and all parts of them, each once."""
-    seen: set[int] = set()
-    waiting = list(terms)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Expression) and id(one) not in seen:
-            seen.add(id(one))
-            waiting += one.parts
-            yield one
 
 
 def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:

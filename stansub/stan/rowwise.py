@@ -349,6 +349,18 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
     return found
 
 
+def walk(terms: Sequence[Number]) -> list[Expression]:
+    """Return some expressions and all parts of them, each once."""
+    found: dict[int, Expression] = {}
+    waiting = list(terms)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Expression) and id(one) not in found:
+            found[id(one)] = one
+            waiting += one.parts
+    return list(found.values())
+
+
 def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
     own = np.array([length > 1 for length in lengths])[places]

@@ -132,6 +132,11 @@ def data_declarations(program: Program) -> list[Declaration]:
     return [*program.data.declarations, *program.transformed_data.declarations]
 
 
+def data_names(program: Program) -> set[str]:
+    """Return names of data and transformed data."""
+    return {one.name for one in data_declarations(program)}
+
+
 def data_along(program: Program, size: str) -> list[str]:
     """Return names of data with ``size``, a variable or a whole dimension such as ``N - n_zero(y)``, as a dimension."""
     return [one.name for one in data_declarations(program) if size in names(*one.all_dims) or size in one.sizes]
@@ -139,5 +144,4 @@ def data_along(program: Program, size: str) -> list[str]:
 
 def changing_names(program: Program) -> set[str]:
     """Return all names whose values may change between evaluations."""
-    data = {declaration.name for declaration in data_declarations(program)}
-    return {declaration.name for declaration in declarations(program)} - data
+    return {declaration.name for declaration in declarations(program)} - data_names(program)

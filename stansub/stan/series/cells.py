@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE, REPEATED
+from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
 from stansub.stan.series.nests import Nest, adds
 from stansub.stan.series.row_variables import RowVariables
 from stansub.stan.series.rows import ONE, RefusedError, Rows
-from stansub.stan.sizes import JOINT, changing_names, data_declarations, declarations, sizes_of_parameters
+from stansub.stan.sizes import JOINT, changing_names, data_declarations, data_names, declarations, sizes_of_parameters
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -47,7 +47,8 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.typing import Types
 
-_RESHAPED = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
+# Dimensions of elements of arrays.
+_DIMS = {"int": 0, "real": 0, "vector": 1, "row_vector": 1, "matrix": 2}
 _OPERATORS = frozenset({"+", "-", "*", "/", "^", *BY_ELEMENT})
 # Densities whose last argument is a vector for each single outcome.
 _ORDERED = ("ordered_logistic", "ordered_probit")
@@ -92,7 +93,7 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
     computed = changing - {one.name for one in program.parameters.declarations}
     if any(name in computed and (places - of_parameters) & set(at) for name, at in reads):
         return False  # computed for each row or column that has no parameters: these are the observations
-    data = {one.name for one in data_declarations(program)}
+    data = data_names(program)
     cells = [(name, at) for name, at in reads if len(places & set(at)) > 1]
     if any(name in changing for name, _ in cells):  # a parameter for each cell
         return False
@@ -204,7 +205,7 @@ class _Line:
                 return Infix(BY_ELEMENT.get(operator, operator), self._at(left), self._at(right))
             case Call(name, arguments) if name in ELEMENTWISE:
                 return replace(expression, arguments=tuple(map(self._at, arguments)))
-            case Call(name, (inside,)) if name in _RESHAPED:
+            case Call(name, (inside,)) if name in SAME_ELEMENTS:
                 return self._at(inside)
             case Call(name, (value, _)) if REPEATED.get(name) == 1:
                 return self._at(value)
@@ -232,7 +233,7 @@ class _Line:
         if not isinstance(base, Name) or base.name in self._values:
             raise _JointError
         kind = self._scope.get(base.name, UnsizedType("unknown"))
-        n_dims = kind.depth + {"vector": 1, "row_vector": 1, "matrix": 2}.get(kind.base, 0)
+        n_dims = kind.depth + _DIMS.get(kind.base, 0)
         at = self._open(indices, n_dims)[axis]
         given = [*indices, *[Slice()] * (n_dims - len(indices))]
         given[at] = self.cell if isinstance(given[at], Slice) else self._at(given[at])
@@ -267,6 +268,6 @@ class _Line:
             If it is not known.
         """
         kind = self._type(expression)
-        if kind.base not in ("int", "real", "vector", "row_vector", "matrix"):
+        if kind.base not in _DIMS:
             raise _JointError
-        return kind.depth + {"vector": 1, "row_vector": 1, "matrix": 2}.get(kind.base, 0)
+        return kind.depth + _DIMS[kind.base]

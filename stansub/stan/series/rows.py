@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from stansub.stan.rewriting import Refusal
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.shapes import part_of, shape_of
-from stansub.stan.sizes import data_declarations
+from stansub.stan.sizes import data_declarations, data_names
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -155,7 +155,7 @@ class Rows:
         self.taken = names(self.program)
         found = ((one.name, shape_of(one)) for one in data_declarations(self.program))
         self.shapes = {name: shape for name, shape in found if shape is not None}
-        self.data = {one.name for one in data_declarations(self.program)}
+        self.data = data_names(self.program)
         self.known: dict[Expression, Expression] = {
             Call(function, (Name(name),)): shape.all_dims[0]
             for name, shape in self.shapes.items()
