@@ -11,6 +11,7 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pytest
+from drawn import statistic, unconstrained
 from numpy.typing import NDArray
 
 import stansub
@@ -71,11 +72,6 @@ def largest_z(idata: Any, **truth: tuple[float, float]) -> float:
         errors.append((draws.mean() - mean) / az.mcse(draws, method="mean"))
         errors.append((draws.std() - sd) / az.mcse(draws, method="sd"))
     return float(np.abs(errors).max())
-
-
-def statistic(idata: Any, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = inference_data.group(idata, "sample_stats")[name].values
-    return values
 
 
 class TestPage:
@@ -178,7 +174,7 @@ class TestAdaptiveProposal:
     def test_draws(self) -> None:
         idata = self.drawn()
         assert largest_z(idata, a=(1.0, self.SDS[0]), b=(1.0, self.SDS[1])) < MAX_Z
-        moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+        moved = np.diff(unconstrained(idata), axis=1) != 0
         first = 499 % 2  # of warmup's 500 steps the last moved the second; the first draw moves the first
         assert not moved[:, 1 - first :: 2, 0].any()
         assert not moved[:, first::2, 1].any()
@@ -201,14 +197,14 @@ class TestAdaptiveProposal:
         together = self.drawn(given, iter_sampling=200, chains=3, parallel_chains=3)
         assert (given.turn, given.scales.tolist()) == (0, [1.0, 1.0]), "what was given stays as it is"
         one_by_one = self.drawn(iter_sampling=200, chains=3, parallel_chains=1)
-        np.testing.assert_array_equal(*(draws_of(one) for one in (together, one_by_one)))
+        np.testing.assert_array_equal(*(unconstrained(one) for one in (together, one_by_one)))
 
     def test_resumed_draw_for_draw(self, tmp_path: Path) -> None:
         options: Any = {"chains": 2, "iter_warmup": 101}
         whole = self.drawn(iter_sampling=151, **options)
         self.drawn(iter_sampling=76, checkpoint=tmp_path / "run", **options)
         more = self.drawn(iter_sampling=151, resume=tmp_path / "run", **options)
-        np.testing.assert_array_equal(*(draws_of(one) for one in (whole, more)))
+        np.testing.assert_array_equal(*(unconstrained(one) for one in (whole, more)))
 
     def test_a_state_that_is_lost_is_seen(self, tmp_path: Path) -> None:
         """The control: a proposal that leaves its turn out of the checkpoint goes on with other draws."""
@@ -217,7 +213,7 @@ class TestAdaptiveProposal:
         whole = self.drawn(given, iter_sampling=151, **options)
         self.drawn(given, iter_sampling=75, checkpoint=tmp_path / "run", **options)
         more = self.drawn(given, iter_sampling=151, resume=tmp_path / "run", **options)
-        assert (draws_of(whole) != draws_of(more)).any()
+        assert (unconstrained(whole) != unconstrained(more)).any()
 
     def test_its_answers_are_looked_at(self) -> None:
         class Malformed(InTurns):
@@ -235,11 +231,6 @@ class TestAdaptiveProposal:
         idata = stansub.sample(mean_of_normals(), proposal=made["Walk"](), iter_sampling=1000, **EXACT, **RUN)
         assert largest_z(idata, mu=TRUTH) < MAX_Z
         assert 0.2 < statistic(idata, "accepted").mean() < 0.4
-
-
-def draws_of(idata: Any) -> Array:
-    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
 
 
 def center(rng: np.random.Generator, position: Array) -> Array:
@@ -341,7 +332,7 @@ class TestStatistic:
     def test_distances_are_those_of_the_draws(self, tmp_path: Path) -> None:
         options: Any = {"kernel": Jumps(), "iter_sampling": 500, **EXACT, **RUN}
         idata = stansub.sample(mean_of_normals(), **options)
-        theta = inference_data.group(idata, "unconstrained_posterior")["theta"].values
+        theta = unconstrained(idata)
         jumps = statistic(idata, "squared_jump")
         np.testing.assert_allclose(jumps[:, 1:], np.diff(theta, axis=1)[:, :, 0] ** 2)
         assert ((jumps > 0) == statistic(idata, "accepted")).all()
@@ -424,7 +415,7 @@ class TestFunctions:
         options: Any = {**EXACT, **RUN, "iter_sampling": 1, "proposal": stay, "iter_warmup": 0}
         factors = FunctionFactors(["b.1", "b.2", "a"], 3, lambda theta, which: np.zeros(len(which)))
         idata = stansub.sample(factors, inits={"b": [1.0, 2.0], "a": 3.0}, **options)
-        theta = inference_data.group(idata, "unconstrained_posterior")["theta"].values
+        theta = unconstrained(idata)
         np.testing.assert_array_equal(theta, np.broadcast_to([1.0, 2.0, 3.0], (4, 1, 3)))
         with pytest.raises(InputError, match=r"parameter 'b'.*must be"):
             stansub.sample(factors, inits={"b": [1.0, 2.0, 3.0]}, **options)
@@ -434,8 +425,7 @@ class TestFunctions:
         whole = stansub.sample(mean_of_normals(), iter_sampling=300, **options)
         stansub.sample(mean_of_normals(), iter_sampling=100, checkpoint=tmp_path / "run", **options)
         more = stansub.sample(mean_of_normals(), iter_sampling=300, resume=tmp_path / "run", **options)
-        theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
-        np.testing.assert_array_equal(*theta)
+        np.testing.assert_array_equal(unconstrained(whole), unconstrained(more))
         other = FunctionFactors(["mu"], len(Y), lambda theta, which: 2 * log_lik(theta, which))
         with pytest.raises(InputError, match="belongs to a posterior of Python functions"):
             stansub.read_checkpoint(tmp_path / "run")
@@ -449,8 +439,7 @@ class TestFunctions:
         with pytest.raises(InputError, match=r"cannot be sent to other processes .*choose `executor='threads'`"):
             stansub.sample(unnamed, executor="processes", **options)
         here, there = (stansub.sample(mean_of_normals(), executor=name, **options) for name in ("threads", "processes"))
-        theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (here, there)]
-        np.testing.assert_array_equal(*theta)
+        np.testing.assert_array_equal(unconstrained(here), unconstrained(there))
 
 
 def stay(rng: np.random.Generator, position: Array) -> tuple[Array, float]:

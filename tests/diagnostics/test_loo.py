@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import unconstrained
 from sampled import SHORT
 from simulated import PROGRAMS, ROOT, Compiled, simulated
 from test_cli import run
@@ -125,7 +126,7 @@ def test_functions_that_were_not_sampled_are_refused(drawn: Any) -> None:
 
 
 def test_a_log_likelihood_that_is_not_finite_is_named(drawn: Any) -> None:
-    draws = inference_data.group(drawn, "unconstrained_posterior")["theta"].values
+    draws = unconstrained(drawn)
     limit = np.sort(draws[..., 0].ravel())[-5]
     good = regression()
 

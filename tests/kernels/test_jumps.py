@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import statistic
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -150,11 +151,6 @@ OPTIONS: dict[str, Any] = {
 
 def drawn(kernel: ReversibleJump, **options: Any) -> Any:
     return stansub.sample(regression(), kernel=kernel, **{**OPTIONS, **options})
-
-
-def statistic(idata: Any, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = inference_data.group(idata, "sample_stats")[name].values
-    return values
 
 
 def positions(idata: Any) -> Array:

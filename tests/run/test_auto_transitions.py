@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import z_scores
+from drawn import unconstrained
 from scipy.special import expit
 
 import stansub
@@ -40,10 +41,6 @@ def means(n: int = 4000, j: int = 40) -> dict[str, Any]:
     return {"J": j, "N": n, "y": rng.standard_normal(j)[group] + rng.standard_normal(n), "group": group + 1}
 
 
-def draws(idata: Any) -> Any:
-    return inference_data.group(idata, "unconstrained_posterior")["theta"].values
-
-
 def run(command: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(command)
@@ -70,12 +67,12 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
     assert set(facts["programs"]) == {"program", "surrogate"}
     asked = stansub.sample(multilevel, data, proposal="surrogate", **QUIET)
-    np.testing.assert_array_equal(draws(idata), draws(asked))
+    np.testing.assert_array_equal(unconstrained(idata), unconstrained(asked))
     # Numbers of steps that were not given are those of the run that goes on.
     file = tmp_path / "run.checkpoint"
     stansub.sample(multilevel, data, checkpoint=file, iter_sampling=400, **QUIET)
     resumed = stansub.sample(multilevel, data, resume=file, **QUIET)
-    np.testing.assert_array_equal(draws(resumed), draws(idata)[:, :400])
+    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
 
 
 def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
@@ -86,7 +83,7 @@ def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
     choices = inference_data.attrs(idata)["choices"]
     assert "nearly normal" in choices["surrogate transitions"]
     monkeypatch.setattr(transitions, "find", lambda *_: None)
-    np.testing.assert_array_equal(draws(idata), draws(stansub.sample(centred, data, **QUIET, **short)))
+    np.testing.assert_array_equal(unconstrained(idata), unconstrained(stansub.sample(centred, data, **QUIET, **short)))
 
 
 def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:

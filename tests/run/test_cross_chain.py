@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import toy_targets
 from clocks import Clock
+from drawn import share_used, unconstrained
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 from toys import with_own_rows
@@ -15,6 +16,7 @@ from toys import with_own_rows
 import stansub
 from stansub import CompiledModel, RandomWalk
 from stansub.output import inference_data
+from stansub.output.inference_data import attrs as facts
 from stansub.output.summary import table
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
@@ -28,20 +30,6 @@ MAX_Z = 4.0
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 400, "iter_sampling": 500, "seed": 5}
 
 Array = NDArray[np.float64]
-
-
-def theta(idata: Any) -> Array:
-    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
-
-
-def facts(idata: Any) -> dict[str, Any]:
-    return inference_data.attrs(idata)
-
-
-def share_used(idata: Any) -> float:
-    used = inference_data.group(idata, "sample_stats")["n_obs_used"].values
-    return float(used.mean() / facts(idata)["n_observations"])
 
 
 def largest_z(idata: Any, mean: Array, sd: Array) -> float:
@@ -179,7 +167,7 @@ def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
     assert kept.startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
     monkeypatch.setattr(cross_chain, "_POOLED_AFTER", ())
     without = stansub.sample(logistic, logistic_data, proposal="laplace-pcn", **SHORT)
-    np.testing.assert_array_equal(theta(with_), theta(without))
+    np.testing.assert_array_equal(unconstrained(with_), unconstrained(without))
     assert facts(with_)["warmup_n_obs_evaluated"] == facts(without)["warmup_n_obs_evaluated"]
 
 
@@ -376,7 +364,7 @@ def test_moves_that_leave_heavy_tails_replace_those_that_do_not(monkeypatch: pyt
     mean, sd = np.zeros(4), np.ones(4)
     mean[0], sd[0] = digamma(SHAPE), polygamma(1, SHAPE) ** 0.5
     assert largest_z(found, mean, sd) < MAX_Z
-    assert stickiness(list(theta(found))) < 2
+    assert stickiness(list(unconstrained(found))) < 2
     monkeypatch.setattr("stansub.run.cross_chain._STICKY", np.inf)
     options["iter_sampling"] = 100  # choices are of warmup
     assert "no pCN" not in facts(stansub.sample(with_a_tail(), **options))["choices"]["proposal"]

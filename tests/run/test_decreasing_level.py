@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import statistic
 from ending import stop_after
-from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError, Pocock, decision_findings
 from stansub.acceptance.decreasing_level import DecreasingLevel
-from stansub.output import inference_data
 from stansub.output.checks import findings_of
 
 RUN: dict[str, Any] = {
@@ -24,11 +23,6 @@ RUN: dict[str, Any] = {
     "audit": 1.0,
     "show_progress": False,
 }
-
-
-def statistic(idata: Any, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = inference_data.group(idata, "sample_stats")[name].values
-    return values
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import Clock
+from drawn import unconstrained
 from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, FunctionFactors, InputError, RandomWalk, SampleConfig, cli
 from stansub.findings import NotPreciseEnough, Stopped
-from stansub.output import inference_data
 from stansub.output.checks import findings_of
+from stansub.output.inference_data import attrs as facts
 from stansub.output.statistics import table
 from stansub.run import checkpoint, early_stopping
 from stansub.run.early_stopping import FIRST, schedule
@@ -49,15 +50,6 @@ SLOW: dict[str, Any] = {
 }
 ESS = "ess=60"
 pytestmark = pytest.mark.filterwarnings("ignore::stansub.DrawsWarning")
-
-
-def theta(idata: Any) -> Array:
-    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
-
-
-def facts(idata: Any) -> dict[str, Any]:
-    return inference_data.attrs(idata)
 
 
 def smallest_ess(idata: Any) -> float:
@@ -155,7 +147,7 @@ class TestSchedule:
 
 class TestTheEnd:
     def test_it_is_the_first_check_that_finds_the_draws_precise_enough(self, whole: Any) -> None:
-        n, found = theta(whole).shape[1], facts(whole)["last_check"]
+        n, found = unconstrained(whole).shape[1], facts(whole)["last_check"]
         assert FIRST < n < 100_000
         points = list(schedule(100_000))
         assert found["n_draws"] == n == points[found["n_checks"] - 1]
@@ -169,13 +161,13 @@ class TestTheEnd:
         assert not {type(one) for one in findings_of(whole)} & {Stopped, NotPreciseEnough}
 
     def test_the_draws_are_the_first_of_a_run_without_it(self, target: FunctionFactors, whole: Any) -> None:
-        n = theta(whole).shape[1]
+        n = unconstrained(whole).shape[1]
         longer = stansub.sample(target, **SLOW, iter_sampling=n + 50)
-        np.testing.assert_array_equal(theta(longer)[:, :n], theta(whole))
+        np.testing.assert_array_equal(unconstrained(longer)[:, :n], unconstrained(whole))
 
     def test_the_limit_ends_it_too_and_is_warned_of(self, target: FunctionFactors) -> None:
         short = stansub.sample(target, until={"ess": 1000}, iter_sampling=700, **SLOW)
-        assert theta(short).shape[1] == 700
+        assert unconstrained(short).shape[1] == 700
         found = facts(short)["last_check"]
         assert (found["reached"], found["n_draws"], found["n_checks"]) == (False, 700, 3)
         (finding,) = [one for one in findings_of(short) if isinstance(one, NotPreciseEnough)]
@@ -191,7 +183,7 @@ class TestTheEnd:
 
     def test_draws_count_that_are_kept(self, target: FunctionFactors) -> None:
         thinned = stansub.sample(target, until="ess=10", thin=3, **SLOW)
-        assert theta(thinned).shape[1] == facts(thinned)["last_check"]["n_draws"] == FIRST
+        assert unconstrained(thinned).shape[1] == facts(thinned)["last_check"]["n_draws"] == FIRST
         assert facts(thinned)["n_steps"] == [3 * FIRST] * 2
 
 
@@ -201,7 +193,7 @@ class TestGoingOn:
     ) -> None:
         file = tmp_path / "run.checkpoint"
         monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-        n = theta(whole).shape[1]
+        n = unconstrained(whole).shape[1]
         # In warmup, before and after the first check, and shortly before the end.
         for n_steps in (40, 900, 1300, 2 * n - 100):
             with monkeypatch.context() as patch:
@@ -210,7 +202,7 @@ class TestGoingOn:
                 with pytest.raises(KeyboardInterrupt):
                     stansub.sample(target, until=ESS, checkpoint_every=1e-9, **kept, **SLOW)
         resumed = stansub.sample(target, until=ESS, resume=file, **SLOW)
-        np.testing.assert_array_equal(theta(resumed), theta(whole))
+        np.testing.assert_array_equal(unconstrained(resumed), unconstrained(whole))
         assert facts(resumed)["last_check"] == facts(whole)["last_check"]
 
     def test_a_run_that_has_ended_is_finished_and_goes_on_for_more(
@@ -222,10 +214,12 @@ class TestGoingOn:
         assert found is not None
         assert found.finished
         again = stansub.sample(target, until=ESS, resume=file, **SLOW)
-        np.testing.assert_array_equal(theta(again), theta(whole))
+        np.testing.assert_array_equal(unconstrained(again), unconstrained(whole))
         more = stansub.sample(target, until="ess=120", resume=file, **SLOW)
-        np.testing.assert_array_equal(theta(more), theta(stansub.sample(target, until="ess=120", **SLOW)))
-        assert theta(more).shape[1] > theta(whole).shape[1]
+        np.testing.assert_array_equal(
+            unconstrained(more), unconstrained(stansub.sample(target, until="ess=120", **SLOW))
+        )
+        assert unconstrained(more).shape[1] > unconstrained(whole).shape[1]
 
     def test_a_time_limit_comes_first(
         self, target: FunctionFactors, clock: Clock, monkeypatch: pytest.MonkeyPatch
@@ -242,7 +236,7 @@ class TestGoingOn:
         asked = settings | {"until": "ess=300", "proposal": "random-walk"}
         here = stansub.sample(logistic, logistic_data, **asked)
         there = stansub.sample(logistic, logistic_data, executor="processes", parallel_chains=1, **asked)
-        np.testing.assert_array_equal(theta(there), theta(here))
+        np.testing.assert_array_equal(unconstrained(there), unconstrained(here))
         assert facts(here)["last_check"]["n_checks"] > 1
 
     def test_an_interrupt_within_a_check_leaves_draws(
@@ -260,8 +254,10 @@ class TestGoingOn:
             patch.setattr(early_stopping, "convergence", interrupted)
             cut = stansub.sample(target, until=ESS, checkpoint=file, **SLOW)
         assert facts(cut)["stopped"] == "interrupted"
-        assert theta(cut).shape[1] == FIRST
-        np.testing.assert_array_equal(theta(stansub.sample(target, until=ESS, resume=file, **SLOW)), theta(whole))
+        assert unconstrained(cut).shape[1] == FIRST
+        np.testing.assert_array_equal(
+            unconstrained(stansub.sample(target, until=ESS, resume=file, **SLOW)), unconstrained(whole)
+        )
 
 
 def test_the_command_says_why_it_ended(

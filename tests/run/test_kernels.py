@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import statistic, unconstrained
 from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError, Metropolis, Mixture, OnParameters, Sequence
-from stansub.output import inference_data
 from stansub.output.record import record_of
 from stansub.output.statistics import table
 from stansub.target.footprints import Footprints
@@ -66,11 +66,6 @@ def largest_z(idata: Any, truth: Array) -> float:
     return float(np.abs(errors).max())
 
 
-def statistic(idata: Any, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = inference_data.group(idata, "sample_stats")[name].values
-    return values
-
-
 def test_in_sequence_with_a_scale_that_touches_no_data(
     program: CompiledModel, data: dict[str, Any], truth: Array
 ) -> None:
@@ -94,7 +89,7 @@ def test_two_of_five_parameters_beside_a_kernel_on_all(
     assert largest_z(idata, truth) < MAX_Z
     component = statistic(idata, "component")
     assert 0.45 < component.mean() < 0.55
-    moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+    moved = np.diff(unconstrained(idata), axis=1) != 0
     by_two = component[:, 1:] == 1
     assert moved[by_two][:, :2].any()
     assert not moved[by_two][:, 2:].any(), "the other three stand still"
@@ -139,8 +134,7 @@ def test_a_run_with_kernels_of_its_own_is_resumed(program: CompiledModel, data: 
     whole = stansub.sample(program, data, iter_sampling=500, **options)
     stansub.sample(program, data, iter_sampling=200, checkpoint=tmp_path / "run", **options)
     more = stansub.sample(program, data, iter_sampling=500, resume=tmp_path / "run", **options)
-    theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
-    np.testing.assert_array_equal(*theta)
+    np.testing.assert_array_equal(unconstrained(whole), unconstrained(more))
 
 
 def test_what_is_no_kernel_is_refused_at_once(program: CompiledModel, data: dict[str, Any]) -> None:
@@ -175,7 +169,7 @@ def test_a_kernel_on_some_parameters_learns_their_covariance_alone(
     alone = OnParameters(Metropolis(), ["mu", "tau"])
     for kernel in (alone, Sequence(two=alone)):
         idata = stansub.sample(program, data, kernel=kernel, **short)
-        moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+        moved = np.diff(unconstrained(idata), axis=1) != 0
         assert moved[..., :2].any()
         assert not moved[..., 2:].any()
         assert 0.1 < statistic(idata, "accepted").mean() < 0.6
@@ -189,8 +183,7 @@ def test_gradients_of_mini_batches_in_a_sequence_are_resumed(
     whole = stansub.sample(program, data, iter_sampling=300, **options)
     stansub.sample(program, data, iter_sampling=100, checkpoint=tmp_path / "run", **options)
     more = stansub.sample(program, data, iter_sampling=300, resume=tmp_path / "run", **options)
-    theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
-    np.testing.assert_array_equal(*theta)
+    np.testing.assert_array_equal(unconstrained(whole), unconstrained(more))
 
 
 def test_what_is_said_of_decisions_counts_each_of_a_step(program: CompiledModel, data: dict[str, Any]) -> None:
@@ -215,7 +208,7 @@ def test_without_gradients_a_kernel_on_some_parameters_decides_from_all_factors(
     kernel = OnParameters(Metropolis("random-walk"), ["mu"])
     idata = stansub.sample(factors, kernel=kernel, chains=1, iter_warmup=100, iter_sampling=100, seed=1, test="exact")
     assert (statistic(idata, "n_obs_used") == 200).all()
-    moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+    moved = np.diff(unconstrained(idata), axis=1) != 0
     assert moved[..., 0].any()
     assert not moved[..., 1].any()
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import unconstrained
 
 import stansub
 from stansub.errors import InputError
-from stansub.output import inference_data
 from stansub.stan import instances, predictors, shares
 from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.proved import Proved
@@ -81,7 +81,7 @@ def test_draws_do_not_depend_on_what_is_held(
 ) -> None:
     def draws() -> Any:
         idata = stansub.sample(compiled, data, seed=3, chains=2, iter_warmup=100, iter_sampling=2000)
-        return inference_data.group(idata, "unconstrained_posterior")["theta"].values
+        return unconstrained(idata)
 
     usual = draws()
     request.getfixturevalue("little_memory")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import toy_targets
+from drawn import share_used, statistic, unconstrained
 from numpy.typing import NDArray
 from recording import Recording
 from toys import with_own_rows
@@ -20,6 +21,7 @@ from stansub.decision_selection import ExactWon
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
+from stansub.output.inference_data import attrs as facts
 from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
@@ -43,23 +45,9 @@ NO_MODE: dict[str, Any] = {"N": 1, "y": [0.0], "limit": 1e6}
 Array = NDArray[np.float64]
 
 
-def theta(idata: Any) -> Array:
-    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
-
-
-def facts(idata: Any) -> dict[str, Any]:
-    return inference_data.attrs(idata)
-
-
 def settings(idata: Any) -> dict[str, Any]:
     found: dict[str, Any] = facts(idata)["settings"]
     return found
-
-
-def share_used(idata: Any) -> float:
-    used = inference_data.group(idata, "sample_stats")["n_obs_used"].values
-    return float(used.mean()) / facts(idata)["n_observations"]
 
 
 def largest_z(idata: Any, mean: Array, sd: Array) -> float:
@@ -191,7 +179,7 @@ def test_what_is_asked_for_is_used_and_true(
     assert used["proposal"].startswith(begins.get(proposal, (proposal,)))
     assert ("proposal" in chosen) == (proposal in begins or proposal == "sgld")
     if options.get("test") == "exact":
-        assert (inference_data.group(idata, "sample_stats")["n_obs_used"].values == 2000).all()
+        assert (statistic(idata, "n_obs_used") == 2000).all()
         assert facts(idata)["guarantee"] == "exact"
         assert used["control_variates"] == 0
     assert facts(idata)["anchor_n_obs_evaluated"] > 2000
@@ -231,7 +219,7 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
     assert facts(again)["choice_values"]["proposal"] == facts(short)["choice_values"]["proposal"]
     assert facts(again)["anchor_n_obs_evaluated"] == facts(short)["anchor_n_obs_evaluated"]
     other = stansub.sample(logistic, logistic_data, **(SHORT | {"seed": 6}))
-    assert not np.isin(theta(other), theta(short)).any()
+    assert not np.isin(unconstrained(other), unconstrained(short)).any()
 
 
 @pytest.mark.parametrize(
@@ -247,8 +235,8 @@ def test_each_chain_has_mini_batches_of_its_own(program: str, order: int, reques
     data = request.getfixturevalue({"normal_mean": "mean", "logistic": "logistic"}[program] + "_data")
     asked: dict[str, Any] = {"proposal": "sgld", "control_variates": order, "audit": 0.0} | SHORT
     one, three = (stansub.sample(request.getfixturevalue(program), data, parallel_chains=n, **asked) for n in (1, 3))
-    np.testing.assert_array_equal(theta(one), theta(three))
-    assert len(np.unique(theta(one)[..., 0])) > 30
+    np.testing.assert_array_equal(unconstrained(one), unconstrained(three))
+    assert len(np.unique(unconstrained(one)[..., 0])) > 30
     assert facts(one)["n_obs_evaluated"] == facts(three)["n_obs_evaluated"]
     assert settings(one)["proposal"] == "sgld"
     gradients = facts(one)["choice_values"]["proposal"]
@@ -266,7 +254,7 @@ def test_a_chain_does_not_depend_on_how_many_others_there_are(
     three, alone = (
         stansub.sample(logistic, logistic_data, control_variates=2, **(SHORT | {"chains": chains})) for chains in (3, 1)
     )
-    np.testing.assert_array_equal(theta(alone)[0], theta(three)[0])
+    np.testing.assert_array_equal(unconstrained(alone)[0], unconstrained(three)[0])
 
 
 def test_audits_leave_the_draws_as_they_are(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
@@ -275,7 +263,7 @@ def test_audits_leave_the_draws_as_they_are(logistic: CompiledModel, logistic_da
     )
     assert settings(few)["audit"] == 0.01
     for idata in (none, every):
-        np.testing.assert_array_equal(theta(idata), theta(few))
+        np.testing.assert_array_equal(unconstrained(idata), unconstrained(few))
     assert facts(none)["n_audited"] == [0] * 3
     assert facts(every)["n_audited"] == [80] * 3
     assert sum(facts(every)["n_audit_wrong"]) <= 5
@@ -297,8 +285,8 @@ def test_given_inits_are_honoured(logistic: CompiledModel, logistic_data: dict[s
     inits = {"alpha": 0.3, "beta": [0.1, -1.2]}
     still: dict[str, Any] = {"proposal": nowhere, "control_variates": 2} | SHORT
     given = stansub.sample(logistic, logistic_data, inits=inits, **still)
-    np.testing.assert_array_equal(theta(given), np.broadcast_to([0.3, 0.1, -1.2], (3, 80, 3)))
-    radius = theta(stansub.sample(logistic, logistic_data, inits=100.0, **still))
+    np.testing.assert_array_equal(unconstrained(given), np.broadcast_to([0.3, 0.1, -1.2], (3, 80, 3)))
+    radius = unconstrained(stansub.sample(logistic, logistic_data, inits=100.0, **still))
     assert np.abs(radius).max() > 10
     assert settings(given)["inits"] == "given values"
 
@@ -309,7 +297,7 @@ def test_chains_start_widely_about_the_mode(
     still: dict[str, Any] = {"proposal": nowhere, "control_variates": 2} | SHORT | {"chains": 40, "iter_sampling": 1}
     idata = stansub.sample(logistic, logistic_data, **still)
     mean, sd = logistic_truth
-    away = (theta(idata)[:, 0] - mean) / sd
+    away = (unconstrained(idata)[:, 0] - mean) / sd
     assert 1.5 < away.std() < 2.6, "further apart than draws, whose sd is 1"
     assert np.abs(away.mean(axis=0)).max() < 1.5
     assert settings(idata)["inits"] == "about the mode"
@@ -326,14 +314,14 @@ def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
     assert list(facts(tried)["choices"]) == ["control variates", "test", "blocks"]
     assert facts(tried)["choices"]["test"].startswith("exact, from all observations: without control variates")
     assert list(facts(plain)["choices"]) == ["blocks"]
-    np.testing.assert_array_equal(theta(tried), theta(plain))
-    assert len(np.unique(theta(tried)[0])) > 20
+    np.testing.assert_array_equal(unconstrained(tried), unconstrained(plain))
+    assert len(np.unique(unconstrained(tried)[0])) > 20
     for name in ("control_variates", "proposal", "inits"):
         assert settings(tried)[name] == settings(plain)[name], name
     named = stansub.sample(quantities, NO_MODE, proposal="sgld", **SHORT)
     assert settings(named)["proposal"] == "sgld"
     assert facts(named)["choices"]["proposal"] == "Langevin moves with gradients from 1 of 1 blocks a step"
-    assert len(np.unique(theta(named)[0])) > 20
+    assert len(np.unique(unconstrained(named)[0])) > 20
 
 
 @pytest.mark.parametrize("options", [{"control_variates": 2}, {"proposal": "laplace-pcn"}, {"proposal": "langevin"}])

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clocks import HANGS, set_clock, wait_until
-from numpy.typing import NDArray
+from drawn import unconstrained
 from partition_parts import PARTS, Held, N, of_a_file, of_this_process, table
 from pyarrow import parquet
 
@@ -76,11 +76,6 @@ def sources(folder: Path) -> stansub.DataSources:
     return stansub.DataSources([str(folder / "part-*.parquet")], COLUMNS)
 
 
-def theta(idata: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
-
-
 def recipes(compiled: CompiledModel, parts: list[Any]) -> tuple[PartitionRecipe, ...]:
     code = compiled.program.code
     return tuple(
@@ -98,7 +93,7 @@ def test_draws_do_not_depend_on_where_the_partitions_are(
 ) -> None:
     here = stansub.sample(logistic, sources(folder), **SHORT)
     there = stansub.sample(logistic, sources(folder), executor=f"dask:{client.scheduler_info()['address']}", **SHORT)
-    np.testing.assert_array_equal(theta(here), theta(there))
+    np.testing.assert_array_equal(unconstrained(here), unconstrained(there))
     facts = inference_data.attrs(here)
     assert (facts["n_observations"], facts["settings"]["evaluator"], facts["guarantee"]) == (
         N,
@@ -130,7 +125,7 @@ def test_draws_are_those_of_all_rows_in_memory(
 
     def z(one: Any) -> float:
         """Largest difference of means from those of all rows, in standard errors of a quarter of the draws."""
-        values, expected = theta(one).reshape(-1, 4), theta(together).reshape(-1, 4)
+        values, expected = unconstrained(one).reshape(-1, 4), unconstrained(together).reshape(-1, 4)
         return float(np.abs((values.mean(0) - expected.mean(0)) / expected.std(0)).max() * np.sqrt(len(values) / 8))
 
     assert z(apart) < 5
@@ -203,11 +198,11 @@ def test_an_interrupt_ends_a_wait_for_candidates(
     found = stansub.sample(logistic, sources(folder), checkpoint=kept, **options)
     monkeypatch.setattr(Partitions, "answers", answers)
     assert "interrupted" in inference_data.attrs(found)["stopped"]
-    n_draws = theta(found).shape[1]
+    n_draws = unconstrained(found).shape[1]
     assert 0 < n_draws < SHORT["iter_sampling"]
-    np.testing.assert_array_equal(theta(found), theta(whole)[:, :n_draws])
+    np.testing.assert_array_equal(unconstrained(found), unconstrained(whole)[:, :n_draws])
     resumed = stansub.sample(logistic, sources(folder), resume=kept, **options)
-    np.testing.assert_array_equal(theta(resumed), theta(whole))
+    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(whole))
     for name in ("n_obs_used", "n_candidates", "n_obs_evaluated"):
         assert (np.array(inference_data.attrs(resumed)[name]) > 0).all()
         assert inference_data.attrs(resumed)[name] == inference_data.attrs(whole)[name]
@@ -293,7 +288,7 @@ def test_partitions_without_room_are_opened_again_without_a_proof(
     n_others = len(partitions._open._kept)
     monkeypatch.setattr(partitions._Open, "_has_room", lambda self, n_bytes: len(self._kept) <= n_others)
     apart = stansub.sample(logistic, sources(folder), **SHORT)
-    np.testing.assert_array_equal(theta(apart), theta(whole))
+    np.testing.assert_array_equal(unconstrained(apart), unconstrained(whole))
     assert len(proofs) == PARTS + 1  # and of the sample
     counts = sorted(opened.count(key) for key in set(opened))
     assert counts[0] == 1  # the one that stays open
@@ -421,7 +416,7 @@ def test_a_run_resumes_from_its_partitions(logistic: CompiledModel, folder: Path
     kept = tmp_path / "run.checkpoint"
     stansub.sample(PROGRAM, sources(folder), checkpoint=kept, **SHORT)
     again = stansub.read_checkpoint(kept)
-    np.testing.assert_array_equal(theta(again), theta(whole))
+    np.testing.assert_array_equal(unconstrained(again), unconstrained(whole))
 
 
 # Times that each row stands in for, so that there are more than 2^31.
@@ -477,7 +472,7 @@ def test_more_rows_than_32_bits_can_number(
     facts = inference_data.attrs(draws)
     assert (facts["n_observations"], facts["guarantee"]) == (N * TIMES, "exact by proved bounds")
     assert N * TIMES > 2**31
-    found = theta(draws).reshape(-1, 4)
+    found = unconstrained(draws).reshape(-1, 4)
     # the posterior is normal about the likelihood's mode, to a few millionths of an sd
     assert np.abs((found.mean(0) - mode) / sds).max() < 5 / np.sqrt(len(found) / 8)
     np.testing.assert_allclose(found.std(0), sds, rtol=0.15)

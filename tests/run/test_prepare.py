@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import unconstrained
 from rich.console import Console
 
 import stansub
 from stansub import CompiledModel, SampleConfig
-from stansub.output import inference_data
 from stansub.progress import Progress
 from stansub.run import sample as driver
 from stansub.run.prepare import Prepared, Setup, prepare
@@ -40,8 +40,7 @@ def test_a_setup_that_was_pickled_gives_the_same_draws(
     monkeypatch.setattr(driver, "prepare", copied)
     after = stansub.sample(logistic, logistic_data, console=Console(quiet=True), **SHORT, **options)
     assert len(setups) == 1
-    draws = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (before, after)]
-    np.testing.assert_array_equal(*draws)
+    np.testing.assert_array_equal(unconstrained(before), unconstrained(after))
 
 
 def test_a_setup_holds_what_chance_and_the_machine_decide(

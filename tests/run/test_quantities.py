@@ -5,6 +5,7 @@ from typing import Any
 import matplotlib.pyplot
 import numpy as np
 import pytest
+from drawn import unconstrained
 
 import stansub
 from stansub import CompiledModel
@@ -35,7 +36,7 @@ def test_values_per_observation_are_left_out_by_default(default: Any) -> None:
 
 def test_values_are_those_that_the_program_computes(default: Any) -> None:
     posterior = inference_data.group(default, "posterior")
-    theta = inference_data.group(default, "unconstrained_posterior")["theta"].values
+    theta = unconstrained(default)
     np.testing.assert_array_equal(posterior["mu"].values, theta[:, :, 0])
     np.testing.assert_allclose(posterior["sigma"].values, np.exp(theta[:, :, 1]), rtol=1e-14)
     np.testing.assert_allclose(posterior["precision"].values, np.exp(-2 * theta[:, :, 1]), rtol=1e-12)

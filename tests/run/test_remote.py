@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import HANGS, wait_until
-from numpy.typing import NDArray
+from drawn import statistic, unconstrained
 
 import stansub
 from stansub import CompiledModel, InputError, _loop
@@ -22,11 +22,6 @@ from stansub.run import checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 400, "seed": 3, "show_progress": False}
-
-
-def theta(idata: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +35,9 @@ def test_other_processes_make_the_same_draws(
     logistic: CompiledModel, logistic_data: dict[str, Any], here: Any, executor: str
 ) -> None:
     there = stansub.sample(logistic, logistic_data, executor=executor, **SHORT)
-    np.testing.assert_array_equal(theta(there), theta(here))
+    np.testing.assert_array_equal(unconstrained(there), unconstrained(here))
     for name in ("accepted", "n_obs_used", "log_ratio", "audited"):
-        one, other = (inference_data.group(idata, "sample_stats")[name].values for idata in (there, here))
+        one, other = (statistic(idata, name) for idata in (there, here))
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
@@ -50,7 +45,9 @@ def test_anything_with_submit_is_an_executor(normal_mean: CompiledModel, mean_da
     options = SHORT | {"proposal": "adaptive-metropolis", "control_variates": 0}
     with ThreadPoolExecutor(2) as pool:
         given = stansub.sample(normal_mean, mean_data, executor=pool, **options)
-    np.testing.assert_array_equal(theta(given), theta(stansub.sample(normal_mean, mean_data, **options)))
+    np.testing.assert_array_equal(
+        unconstrained(given), unconstrained(stansub.sample(normal_mean, mean_data, **options))
+    )
 
 
 def test_a_run_in_threads_of_an_executor_leaves_nothing_behind(
@@ -106,4 +103,4 @@ def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
     assert process.returncode == 3, errors
     assert "Stopping. Draws so far will be saved" in errors
     assert "Traceback" not in output + errors
-    assert theta(inference_data.read(tmp_path / "normal_mean.nc")).shape[1] > 0
+    assert unconstrained(inference_data.read(tmp_path / "normal_mean.nc")).shape[1] > 0

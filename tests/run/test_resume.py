@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import HANGS, Clock
+from drawn import unconstrained
 from ending import stop_after
 from numpy.typing import NDArray
 
@@ -34,18 +35,13 @@ EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 300, "seed": 3, "show_progress": False}
 
 
-def theta(idata: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
-
-
 def statistics(idata: Any) -> dict[str, NDArray[Any]]:
     stats = inference_data.group(idata, "sample_stats")
     return {str(name): stats[name].values for name in stats.data_vars}
 
 
 def assert_same(one: Any, other: Any) -> None:
-    np.testing.assert_array_equal(theta(one), theta(other))
+    np.testing.assert_array_equal(unconstrained(one), unconstrained(other))
     there = statistics(other)
     for name, values in statistics(one).items():
         if "time" not in name:
@@ -91,11 +87,11 @@ def test_more_draws_extend_a_finished_run(
     file = tmp_path / "run.checkpoint"
     short = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
     longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 450, "seed": None})
-    assert theta(longer).shape[1] == 450
-    np.testing.assert_array_equal(theta(longer)[:, :300], theta(short))
-    assert not np.array_equal(theta(longer)[:, 300:], theta(longer)[:, :150])
+    assert unconstrained(longer).shape[1] == 450
+    np.testing.assert_array_equal(unconstrained(longer)[:, :300], unconstrained(short))
+    assert not np.array_equal(unconstrained(longer)[:, 300:], unconstrained(longer)[:, :150])
     again = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 500})
-    np.testing.assert_array_equal(theta(again)[:, :450], theta(longer))
+    np.testing.assert_array_equal(unconstrained(again)[:, :450], unconstrained(longer))
 
 
 def test_what_is_not_the_same_run_is_refused(
@@ -150,9 +146,9 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     content = file.read_bytes()
     so_far = stansub.read_checkpoint(file, show_progress=False)
     assert file.read_bytes() == content, "it is only read"
-    n = theta(so_far).shape[1]
+    n = unconstrained(so_far).shape[1]
     assert 0 < n < 2000
-    np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
+    np.testing.assert_array_equal(unconstrained(so_far), unconstrained(whole)[:, :n])
     assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
     assert "this is its last checkpoint" in so_far.attrs["warnings"]
 
@@ -189,7 +185,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_run(
 ) -> None:
     file = tmp_path / "no folder" / "run.checkpoint"
     idata = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
-    assert theta(idata).shape == (2, 300, 3)
+    assert unconstrained(idata).shape == (2, 300, 3)
     assert "checkpointing disabled" in " ".join(capsys.readouterr().err.split())
 
 
@@ -340,7 +336,7 @@ def test_what_cannot_be_kept_does_not_end_the_run(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     idata = stansub.sample(logistic, logistic_data, proposal=Hidden(), checkpoint=tmp_path / "run", **SHORT)
-    assert theta(idata).shape == (2, 300, 3)
+    assert unconstrained(idata).shape == (2, 300, 3)
     message = " ".join(capsys.readouterr().err.split())
     assert message.count("checkpointing disabled") == 1
     assert "no file can hold a value of type Hidden). Sampling continues." in message
@@ -379,7 +375,7 @@ def test_a_disk_that_is_full_leaves_the_last_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(store, "_flush", full)
         longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 450})
-    assert theta(longer).shape[1] == 450
+    assert unconstrained(longer).shape[1] == 450
     assert "run.checkpoint: No space left on device" in " ".join(capsys.readouterr().err.split())
     assert_same(first, stansub.read_checkpoint(file, show_progress=False))
     assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]

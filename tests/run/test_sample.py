@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import Clock
+from drawn import statistic, unconstrained
 from numpy.typing import NDArray
 from recording import Recording
 
@@ -33,12 +34,6 @@ SHORT: dict[str, Any] = PLAIN | {"chains": 3, "iter_warmup": 60, "iter_sampling"
 LOOSE = Austerity(epsilon=0.1, looks=Geometric(first=10))
 
 Array = NDArray[np.float64]
-
-
-def theta(idata: Any) -> Array:
-    """Unconstrained draws, shape (chain, draw, dim)."""
-    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
-    return values
 
 
 def same(left: Any, right: Any) -> None:
@@ -70,12 +65,12 @@ def test_a_chain_does_not_depend_on_how_many_others_there_are(
     short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]
 ) -> None:
     alone = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"chains": 1}))
-    np.testing.assert_array_equal(theta(alone)[0], theta(short)[0])
+    np.testing.assert_array_equal(unconstrained(alone)[0], unconstrained(short)[0])
 
 
 def test_seeds_and_chains_differ(short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     other = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"seed": 6}))
-    chains = [*theta(short), *theta(other)]
+    chains = [*unconstrained(short), *unconstrained(other)]
     for i, one in enumerate(chains):
         for another in chains[:i]:
             assert not np.isin(one, another).any(), "not a single value in common"
@@ -108,7 +103,7 @@ def test_an_evaluator_keeps_its_models_alive(logistic: CompiledModel, logistic_d
 def test_audits_leave_the_draws_as_they_are(short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     runs = [stansub.sample(logistic, logistic_data, test=LOOSE, audit=audit, **SHORT) for audit in (0.0, 1.0)]
     for idata in runs:
-        np.testing.assert_array_equal(theta(idata), theta(short))
+        np.testing.assert_array_equal(unconstrained(idata), unconstrained(short))
     none, every = (record_of(idata).audit for idata in runs)
     assert none is None
     assert every is not None
@@ -137,9 +132,9 @@ def test_exact_decisions_are_those_of_plain_metropolis(
             if proposed_density - density > np.log1p(-rng.random()):
                 position, density = proposed, proposed_density
             expected.append(position)
-        np.testing.assert_allclose(theta(idata)[chain], expected, rtol=1e-9)
+        np.testing.assert_allclose(unconstrained(idata)[chain], expected, rtol=1e-9)
         assert 0.1 < np.mean(np.diff(expected, axis=0)[:, 0] != 0) < 0.9
-    used = inference_data.group(idata, "sample_stats")["n_obs_used"].values
+    used = statistic(idata, "n_obs_used")
     assert (used == 2000).all()
     assert inference_data.attrs(idata)["guarantee"] == "exact"
 
@@ -149,7 +144,7 @@ def test_evaluators_make_the_same_decisions(normal_mean: CompiledModel, mean_dat
         stansub.sample(normal_mean, mean_data, test=LOOSE, evaluator=evaluator, **SHORT)
         for evaluator in ("rewritten", "instances")
     ]
-    np.testing.assert_allclose(theta(runs[0]), theta(runs[1]), rtol=1e-10)
+    np.testing.assert_allclose(unconstrained(runs[0]), unconstrained(runs[1]), rtol=1e-10)
     assert [inference_data.attrs(idata)["settings"]["evaluator"] for idata in runs] == ["rewritten", "instances"]
 
 
@@ -166,8 +161,8 @@ def test_a_proposal_written_in_python_makes_the_same_decisions(
         stansub.sample(logistic, logistic_data, test=LOOSE, **(settings | {"proposal": proposal}))
         for proposal in (walk, own)
     ]
-    np.testing.assert_allclose(theta(runs[0]), theta(runs[1]), rtol=1e-12)
-    assert len(np.unique(theta(runs[0])[0, :, 0])) > 10
+    np.testing.assert_allclose(unconstrained(runs[0]), unconstrained(runs[1]), rtol=1e-12)
+    assert len(np.unique(unconstrained(runs[0])[0, :, 0])) > 10
     assert [inference_data.attrs(idata)["settings"]["proposal"] for idata in runs] == ["RandomWalk", "function"]
 
 
@@ -176,7 +171,7 @@ def test_thinned_draws_and_totals(
     short: Any, logistic: CompiledModel, logistic_data: dict[str, Any], save_warmup: bool
 ) -> None:
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, thin=7, save_warmup=save_warmup, **SHORT)
-    np.testing.assert_array_equal(theta(idata), theta(short)[:, 6::7])
+    np.testing.assert_array_equal(unconstrained(idata), unconstrained(short)[:, 6::7])
     kept = inference_data.group(idata, "posterior").sizes
     assert (kept["chain"], kept["draw"]) == (3, 80 // 7)
     groups = inference_data.groups(idata)
@@ -280,12 +275,12 @@ def test_the_time_limit_keeps_what_there_is(
     clock.advance_with_batches(monkeypatch, 0.05)
     settings = SHORT | {"iter_sampling": 2_000_000, "parallel_chains": 1}
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=9.0, **settings)
-    n = theta(idata).shape[1]
+    n = unconstrained(idata).shape[1]
     assert 80 < n < 20_000
     assert inference_data.attrs(idata)["stopped"] == "max_time"
     assert findings_of(idata)[0] == Stopped("max_time")
     complete = stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
-    np.testing.assert_array_equal(theta(idata)[:, :80], theta(complete))
+    np.testing.assert_array_equal(unconstrained(idata)[:, :80], unconstrained(complete))
 
 
 def test_a_time_limit_that_is_not_reached_is_no_stop(
@@ -364,7 +359,7 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     inits = [{"alpha": alpha, "beta": [0.4, -0.7]} for alpha in (-0.5, 20.0, -0.5)]
     settings = SHORT | {"proposal": breaks_beyond(10.0), "inits": inits, "parallel_chains": parallel_chains}
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
-    assert theta(idata).shape == (2, 80, 3)
+    assert unconstrained(idata).shape == (2, 80, 3)
     assert inference_data.attrs(idata)["stopped"] == "chain 2 failed (too far to propose)"
     assert findings_of(idata)[0] == Stopped("chain 2 failed (too far to propose)")
 
@@ -430,8 +425,8 @@ def test_a_proposal_may_answer_in_any_numbers_and_write_into_what_it_is_given(
         stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"proposal": one})) for one in (plain, in_place)
     )
     same(first, second)
-    accepted = inference_data.group(first, "sample_stats")["accepted"].values[:, 1:]
-    np.testing.assert_array_equal((np.diff(theta(first), axis=1) != 0).all(axis=2), accepted)
+    accepted = statistic(first, "accepted")[:, 1:]
+    np.testing.assert_array_equal((np.diff(unconstrained(first), axis=1) != 0).all(axis=2), accepted)
 
 
 def test_a_move_to_nowhere_is_rejected(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
@@ -463,7 +458,7 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:
-        np.testing.assert_array_equal([arrays[name] for name in arrays.files], theta(short))
+        np.testing.assert_array_equal([arrays[name] for name in arrays.files], unconstrained(short))
 
 
 class Hasty:

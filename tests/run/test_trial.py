@@ -12,16 +12,13 @@ from stansub import CompiledModel, Exact, Pocock, RandomWalk
 from stansub.decision_findings import HeavyTail, NormalityFails
 from stansub.output import inference_data, summary
 from stansub.output.checks import findings_of
+from stansub.output.inference_data import attrs as facts
 from stansub.output.words import normality_trial
 from stansub.run import context
 from stansub.tuning.trial import N_PAIRS, N_SUBSETS, pairs_at
 
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
 SHORT: dict[str, Any] = PLAIN | {"chains": 2, "iter_warmup": 100, "iter_sampling": 50, "seed": 5, "audit": 0.0}
-
-
-def facts(idata: Any) -> dict[str, Any]:
-    return inference_data.attrs(idata)
 
 
 def warned(idata: Any) -> bool:
