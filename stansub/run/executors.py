@@ -24,8 +24,8 @@ from stansub import clock, interrupts
 from stansub.errors import InputError
 from stansub.target.threads import one_blas_thread
 
-# Seconds between two progress checks, and of a turn.
-_POLL, _TURN = 0.1, 0.5
+# Seconds between two progress checks, and of a turn, which is long compared with sending a chain there and back.
+_POLL, TURN = 0.1, 0.5
 
 EXECUTORS = ("threads", "processes", "dask")
 BROKEN = "the worker processes failed (one was killed, or memory ran out)"
@@ -65,7 +65,7 @@ class Local:
 
     def begin(self, executor: Executor) -> Future[Any]:
         """Submit pieces for the time of a turn."""
-        return executor.submit(turn, self.advancing, _TURN)
+        return executor.submit(turn, self.advancing, TURN)
 
     def end(self, result: bool) -> bool:
         """Return whether work is left."""

@@ -33,8 +33,6 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.target.functions import FunctionFactors
 
-# Seconds of a turn: long compared with sending a chain there and back.
-_TURN = 0.5
 _opening = threading.Lock()
 
 
@@ -123,7 +121,7 @@ def turn(folder: str, setup: str, number: int, state: Encoded) -> tuple[Encoded,
         chain = _chain(folder, setup, number)
     chain.restore(state)
     starts = chain.warmup.n_kept, chain.sampling.n_kept
-    executors.turn(chain, _TURN)
+    executors.turn(chain, executors.TURN)
     return _saved(chain), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
 
 

@@ -84,7 +84,7 @@ def test_a_run_whose_level_falls_is_resumed(
     options: Any = RUN | {"epsilon": 0.2, "final_epsilon": 0.002}
     with monkeypatch.context() as patch:
         stop_after(patch, 4000)
-        patch.setattr("stansub.run.executors._TURN", 0.0)
+        patch.setattr("stansub.run.executors.TURN", 0.0)
         with pytest.raises(KeyboardInterrupt):
             stansub.sample(normal_mean, mean_data, checkpoint=tmp_path / "run", checkpoint_every=1e-9, **options)
     resumed = stansub.sample(normal_mean, mean_data, resume=tmp_path / "run", **options)

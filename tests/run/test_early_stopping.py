@@ -192,7 +192,7 @@ class TestGoingOn:
         self, target: FunctionFactors, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = tmp_path / "run.checkpoint"
-        monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+        monkeypatch.setattr("stansub.run.executors.TURN", 0.0)
         n = unconstrained(whole).shape[1]
         # In warmup, before and after the first check, and shortly before the end.
         for n_steps in (40, 900, 1300, 2 * n - 100):

@@ -67,7 +67,7 @@ def test_a_failing_chain_leaves_the_others_alone(stop: NDArray[np.int32], parall
 def test_the_time_limit_finds_all_chains_about_equally_far(
     stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr(executors, "_TURN", 0.05)
+    monkeypatch.setattr(executors, "TURN", 0.05)
     chains = [Counting(math.inf, stop, clock=clock) for _ in range(3)]
     began = clock()
     outcome = executors.run(local(chains), parallel=1, stop=stop, max_time=0.6)
@@ -157,7 +157,7 @@ class Breaking:
 def test_processes_that_die_stop_the_run_and_fail_no_chain(
     stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch, when_begun: bool
 ) -> None:
-    monkeypatch.setattr(executors, "_TURN", 0.0)
+    monkeypatch.setattr(executors, "TURN", 0.0)
     work = [Breaking(one, when_begun=when_begun) for one in local([Counting(math.inf, stop) for _ in range(2)])]
     outcome = executors.run(work, parallel=2, stop=stop)
     assert outcome == executors.Outcome(executors.BROKEN)

@@ -31,7 +31,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appending, "_PIECE", 1 << 8)
     for module in (inference_data, appending):
         monkeypatch.setattr(module, "LARGE", 1 << 16)
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    monkeypatch.setattr("stansub.run.executors.TURN", 0.0)
     monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # batches stay short
 
 

@@ -66,7 +66,7 @@ def test_a_resumed_run_is_one_that_never_ended(
 ) -> None:
     whole = stansub.sample(logistic, logistic_data, **SHORT, **options)
     file = tmp_path / "run.checkpoint"
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every batch of steps
+    monkeypatch.setattr("stansub.run.executors.TURN", 0.0)  # a checkpoint after every batch of steps
     # In warmup before and after pooling, and in sampling.
     for n_steps in (50, 150, 325, 750):
         with monkeypatch.context() as patch:
@@ -158,7 +158,7 @@ def test_before_the_first_draw_there_is_nothing_to_read(
 ) -> None:
     file = tmp_path / "run.checkpoint"
     stop_after(monkeypatch, 100)
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    monkeypatch.setattr("stansub.run.executors.TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
     for path, reason in ((file, "contains no draws after warmup yet"), (tmp_path / "none", "No such file")):
@@ -391,7 +391,7 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
     file, found = tmp_path / "run.checkpoint", []
     options = SHORT | {"iter_warmup": 400, "iter_sampling": 600}
     whole = stansub.sample(logistic, logistic_data, **options)
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    monkeypatch.setattr("stansub.run.executors.TURN", 0.0)
     monkeypatch.setattr("stansub.run.chain._BYTES", 0)  # batches stay short
     write, read = checkpoint.CheckpointWriter.write, checkpoint.read
 
@@ -455,7 +455,7 @@ def test_a_run_whose_processes_were_killed_says_how_to_resume(
     data, output = tmp_path / "data.json", tmp_path / "draws.nc"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
     monkeypatch.setattr("stansub.run.executors.opened", lambda *given: contextlib.nullcontext(Dying(n_turns)))
-    monkeypatch.setattr("stansub.run.remote._TURN", 0.0)
+    monkeypatch.setattr("stansub.run.executors.TURN", 0.0)
     command = ["sample", str(EXAMPLES / "normal_mean.stan"), str(data), "--output", str(output), "--quiet"]
     with pytest.raises(SystemExit) as ended:
         cli.main([*command, "--chains", "2", "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "1000"])
