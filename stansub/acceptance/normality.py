@@ -235,7 +235,7 @@ def try_pairs(
         skewness[k], kurtosis[k] = (standard**3).mean(), (standard**4).mean() - 3
         largest[k] = np.abs(standard).max()
     critical = critical_values(table)[at]
-    typical = _without_longest(np.concatenate(drawn)) if drawn else float(table.n[0])
+    typical = without_longest(np.concatenate(drawn)) if drawn else float(table.n[0])
     return Trial(
         n_units, table.n[at], critical, t, n_decisions, n_wrong, typical, quantiles, skewness, kurtosis, largest
     )
@@ -475,7 +475,7 @@ def _decide_at_random(
     return accepted, look
 
 
-def _without_longest(drawn: IntArray) -> float:
+def without_longest(drawn: IntArray) -> float:
     """Return the mean with the few longest decisions cut, so that differences between looks show."""
     return float(np.minimum(drawn, _LONG * np.median(drawn)).mean())
 

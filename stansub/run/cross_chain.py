@@ -35,7 +35,7 @@ from stansub.target.variates_order import Pilot
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.bound_learning import DRAWS, learn
 from stansub.tuning.mode_setup import ModeSetup, needs_bounds
-from stansub.tuning.mode_variates import ModeRequest, Variates, fits, free_order, of_observations
+from stansub.tuning.mode_variates import ModeRequest, Variates, of_observations
 from stansub.tuning.proposal_names import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -85,16 +85,6 @@ class AdaptationOptions:
     request: ModeRequest
     iter_warmup: int
     iter_sampling: int
-
-    @property
-    def fitted(self) -> bool:
-        """Return whether looks are fitted to control variates."""
-        return fits(self.test, self.request.looks_given)
-
-    @property
-    def free_order(self) -> bool:
-        """Return whether the order of control variates is chosen by its saving."""
-        return free_order(self.test, self.request.order)
 
 
 @dataclass(frozen=True)
@@ -241,7 +231,8 @@ class CrossChainAdaptation:
         if moments is None or 2 * len(group) <= len(chains):
             self._keep(variates_selection.KeptSinceApart(n_steps))
             return
-        if posterior.pilot is None and asked.request.order != "0" and (found.variates is not None or asked.free_order):
+        free = asked.request.order_is_free(asked.test)
+        if posterior.pilot is None and asked.request.order != "0" and (found.variates is not None or free):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
             evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
             yield evaluated
@@ -324,7 +315,8 @@ class CrossChainAdaptation:
 
     def _weigh(self, here: Pilot, there: Pilot, left: int) -> _CostComparison:
         """Compare the cost of the remaining steps with control variates here, there and without any."""
-        population, found, free = self._posterior.population, self.found, self._asked.free_order
+        population, found = self._posterior.population, self.found
+        free = self._asked.request.order_is_free(self._asked.test)
         present = min(found.order, 2)  # a cubic costs no more blocks
         n_blocks, dim = len(population.blocks), population.dim
         fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
@@ -374,7 +366,7 @@ class CrossChainAdaptation:
             return 0
         progress("Pooling the chains: trying proposals")
         variates = found.variates.blockwise if found.variates is not None else None
-        fitted = variates is not None and asked.fitted
+        fitted = variates is not None and asked.request.fits_looks(asked.test)
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
         decider = found.decider(posterior, posterior.population.evaluator(), test, asked.request.spread)
         if (local := self._local(moments)) is not None:
@@ -467,7 +459,7 @@ class CrossChainAdaptation:
         asked = self._asked
         if variates is None:
             self.test = asked.test
-        elif self.found.variates is None and asked.fitted:
+        elif self.found.variates is None and asked.request.fits_looks(asked.test):
             self.test = at_first_look(asked.test, FIRST_LOOKS[-1])
         self._choose(point, choice)
         self.found = replace(self.found, variates=variates)

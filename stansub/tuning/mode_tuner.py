@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -30,10 +29,12 @@ from stansub.decision_selection import (
     JointTaken,
     KappaTaken,
     NoBounds,
+    TestStays,
+    TestTaken,
 )
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
-from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
+from stansub.kernels.proposals import Mixture, optimal_scale, optimal_walk
 from stansub.progress import as_progress
 from stansub.selection import BetweenModes, Chosen, WalkSinceFewAccepted, updated
 from stansub.target.factors import CutTarget
@@ -49,10 +50,9 @@ from stansub.tuning.race import (
     LEAST_ACCEPTED,
     STEP_COST,
     Candidate,
+    Result,
     at_first_look,
     choose_looks,
-    choose_test,
-    choose_variant,
     counts_rightly,
     mixed,
     pairs_along,
@@ -78,6 +78,9 @@ _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
 # if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
 # approximate test must be worth beside decisions by bounds.
 _WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+# Factor of effective draws that another approximate test must reach, and share of the best value's below which no
+# further value of a setting is tried.
+_WORTH, _PAST_THE_BEST = 2.0, 0.75
 
 
 def anchor(
@@ -119,7 +122,8 @@ class _ModeTuner(VariatesTuner):
 
     def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
         """Return the test with this first look, if there are control variates for it to fit."""
-        return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
+        fitted = variates is not None and self.request.fits_looks(self.test)
+        return at_first_look(self.test, first) if fitted else self.test
 
     def untried(self, variates: Variates | None) -> StoppingRule:
         """Return the test with the latest of the first looks, for use without trials."""
@@ -204,12 +208,10 @@ class _ModeTuner(VariatesTuner):
         n_observations = self.posterior.blocks.n_observations
         if test.exact or not found.merit or n_observations > MOST_BY_ALL:
             return found, test
-        assert found.proposal is not None
         rng, mode, by_all = streams.generator(self.request.seed, streams.Run.ALL), found.mode, Exact()
-        decider = self._decider(None, by_all)
-        decider.reset(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
-        result = race(decider, [Candidate(found.name, found.proposal)], mode.cholesky, rng, progress=self.log)
-        found = found.evaluating(decider.n_evaluated)
+        theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+        result, n = self._tried(found, None, by_all, theta, rng)
+        found = found.evaluating(n)
         gain = found.merit / result.merit if result.merit else math.inf
         if gain > _WORTH_ERROR:
             return found, test
@@ -272,9 +274,9 @@ class _ModeTuner(VariatesTuner):
             found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices, merit=result.merit
         )
         if test.variants:
-            return self._with_variant(found, mixture, theta)
+            return self._with_variant(found, theta)
         variates = found.variates.blockwise if found.variates is not None else None
-        if variates is None or not self.fitted:
+        if variates is None or not self.request.fits_looks(self.test):
             return found, test
         self.log("Trying first looks")
         n_blocks, threads = len(self.posterior.blocks), self.request.threads
@@ -285,13 +287,13 @@ class _ModeTuner(VariatesTuner):
         if self.request.test_free and self.test.error is not None:
             penalty, looked = choose_looks(pairs, Penalty(epsilon=self.test.error.value), n_blocks, rng)
             if counts_rightly(pairs, penalty, rng):
-                return self._compare(found, mixture, (test, penalty), looked, theta, rng)
+                return self._compare(found, (test, penalty), looked, theta, rng)
         return found, test
 
     def _walking(self, found: ModeSetup, accepted: float, rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup of an adaptive random walk, because moves about the mode are rarely accepted."""
         mode, variates, choices = found.mode, found.variates, found.choices
-        if variates is None and self.free:
+        if variates is None and self.request.order_is_free(self.test):
             variates, choice = self.that_pay(rng, step=optimal_scale(mode.dim))
             choices = updated(choices, choice)
         choices = updated(choices, WalkSinceFewAccepted(accepted))
@@ -299,34 +301,60 @@ class _ModeTuner(VariatesTuner):
         found = replace(found, variates=variates, proposal=walk, name=name, rate=1.0, choices=choices)
         return found, self.untried(variates)
 
-    def _with_variant(self, found: ModeSetup, proposal: BuiltIn, theta: FloatArray) -> tuple[ModeSetup, StoppingRule]:
-        """Choose one of the values of a setting that the test leaves open."""
+    def _with_variant(self, found: ModeSetup, theta: FloatArray) -> tuple[ModeSetup, StoppingRule]:
+        """Choose one of the values of a setting that the test leaves open, which are ordered by the cost of a decision.
+
+        All are tried with the same random numbers, until one is worse than the best by a quarter.
+        """
         self.log("Trying settings of the test")
-        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
         seeds = streams.sequence(self.request.seed, streams.Run.KAPPA)
-        best, result, tried, n = choose_variant(
-            self.test.variants, runner, found.mode, decider, theta, seeds, progress=self.log
-        )
-        values = {one: value for one in tried if (value := one.joint) is not None}
-        found = found.evaluating(n).noting(KappaTaken(values[best], tuple(values.values())))
+        tried: list[tuple[StoppingRule, Result]] = []
+        most = 0.0
+        for test in self.test.variants:
+            result, n = self._tried(found, found.variates, test, theta, np.random.default_rng(seeds))
+            tried, found, most = [*tried, (test, result)], found.evaluating(n), max(most, result.merit)
+            if result.merit < _PAST_THE_BEST * most:
+                break
+        best, result = max(tried, key=lambda one: one[1].merit)
+        values = {one: value for one, _ in tried if (value := one.joint) is not None}
+        found = found.noting(KappaTaken(values[best], tuple(values.values())))
         return replace(found, rate=result.rate, merit=result.merit), best
 
     def _compare(
         self,
         found: ModeSetup,
-        proposal: BuiltIn,
         tests: tuple[StoppingRule, StoppingRule],
         looked: Chosen,
         theta: FloatArray,
         rng: np.random.Generator,
     ) -> tuple[ModeSetup, StoppingRule]:
         """Use the second of two tests, with its looks, if it is worth it."""
-        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
-        better, compared, result, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
-        choices = updated(found.choices, compared, *([looked] if better else []))
-        evaluated = found.n_obs_evaluated + n
-        found = replace(found, rate=result.rate, choices=choices, n_obs_evaluated=evaluated, merit=result.merit)
-        return found, tests[better]
+        results: list[Result] = []
+        for one in tests:
+            result, n = self._tried(found, found.variates, one, theta, rng)
+            results, found = [*results, result], found.evaluating(n)
+        (test, other), (first, second) = tests, results
+        gain = second.merit / max(first.merit, 1e-300)
+        if gain >= _WORTH:
+            found = found.noting(TestTaken(other.name, instead_of=test.name, gain=gain)).noting(looked)
+            return replace(found, rate=second.rate, merit=second.merit), other
+        found = found.noting(TestStays(test.name, other.name, gain, wanted=_WORTH))
+        return replace(found, rate=first.rate, merit=first.merit), test
+
+    def _tried(
+        self,
+        found: ModeSetup,
+        variates: Variates | None,
+        test: StoppingRule,
+        theta: FloatArray,
+        rng: np.random.Generator,
+    ) -> tuple[Result, int]:
+        """Return the result of a test with the chosen proposal, and the observations evaluated."""
+        assert found.proposal is not None
+        decider = self._decider(variates, test)
+        decider.reset(theta)
+        runner = Candidate(found.name, found.proposal)
+        return race(decider, [runner], found.mode.cholesky, rng, progress=self.log), decider.n_evaluated
 
     def _decider(self, variates: Variates | None, test: StoppingRule) -> Decider:
         evaluator = self.posterior.population.evaluator()

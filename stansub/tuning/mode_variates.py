@@ -58,6 +58,14 @@ class ModeRequest:
     exact_free: bool = False
     spread: Range | None = None
 
+    def fits_looks(self, test: StoppingRule) -> bool:
+        """Return whether the looks of a test are fitted to control variates."""
+        return test.fits_looks and not self.looks_given
+
+    def order_is_free(self, test: StoppingRule) -> bool:
+        """Return whether the order of control variates is chosen by its saving."""
+        return self.order == "auto" and not (test.needs_range or test.exact or test.thins)
+
 
 @dataclass(frozen=True)
 class VariatesTuner:
@@ -74,16 +82,6 @@ class VariatesTuner:
     request: ModeRequest
     modes: Modes
     log: Progress
-
-    @property
-    def fitted(self) -> bool:
-        """Return whether looks are fitted to control variates."""
-        return fits(self.test, self.request.looks_given)
-
-    @property
-    def free(self) -> bool:
-        """Return whether the order of control variates is chosen by its saving."""
-        return free_order(self.test, self.request.order)
 
     def suiting(self, variates: Variates | None) -> Self:
         """Return the tuner with blocks for decisions, unless control variates are those of single observations."""
@@ -102,7 +100,7 @@ class VariatesTuner:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
         if self.test.thins:
             return self._for_thinning(2 if order == "auto" else int(order), rng)
-        if self.free:
+        if self.request.order_is_free(self.test):
             return self.that_pay(rng)
         if order == "auto":
             return None, NoVariatesForTest(self.test.name)
@@ -205,13 +203,3 @@ def known_predictors(posterior: Target, log: Progress) -> Predictors | None:
         return posterior.predictors(log)
     except NoPredictorsError:
         return None
-
-
-def fits(test: StoppingRule, looks_given: bool) -> bool:
-    """Return whether the schedule of looks is fitted to control variates."""
-    return test.fits_looks and not looks_given
-
-
-def free_order(test: StoppingRule, order: str) -> bool:
-    """Return whether the order of control variates is chosen by its saving."""
-    return order == "auto" and not (test.needs_range or test.exact or test.thins)

@@ -5,7 +5,7 @@ The choices depend on the seed and the data alone, not on timing, so the same se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.looks import Geometric
-from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
+from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs, without_longest
 from stansub.acceptance.stopping import StoppingRule
 from stansub.decision_selection import (
     FirstLookFits,
@@ -22,8 +22,6 @@ from stansub.decision_selection import (
     FirstLookOfNoise,
     FirstLookUntried,
     LookTrial,
-    TestStays,
-    TestTaken,
 )
 from stansub.kernels.base import BatchControl, Records
 from stansub.kernels.metropolis import MetropolisHastings
@@ -42,9 +40,6 @@ from stansub.types import FloatArray
 FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
 # Tolerated ratio of actual to measured noise, squared.
 _TOLERATED_SQUARE = 1.1
-# Factor of effective draws that another test must reach, and share of the best value's below which no further value of
-# a setting is tried.
-_WORTH, _PAST_THE_BEST = 2.0, 0.75
 
 # Share of random-walk steps. If the tails of the posterior are heavier than the approximation's, an independence
 # proposal alone would stay there for long (Mengersen and Tweedie 1996, theorem 2.1). The larger share is for proposals
@@ -71,7 +66,7 @@ _LEAST_ACROSS, _LEAST_FOLLOWED, _LEAST_BY_CANDIDATES = 0.8, 0.9, 0.6
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
 # Steps per leg of the race, legs per candidate, and the costs in observations of a step, besides those that it
 # evaluates, and of a number that it screens.
-_LEG, _LEGS, STEP_COST, _SCREENED_COST, _LONG = 100, 3, 150.0, 1 / 2000, 20
+_LEG, _LEGS, STEP_COST, _SCREENED_COST = 100, 3, 150.0, 1 / 2000
 # Steps of a leg between two checks of the time limit.
 _PIECE = 10
 # Steps of a leg that starts at its own draw, of which the later half counts: draws may not be from the posterior yet,
@@ -244,7 +239,7 @@ def race(
     steps = (leg - first) * n_legs
     step = np.minimum(jumps.min(axis=1) / steps, _LARGEST_JUMP) / 2
     each = STEP_COST + _SCREENED_COST * decider.n_screened
-    drawn = [np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
+    drawn = [without_longest(np.concatenate(one)) for one in used]
     cost = np.array([each + one.proposal.cost + n for one, n in zip(runners, drawn, strict=True)])
     merit = step / (2 - step) / cost
     by_candidates = decider.n_candidates > 0
@@ -354,97 +349,6 @@ def _choose_noise_looks(
         if not square > _TOLERATED_SQUARE:
             break
     return at_first_look(test, chosen.first), chosen
-
-
-def choose_test(
-    test: StoppingRule,
-    other: StoppingRule,
-    proposal: Candidate,
-    about: Normal,
-    make: Callable[[StoppingRule], Decider],
-    theta: FloatArray,
-    rng: np.random.Generator,
-    *,
-    progress: Progress | None = None,
-) -> tuple[bool, Chosen, Result, int]:
-    """Return whether to use another test, by a race of both with one proposal, and why.
-
-    Parameters
-    ----------
-    make : callable
-        From a test to a decider.
-    theta : ndarray, shape (dim,)
-        Starting position of both.
-    progress : Progress, optional
-        Notes the progress of each trial.
-
-    Returns
-    -------
-    better : bool
-    choice : TestTaken or TestStays
-    result : Result
-        Result of the race with the chosen test.
-    n_obs_evaluated : int
-    """
-    results, evaluated = _tried((test, other), proposal, about, make, theta, rng, progress)
-    gain = results[1].merit / max(results[0].merit, 1e-300)
-    better = gain >= _WORTH
-    choice: Chosen = TestStays(test.name, other.name, gain, wanted=_WORTH)
-    if better:
-        choice = TestTaken(other.name, instead_of=test.name, gain=gain)
-    return better, choice, results[better], evaluated
-
-
-def choose_variant(
-    variants: Sequence[StoppingRule],
-    proposal: Candidate,
-    about: Normal,
-    make: Callable[[StoppingRule], Decider],
-    theta: FloatArray,
-    seeds: np.random.SeedSequence,
-    *,
-    progress: Progress | None = None,
-) -> tuple[StoppingRule, Result, tuple[StoppingRule, ...], int]:
-    """Return the value of a setting that uses the data best; values are ordered by the cost of a decision.
-
-    All are tried with the same random numbers, until one is worse than the best by a quarter.
-
-    Returns
-    -------
-    best : StoppingRule
-    result : Result
-        Result of the race with the best.
-    tried : tuple of StoppingRule
-    n_obs_evaluated : int
-    """
-    found: list[tuple[StoppingRule, Result]] = []
-    evaluated, best = 0, 0.0
-    for variant in variants:
-        (result,), n = _tried((variant,), proposal, about, make, theta, np.random.default_rng(seeds), progress)
-        found, evaluated, best = [*found, (variant, result)], evaluated + n, max(best, result.merit)
-        if result.merit < _PAST_THE_BEST * best:
-            break
-    chosen, result = max(found, key=lambda one: one[1].merit)
-    return chosen, result, tuple(variant for variant, _ in found), evaluated
-
-
-def _tried(
-    tests: Sequence[StoppingRule],
-    proposal: Candidate,
-    about: Normal,
-    make: Callable[[StoppingRule], Decider],
-    theta: FloatArray,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> tuple[list[Result], int]:
-    """Return the results of tests with one proposal, and the observations evaluated."""
-    results, evaluated = [], 0
-    for test in tests:
-        decider = make(test)
-        decider.reset(theta)
-        results.append(race(decider, [proposal], about.cholesky, rng, progress=progress))
-        evaluated += decider.n_evaluated
-    return results, evaluated
 
 
 def counts_rightly(pairs: list[Pair], test: StoppingRule, rng: np.random.Generator) -> bool:
