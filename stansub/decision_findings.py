@@ -190,7 +190,6 @@ class WrongAtTheirLevel(Finding):
     """More audited decisions were wrong than their own error level allows, in parts of a run with decreasing level."""
 
     parts: tuple[LevelAudit, ...]
-    test: str
 
     def describe(self) -> Words:
         parts = (

@@ -21,6 +21,7 @@ from stansub.cli.options import (
     Quiet,
     forcing,
     sources_of,
+    stages,
     taking,
     to_file,
     words_of,
@@ -69,15 +70,12 @@ def plan(
     from stansub.planning import plan as working
     from stansub.report import plan_figure
     from stansub.run.config import SampleConfig
-    from stansub.run.progress import default_console, stage_progress, wanted
 
     picture = output or Path(f"{model.stem}_plan.png")
     plots.check_picture(picture, overwrite=force)
     seconds = working.parse_seconds(budget)
     sources = sources_of(data, columns)
-    console = FlagConsole(stderr=True)
-    show = wanted(not quiet, default_console())
-    with stage_progress(console, show=show) as progress:
+    with stages(quiet=quiet) as progress:
         found = working.plan(
             model, sources, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress
         )
@@ -89,7 +87,7 @@ def plan(
         else:
             for line in lines(found, model, words_of(data, columns)):
                 typer.echo(line)
-    console.print(f"Picture: {picture}", soft_wrap=True)
+    FlagConsole(stderr=True).print(f"Picture: {picture}", soft_wrap=True)
 
 
 def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:

@@ -175,7 +175,7 @@ def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:
             n = sum(one["n_audited"] for one in own)
             wrong.append(decision_findings.LevelAudit(own[0]["level"], own[-1]["level"], n, n_wrong, expected))
     if wrong:
-        yield decision_findings.WrongAtTheirLevel(tuple(wrong), str(run.facts.get("test")))
+        yield decision_findings.WrongAtTheirLevel(tuple(wrong))
 
 
 def _wrong_decisions(run: _Run) -> Iterable[Finding]:

@@ -434,10 +434,10 @@ def parse_seconds(text: float | str) -> float:
     return seconds
 
 
-def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:
-    """Return times from the start of the first chains to ten times the budget, for a picture; shape (n,)."""
+def budgets(found: BudgetPlan) -> FloatArray:
+    """Return times from the start of the first chains to ten times the budget, for a picture."""
     first = min(found.budget / 10, 2 * min(one.set_up for one in found.methods))
-    return np.geomspace(first, 10 * found.budget, n)
+    return np.geomspace(first, 10 * found.budget, 60)
 
 
 def _plain(values: Mapping[str, float]) -> dict[str, float | None]:

@@ -73,17 +73,26 @@ def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return np.asarray(small / (both * both)), small, both
 
 
-class Smooth:
+class Smooth(ABC):
     """Base of families without kinks."""
 
     floor = 0.0
+
+    @abstractmethod
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Return log likelihoods (order 0), gradients and Hessians of some orders."""
+
+    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log likelihoods, shape (n,), and gradients, shape (q, n)."""
+        values, slopes = self.derivatives((0, 1), eta)
+        return values, slopes
 
     def smoothed(self, centre: FloatArray, lengths: FloatArray) -> Self:
         """Return itself."""
         return self
 
 
-class Separate(Smooth, ABC):
+class Separate(Smooth):
     """Base of families that compute their derivatives, of first and second order, one by one."""
 
     highest = 2
@@ -104,11 +113,6 @@ class Separate(Smooth, ABC):
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return log likelihoods (order 0), gradients and Hessians of some orders."""
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
-
-    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log likelihoods, shape (n,), and gradients, shape (q, n)."""
-        values, slopes = self.derivatives((0, 1), eta)
-        return values, slopes
 
 
 class Columns:
@@ -131,7 +135,7 @@ class Columns:
         return replace(self, **{one.name: compact(getattr(self, one.name)) for one in fields(self)})
 
 
-class OneArgument(Columns, Smooth, ABC):
+class OneArgument(Columns, Smooth):
     """Base of families with one argument."""
 
     n_arguments = 1
@@ -153,11 +157,6 @@ class OneArgument(Columns, Smooth, ABC):
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """Return the largest absolute derivative of order 2 to 4 of each log likelihood on its interval."""
-
-    def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log likelihoods, shape (n,), and gradients, shape (q, n)."""
-        values, slopes = self.derivatives((0, 1), eta)
-        return values, slopes
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, shape (n,)."""

@@ -300,9 +300,9 @@ class LinearPredictors:
         """Return sums of observations' values over the blocks of the population."""
         return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
 
-    def log_lik(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
+    def log_lik(self, theta: FloatArray) -> FloatArray:
         """Return log likelihoods of all observations, up to constants, shape (n_observations,)."""
-        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta)), threads=threads))
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
 
     def radii(self) -> FloatArray:
         """Return the values of |w| up to which there are bounds, increasing."""
@@ -324,11 +324,6 @@ class LinearPredictors:
         """
         largest = self.family.largest(order + 1, centre, lengths, radius)
         return np.minimum(largest / math.factorial(order + 1), _LARGEST)
-
-    def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at these arguments."""
-        slopes, curves = self.family.derivatives((1, 2), eta)
-        return self.gradient(slopes), self.hessian(curves)
 
     def gradient(self, slopes: FloatArray) -> FloatArray:
         """Return the gradient of the sum, (dim,), from those in the arguments, (q, n_observations)."""

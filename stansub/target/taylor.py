@@ -147,11 +147,6 @@ class ControlVariates:
             return None
         return reached(self.anchor, np.asarray(np.linalg.inv(self.bounds.whitening), np.float64))
 
-    @property
-    def memory(self) -> int:
-        """Return the bytes of the coefficients."""
-        return sum(one.coefficients.nbytes for one in self.expansions)
-
     @cached_property
     def surrogate(self) -> Surrogate:
         """Return the control variates for the decision loop."""

@@ -62,7 +62,7 @@ class Regression:
             block_size=4,
         )
         anchor = np.array([0.4, -0.2])
-        _, hessian = predictors.derivatives(predictors.at(anchor))
+        hessian = predictors.hessian_at(anchor)
         cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(DIM) - hessian))
         return cls(factors, predictors, anchor, cholesky, order, source)
 
@@ -282,7 +282,7 @@ def test_the_third_order_is_taken_where_it_saves_more_than_its_cubic_costs() -> 
     def order(n: int, dim: int) -> int:
         z = rng.standard_normal((n, dim))
         predictors = LinearPredictors((z,), (np.zeros(n),), Binomial(rng.integers(0, 2, n).astype(float), np.ones(n)))
-        _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
+        hessian = predictors.hessian_at(np.zeros(dim))
         cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian))
         return ObservationVariates.at(predictors, np.zeros(dim), cholesky).order
 
@@ -387,7 +387,7 @@ class LongRows:
         factors = FunctionFactors(
             [f"theta.{k}" for k in range(1, dim + 1)], n, lambda theta, which: np.zeros(len(which))
         )
-        _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
+        hessian = predictors.hessian_at(np.zeros(dim))
         return cls(predictors, factors, np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian)))
 
     def log_lik(self, theta: Array) -> float:

@@ -85,7 +85,7 @@ def test_rows_add_up_to_the_derivatives_of_the_whole(file: str) -> None:
         above, below = (whole(point)[1] - shared(point) for point in (anchor + step, anchor - step))
         np.testing.assert_allclose(hessian[i], (above - below) / 2e-4, rtol=1e-4, atol=1e-5 * np.abs(hessian).max())
     assert second.first.coefficients.shape == (len(posterior.blocks), n_features(posterior.dim, 2))
-    assert second.memory == memory_needed(len(posterior.blocks), posterior.dim, 2)
+    assert second.first.coefficients.nbytes == memory_needed(len(posterior.blocks), posterior.dim, 2)
 
 
 def test_features_are_those_of_the_quadratic_form() -> None:
