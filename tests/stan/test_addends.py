@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from evaluate import log_density
+from texts import canonical
 
-from stansub.stan import stanc
 from stansub.stan.addends import term_by_term
 from stansub.stan.parts import divide
-from stansub.stan.syntax import Program, parse
+from stansub.stan.syntax import Program
 
 DATA = "data { int N; vector[N] y; vector[N] w; } transformed data { vector[N] z = y - mean(y); }"
 LIKELIHOOD = "normal_lpdf(z | m, s)"
@@ -16,7 +16,7 @@ PRIOR = "normal_lpdf(m | 0, 1)"
 
 def read(model: str, data: str = DATA) -> Program:
     code = f"{data} parameters {{ real m; real<lower=0> s; }} model {{ {model} }}"
-    return parse(stanc.canonical_code(code, "program"))
+    return canonical(code)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from texts import canonical
 
 import stansub
-from stansub.stan import family, recognise, stanc
+from stansub.stan import family, recognise
 from stansub.stan.analysis import Analysis
-from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
 
 PACKAGE = Path(stansub.__file__).parent
@@ -21,7 +21,7 @@ LATENT = "data { int N; vector[N] y; } parameters { vector[N] z; } model { z ~ n
 
 
 def read(code: str) -> Analysis:
-    return Analysis.of(parse(stanc.canonical_code(code, "program")))
+    return Analysis.of(canonical(code))
 
 
 def test_it_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluate import log_density, transformed_data
+from texts import canonical, words
 
-from stansub.stan import stanc
 from stansub.stan.analysis import Analysis
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.series.cells import by_cells, cell_by_cell
 from stansub.stan.sparse import sparse_predictors
-from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.syntax import Program
 from stansub.types import FloatArray
 
 HEAD = """
@@ -26,15 +26,11 @@ PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
 
 
 def read(code: str) -> Program:
-    return parse(stanc.canonical_code(f"{HEAD} model {{ {code} }}", "program"))
+    return canonical(f"{HEAD} model {{ {code} }}")
 
 
 def written(code: str) -> Rewriting:
     return rewriting(read(code))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
 
 
 def values() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,7 +113,7 @@ def test_ordered_outcomes_keep_their_cutpoints() -> None:
     data { int I; int J; array[J, I] int y; }
     parameters { vector[J] a; vector[I] b; ordered[3] k; }
     model { for (j in 1 : J) y[j] ~ ordered_logistic(a[j] - b, k); }"""
-    found = rewriting(parse(stanc.canonical_code(code, "program"))).program
+    found = rewriting(canonical(code)).program
     assert ", k);" in found.text(found.model.inside)
     assert "a[stansub_j_2[stansub_i]] - b[stansub_cell_1_3[stansub_i]]" in found.text(found.model.inside)
 

@@ -1,11 +1,11 @@
 """Products of sparse designs and vectors: written row by row if a row belongs to an observation."""
 
 import pytest
+from texts import canonical
 
-from stansub.stan import stanc
 from stansub.stan.csr import with_dense_rows
 from stansub.stan.parts import divide
-from stansub.stan.syntax import Program, parse
+from stansub.stan.syntax import Program
 
 CODE = """
 data {{
@@ -17,7 +17,7 @@ model {{ tau ~ exponential(1); {model} }}
 
 
 def read(model: str) -> Program:
-    return parse(stanc.canonical_code(CODE.format(model=model), "program"))
+    return canonical(CODE.format(model=model))
 
 
 def test_a_design_of_data_is_written_by_row() -> None:

@@ -1,12 +1,12 @@
 """Programs that read data beside an observation, over rows of data: how they read, and which are left alone."""
 
 import pytest
+from texts import canonical, words
 
-from stansub.stan import stanc
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.rewriting import Refusal
 from stansub.stan.series.lags import with_lags
-from stansub.stan.syntax import Block, Program, parse, tokenize
+from stansub.stan.syntax import Block, Program
 
 HEAD = """
 data {
@@ -21,11 +21,7 @@ parameters {
 
 def read(code: str, head: str = HEAD) -> Program:
     inside = code if "model {" in code else f"model {{ {code} }}"
-    return parse(stanc.canonical_code(head + inside, "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(head + inside)
 
 
 def inside(program: Program | Refusal | None, block: str) -> str:
@@ -420,4 +416,4 @@ def test_a_loop_over_what_counts_no_observations_is_none_over_positions() -> Non
       for (n in 1:N) for (k in 1:C) target += (d[n] == k) * (h[k] + b * x[n]) - exp(h[k] + b * x[n]);
     }
     """
-    assert with_lags(parse(stanc.canonical_code(code, "program"))) is None
+    assert with_lags(canonical(code)) is None

@@ -1,20 +1,18 @@
 """The program in parts: which statements stand together, and what comes along."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from texts import canonical
 
-from stansub.stan import source, stanc
+from stansub.stan import source
 from stansub.stan.parts import Parts, divide
-from stansub.stan.syntax import parse
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "stan_models"
 PROGRAMS = ROOT / "tests" / "programs"
 
-Divide = Callable[[str], Parts | None]
 
 HEAD = """
 functions { void refuse(real x) { if (x > 9) reject("large"); } }
@@ -23,20 +21,12 @@ parameters { real a; real<lower=0> s; vector[J] u; }
 """
 
 
-@pytest.fixture
-def divided(tmp_path: Path) -> Divide:
+def divided(code: str) -> Parts | None:
     """A program in parts, all of which stanc takes."""
-
-    def divided(code: str) -> Parts | None:
-        file = tmp_path / "program.stan"
-        file.write_text(code)
-        parts = divide(parse(stanc.canonical(file)))
-        for text in (parts.code, parts.exporting) if parts else ():
-            file.write_text(text or "model { }")
-            stanc.canonical(file)
-        return parts
-
-    return divided
+    parts = divide(canonical(code))
+    for text in (parts.code, parts.exporting) if parts else ():
+        canonical(text or "model { }")
+    return parts
 
 
 def switched(parts: Parts | None, *sizes: str) -> list[str]:
@@ -46,7 +36,7 @@ def switched(parts: Parts | None, *sizes: str) -> list[str]:
     return [line for line in groups[parts.groups.index(frozenset(sizes))].splitlines() if line.strip("{} ")]
 
 
-def test_a_group_has_what_it_needs_and_no_more(divided: Divide) -> None:
+def test_a_group_has_what_it_needs_and_no_more() -> None:
     parts = divided(
         HEAD
         + """
@@ -83,7 +73,7 @@ model {
     assert "transformed parameters" not in parts.code
 
 
-def test_statements_stay_in_their_loops_and_branches(divided: Divide) -> None:
+def test_statements_stay_in_their_loops_and_branches() -> None:
     parts = divided(
         HEAD
         + """
@@ -119,7 +109,7 @@ model {
     assert switched(parts, "M") == ["if (J > 3) {", "} else {", "z ~ normal(a, s);"]
 
 
-def test_variables_of_one_name_in_two_scopes(divided: Divide) -> None:
+def test_variables_of_one_name_in_two_scopes() -> None:
     parts = divided(
         HEAD
         + """
@@ -133,7 +123,7 @@ model {
     assert switched(parts, "M") == ["vector[M] mu = rep_vector(a, M);", "z ~ normal(mu, s);"]
 
 
-def test_what_reads_observations_by_way_of_others_stands_with_them(divided: Divide) -> None:
+def test_what_reads_observations_by_way_of_others_stands_with_them() -> None:
     parts = divided(
         HEAD
         + """
@@ -154,7 +144,7 @@ model {
     assert switched(parts) == []
 
 
-def test_what_may_reject_is_kept(divided: Divide) -> None:
+def test_what_may_reject_is_kept() -> None:
     parts = divided(
         HEAD
         + """
@@ -179,7 +169,7 @@ model {
     assert switched(parts)[1:] == ["real unread = root + 1;", "refuse(s);"]
 
 
-def test_transformed_data_are_data(divided: Divide) -> None:
+def test_transformed_data_are_data() -> None:
     parts = divided(
         """
 data { int<lower=1> N; int<lower=1> K; matrix[N, K] X; vector<lower=0>[N] y; int N_new; vector[N_new] y_new; }
@@ -220,7 +210,7 @@ generated quantities { real at_0 = -dot_product(means, b); }
     ],
     ids=["target printed", "target read", "break", "no observations"],
 )
-def test_what_is_left_whole(model: str, divided: Divide) -> None:
+def test_what_is_left_whole(model: str) -> None:
     assert (divided(f"{HEAD} model {{ {model} }}") is None) == ("print" not in model)
 
 
@@ -243,7 +233,7 @@ def test_nothing_is_compiled_where_nothing_is_gained(file: Path, gains: bool) ->
     assert (divide(source.read(file).program) is not None) == gains
 
 
-def test_lists_of_rows_are_made_anew_for_some_rows(divided: Divide) -> None:
+def test_lists_of_rows_are_made_anew_for_some_rows() -> None:
     parts = divided(
         """
 data { int N; vector[N] y; array[N] int censored; }

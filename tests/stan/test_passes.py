@@ -1,8 +1,9 @@
 """Passes over programs: applied until none applies, what one writes is read by the next."""
 
 import pytest
+from texts import canonical
 
-from stansub.stan import passes, stanc
+from stansub.stan import passes
 from stansub.stan.parts import divide
 from stansub.stan.passes import PASSES, Rewriting, rewriting
 from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
@@ -40,7 +41,7 @@ model {
 
 
 def read(code: str) -> Program:
-    return parse(stanc.canonical_code(code, "program"))
+    return canonical(code)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from evaluate import log_density
+from texts import canonical, words
 
-from stansub.stan import stanc
 from stansub.stan.parts import divide
 from stansub.stan.ragged import by_rows
 from stansub.stan.rewriting import Refusal
-from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.syntax import Program
 
 HEAD = """
 data { int N; int J; vector[N] y; vector[N] x; matrix[N, 2] X; array[J] int n; vector[J] w; }
@@ -19,11 +19,7 @@ NEXT = "pos += n[j];"
 
 def read(inside: str, before: str = "int pos = 1;") -> Program:
     code = f"{HEAD} model {{ {before} a ~ normal(0, 1); for (j in 1:J) {{ {inside} }} }}"
-    return parse(stanc.canonical_code(code, "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(code)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +116,7 @@ def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: st
 )
 def test_groups_without_parameters_are_the_observations(inside: str, written: str) -> None:
     head, model = HEAD.replace("vector[J] a", "real a"), "int pos = 1; a ~ normal(0, 1); for (j in 1 : J)"
-    program = parse(stanc.canonical_code(f"{head} model {{ {model} {{ {inside} {NEXT} }} }}", "program"))
+    program = canonical(f"{head} model {{ {model} {{ {inside} {NEXT} }} }}")
     found = by_rows(program)
     assert isinstance(found, Program)
     rng = np.random.default_rng(1)

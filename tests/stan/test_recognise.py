@@ -1,10 +1,10 @@
 """What is taken for the likelihood of a program, and what users read about it."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from texts import canonical
 
 from stansub.errors import InputError
 from stansub.stan import stanc
@@ -12,21 +12,9 @@ from stansub.stan.analysis import Analysis, explain
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import observations_in, size_candidates
-from stansub.stan.syntax import Call, For, Program, parse
+from stansub.stan.syntax import Call, For, parse
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-Parse = Callable[[str], Program]
-
-
-@pytest.fixture
-def canonical(tmp_path: Path) -> Parse:
-    def canonical(code: str) -> Program:
-        file = tmp_path / "program.stan"
-        file.write_text(code)
-        return parse(stanc.canonical(file))
-
-    return canonical
 
 
 def located(stem: str) -> tuple[Form, int | None]:
@@ -87,7 +75,7 @@ parameters { real mu; }
         "if (N > 2) { mu ~ normal(0, 1); } else if (N > 1) { target += reduce_sum(g, y, 1, mu); }",
     ],
 )
-def test_ways_to_write_a_reduce_sum(statement: str, canonical: Parse) -> None:
+def test_ways_to_write_a_reduce_sum(statement: str) -> None:
     form = recognise(canonical(f"{PARTIAL} model {{ mu ~ normal(0, 1); {statement} }}"))
     assert form.kind == "reduce_sum"
     assert form.n == "size(y)"
@@ -125,26 +113,26 @@ def test_ways_to_write_a_reduce_sum(statement: str, canonical: Parse) -> None:
         ("mu ~ normal(reduce_sum(g, y, 1, mu), 1);", "form that stansub cannot rewrite"),
     ],
 )
-def test_what_is_left_to_the_numerical_proof(statement: str, remark: str, canonical: Parse) -> None:
+def test_what_is_left_to_the_numerical_proof(statement: str, remark: str) -> None:
     form = recognise(canonical(f"{PARTIAL} model {{ {statement} }}"))
     assert form.kind == "sum"
     assert form.likelihood is None
     assert (remark in str(form.warnings[0])) if remark else form.warnings == ()
 
 
-def test_no_model_block(canonical: Parse) -> None:
+def test_no_model_block() -> None:
     with pytest.raises(InputError, match="no model block"):
         recognise(canonical("generated quantities { real x = 1; }"))
 
 
-def test_plain_programs_show_their_likelihood(canonical: Parse) -> None:
+def test_plain_programs_show_their_likelihood() -> None:
     program = canonical(f"{PARTIAL} model {{ mu ~ normal(0, 1); if (N > 1) {{ y ~ normal(mu, 1); }} }}")
     assert recognise(program).statement == "y ~ normal(mu, 1);"
     assert [program.text(statement.span) for statement in observations_in(program, "N")] == ["y ~ normal(mu, 1);"]
     assert recognise(canonical("parameters { real x; } model { x ~ normal(0, 1); }")).statement == ""
 
 
-def test_functions_that_add_to_the_target_are_the_likelihood_if_they_read_observations(canonical: Parse) -> None:
+def test_functions_that_add_to_the_target_are_the_likelihood_if_they_read_observations() -> None:
     functions = "functions { void prior_lp(real a) { a ~ normal(0, 1); } void f_lp(vector z) { z ~ normal(0, 1); } }"
     program = canonical(f"""{functions}
         data {{ int N; vector[N] y; }}
@@ -154,7 +142,7 @@ def test_functions_that_add_to_the_target_are_the_likelihood_if_they_read_observ
     assert recognise(program).statement == "f_lp(y - a);"
 
 
-def test_an_explicit_form_beside_densities_of_the_same_observations_is_one_of_several(canonical: Parse) -> None:
+def test_an_explicit_form_beside_densities_of_the_same_observations_is_one_of_several() -> None:
     """These would be computed for all observations at every evaluation; a prior of as many parameters remains."""
     text = """
         functions { real f(array[] real y, int start, int end, vector u) { return normal_lpdf(y | u[start:end], 1); } }
@@ -167,7 +155,7 @@ def test_an_explicit_form_beside_densities_of_the_same_observations_is_one_of_se
     assert [one.statement for one in form.warnings] == ["target += reduce_sum(f, y, 1, u);", "z ~ normal(0, s);"]
 
 
-def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
+def test_costs_of_all_observations_are_told() -> None:
     program = canonical("""
         functions { real f(array[] real y, int start, int end, vector mu, real s) {
           return normal_lpdf(y | mu[start:end], s); } }
@@ -196,7 +184,7 @@ def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
     ]
 
 
-def test_costs_where_the_loop_ends_at_the_length_of_a_variable(canonical: Parse) -> None:
+def test_costs_where_the_loop_ends_at_the_length_of_a_variable() -> None:
     program = canonical("""
         functions { real log_lik_i(int i, array[] real y, vector mu) { return normal_lpdf(y[i] | mu[i], 1); } }
         data { int N; array[N] real y; }
@@ -236,7 +224,7 @@ def test_lines_of_a_file_that_is_not_stan() -> None:
     assert find_line("y ~ normal(mu, 1); @", "y ~ normal(mu, 1);") is None
 
 
-def test_size_candidates(canonical: Parse) -> None:
+def test_size_candidates() -> None:
     program = canonical("""
         data {
           int N; int K; array[2] int sizes; int lonely;
@@ -276,20 +264,20 @@ model {
 """
 
 
-def test_explanation_names_what_is_no_sum(canonical: Parse) -> None:
+def test_explanation_names_what_is_no_sum() -> None:
     error = explain(Analysis.of(canonical(OBSTACLES)), "off by 0.1", source=OBSTACLES)
     assert error.reason == "off by 0.1"
     why = "(off by 0.1): line 16: `vector[N] u;` makes it a model with a parameter for each observation"
     assert why in str(error)
 
 
-def test_explanation_points_at_statements(canonical: Parse) -> None:
+def test_explanation_points_at_statements() -> None:
     source = OBSTACLES.replace("vector[N] u; ", "").replace(" + u", "")
     text = str(explain(Analysis.of(canonical(source)), "off by 0.1", source=source))
     assert "\n" not in text
     assert re.findall(r"[:;] line (\d+): `", text) == ["18", "19", "25"]
 
 
-def test_explanation_without_a_size_variable(canonical: Parse) -> None:
+def test_explanation_without_a_size_variable() -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert "there is nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))

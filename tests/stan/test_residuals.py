@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from texts import canonical, words
 
-from stansub.stan import source, stanc
+from stansub.stan import source
 from stansub.stan.parts import divide
 from stansub.stan.rewriting import Refusal
 from stansub.stan.series.residuals import with_residuals
-from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.syntax import Program
 
 PROGRAMS = Path(__file__).parents[2] / "benchmarks" / "reach" / "programs"
 
@@ -28,11 +29,7 @@ LIKELIHOOD = "y ~ normal(mu, s);"
 
 def read(before: str, *loop: str, after: str = LIKELIHOOD) -> Program:
     code = f"{HEAD} model {{ {before} for (n in 1:N) {{ {' '.join(loop)} }} {after} }}"
-    return parse(stanc.canonical_code(code, "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(code)
 
 
 def test_residuals_from_rows() -> None:

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from external import accepted
 from numpy.typing import NDArray
+from texts import canonical
 
 from stansub.errors import InputError
 from stansub.stan import stanc, toolchain
@@ -24,18 +25,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 HEADER = ROOT / "stansub/stan/cpp/stansub_blocks.hpp"
 REWRITABLE = [*PROGRAMS.glob("*.stan"), ROOT / "stan_models/logistic_reduce_sum.stan"]
 
-Parse = Callable[[str], Program]
 Vector = NDArray[np.float64]
-
-
-@pytest.fixture
-def canonical(tmp_path: Path) -> Parse:
-    def canonical(code: str) -> Program:
-        file = tmp_path / "program.stan"
-        file.write_text(code)
-        return parse(stanc.canonical(file))
-
-    return canonical
 
 
 def words(text: str) -> list[str]:
@@ -90,7 +80,7 @@ SUFFIXES = ["", "_lpdf", "_lupdf", "_lpmf", "_lupmf"]
         if unsized.endswith("int") == suffix.endswith("mf")
     ],
 )
-def test_sliced_argument_of_every_type(unsized: str, suffix: str, origin: str, canonical: Parse) -> None:
+def test_sliced_argument_of_every_type(unsized: str, suffix: str, origin: str) -> None:
     sized = TYPES[unsized]
     name = "f" + suffix.replace("_lu", "_l")
     sliced, transformed, local = "x", "", ""
@@ -112,7 +102,7 @@ def test_sliced_argument_of_every_type(unsized: str, suffix: str, origin: str, c
 
 
 @pytest.mark.parametrize("expression", ["u", "v", "u[order]", "w"])
-def test_sliced_parameters(expression: str, canonical: Parse) -> None:
+def test_sliced_parameters(expression: str) -> None:
     program = canonical(f"""
         functions {{ real f_lpdf(array[] vector slice, int start, int end, array[] int g) {{
           return std_normal_lupdf(slice[1]); }} }}
@@ -123,7 +113,7 @@ def test_sliced_parameters(expression: str, canonical: Parse) -> None:
     check_rewritten(program)
 
 
-def test_parameters_of_every_constraint(canonical: Parse) -> None:
+def test_parameters_of_every_constraint() -> None:
     kinds = [
         "real<lower=0> a1", "real<upper=a1> a2", "real<lower=a2, upper=a1> a3", "real<offset=1, multiplier=a1> a4",
         "vector[3] b1", "vector<lower=0>[3] b2", "row_vector<upper=a1>[3] b3", "matrix<lower=-1, upper=1>[2, 3] b4",
@@ -160,7 +150,7 @@ def test_parameters_of_every_constraint(canonical: Parse) -> None:
     assert [str(one) for one in twice[len(passed) + 1].type.bounds] == ["upper=a1_new"]
 
 
-def test_overloaded_partial_sums(canonical: Parse) -> None:
+def test_overloaded_partial_sums() -> None:
     rewritten = check_rewritten(
         canonical("""
         functions {
@@ -176,7 +166,7 @@ def test_overloaded_partial_sums(canonical: Parse) -> None:
     assert [function.name for function in rewritten.functions].count("stansub_sum") == 3
 
 
-def test_what_the_likelihood_needs_is_carried_into_generated_quantities(canonical: Parse) -> None:
+def test_what_the_likelihood_needs_is_carried_into_generated_quantities() -> None:
     rewritten = check_rewritten(
         canonical("""
         functions { real f(array[] real y, int start, int end, vector mu, real lp) {
@@ -214,7 +204,7 @@ def test_what_the_likelihood_needs_is_carried_into_generated_quantities(canonica
     )
 
 
-def test_names_are_reserved(canonical: Parse) -> None:
+def test_names_are_reserved() -> None:
     program = canonical("""
         functions { real log_lik_i(int i, real mu) { return mu; } }
         data { int N; } parameters { real stansub_n; }
@@ -223,13 +213,13 @@ def test_names_are_reserved(canonical: Parse) -> None:
         block_program(program, recognise(program))
 
 
-def test_plain_programs_are_not_rewritten(canonical: Parse) -> None:
+def test_plain_programs_are_not_rewritten() -> None:
     program = canonical("parameters { real mu; } model { mu ~ normal(0, 1); }")
     with pytest.raises(ValueError, match="not rewritten"):
         block_program(program, recognise(program))
 
 
-def test_silent_programs_keep_everything_but_profiles_and_prints(canonical: Parse) -> None:
+def test_silent_programs_keep_everything_but_profiles_and_prints() -> None:
     program = canonical("""
         functions { real f(real x) { print("profile (", x, ")"); return x; } }
         parameters { real mu; }
@@ -269,7 +259,7 @@ def test_range_program() -> None:
         ("real log_lik_lipschitz_i(int i, real mu) { return 1; } real log_lik_range(real q) { return 1; }", "argument"),
     ],
 )
-def test_programs_without_usable_range_functions(functions: str, message: str, canonical: Parse) -> None:
+def test_programs_without_usable_range_functions(functions: str, message: str) -> None:
     program = canonical(
         f"functions {{ {functions} }} data {{ int N; }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
     )
@@ -279,7 +269,7 @@ def test_programs_without_usable_range_functions(functions: str, message: str, c
         range_program(program)
 
 
-def test_a_parameter_named_like_another_at_the_proposal(canonical: Parse) -> None:
+def test_a_parameter_named_like_another_at_the_proposal() -> None:
     program = canonical("""functions { real log_lik_range(real a, real a_new) { return 1; } }
         parameters { real a; real a_new; } model { a ~ normal(a_new, 1); }""")
     with pytest.raises(InputError, match="'a_new'"):

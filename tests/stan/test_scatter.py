@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from texts import canonical, words
 
 from stansub.stan import source, stanc
 from stansub.stan.analysis import Analysis
@@ -10,7 +11,7 @@ from stansub.stan.parts import divide
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.sizes import main_size
 from stansub.stan.structures import named
-from stansub.stan.syntax import Block, Program, parse, tokenize
+from stansub.stan.syntax import Block, Program, parse
 
 ROOT = Path(__file__).parents[2]
 BRMS = ROOT / "benchmarks" / "reach" / "programs" / "brms_missing.stan"
@@ -28,11 +29,7 @@ LIKELIHOOD = "y ~ normal(a + b * v, s); v ~ normal(a, 1);"
 
 def read(code: str) -> Program:
     inside = code if "model {" in code else f"model {{ vector[N] v = x; {code} {LIKELIHOOD} }}"
-    return parse(stanc.canonical_code(HEAD + inside, "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(HEAD + inside)
 
 
 def inside(program: Program | None, block: str) -> str:
@@ -197,7 +194,7 @@ def test_an_inverse_of_the_user() -> None:
     inverse = "transformed data { array[N] int at = rep_array(0, N); for (k in 1:M) at[gone[k]] = k; }"
     model = "model { for (n in 1:N) y[n] ~ normal(at[n] ? guess[at[n]] : x[n], s); }"
     code = HEAD.replace("parameters {", f"{inverse} parameters {{") + model
-    parts = divide(parse(stanc.canonical_code(code, "program")))
+    parts = divide(canonical(code))
     assert parts is not None
     assert [one.name for one in parts.computed] == ["at"]
     assert "transformed data" not in parts.code

@@ -1,13 +1,13 @@
 """Sizes of transformed data that functions of data return: which become integers, and that these can be cut along."""
 
 import pytest
+from texts import canonical, words
 
-from stansub.stan import stanc
 from stansub.stan.parts import divide
 from stansub.stan.rewriting import Refusal
 from stansub.stan.size_variables import size_expressions, with_size_variables
 from stansub.stan.sizes import observations_in
-from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.syntax import Program
 
 CODE = """
 functions {{ int n_zero(array[] int y) {{ return sum(y) > 3; }} }}
@@ -19,11 +19,7 @@ model {{ {model} }}
 
 
 def read(declared: str, model: str = "lambda ~ gamma(2, 1); y ~ poisson(lambda);") -> Program:
-    return parse(stanc.canonical_code(CODE.format(declared=declared, model=model), "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(CODE.format(declared=declared, model=model))
 
 
 def test_sizes_that_data_decide_are_integers() -> None:

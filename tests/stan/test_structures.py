@@ -1,9 +1,9 @@
 """Likelihoods that are no sum over observations are named as what they are, and sums are not."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from texts import canonical
 
 from stansub.stan import stanc
 from stansub.stan.sizes import main_size, outcome_sizes
@@ -53,21 +53,9 @@ QUALIFYING = [
     ),
 ]
 
-Parse = Callable[[str], Program]
-
 
 def read(file: Path) -> Program:
     return parse(stanc.canonical(file))
-
-
-@pytest.fixture
-def canonical(tmp_path: Path) -> Parse:
-    def canonical(code: str) -> Program:
-        file = tmp_path / "program.stan"
-        file.write_text(code)
-        return read(file)
-
-    return canonical
 
 
 def test_each_program_has_its_case() -> None:
@@ -133,7 +121,7 @@ def test_sums_are_not_named(file: Path) -> None:
         ("", "array[N] simplex[3] p;", "for (n in 1:N) y[n] ~ normal(p[n][1], 1);", "parameter for each observation"),
     ],
 )
-def test_other_ways_to_write_them(data: str, parameters: str, model: str, expected: str, canonical: Parse) -> None:
+def test_other_ways_to_write_them(data: str, parameters: str, model: str, expected: str) -> None:
     code = f"data {{ int N; vector[N] y; {data} }} parameters {{ {parameters} }} model {{ {model} }}"
     found = named(canonical(code))
     assert found is not None
@@ -154,14 +142,14 @@ def test_other_ways_to_write_them(data: str, parameters: str, model: str, expect
         "matrix[T, T] K = gp_exp_quad_cov(place, a, s); u ~ multi_normal(rep_vector(0, T), K); y ~ normal(u[bin], s);",
     ],
 )
-def test_what_is_of_groups_or_only_added_up_is_not_named(model: str, canonical: Parse) -> None:
+def test_what_is_of_groups_or_only_added_up_is_not_named(model: str) -> None:
     data = "int N; int T; int E; vector[N] y; array[N] int bin; array[E] int from_; array[E] int to_;"
     data += " array[T] real place;"
     program = canonical(f"data {{ {data} }} parameters {{ real a; real<lower=0> s; vector[T] u; }} model {{ {model} }}")
     assert named(program) is None
 
 
-def test_the_size_named_by_the_user_is_the_one_that_is_looked_at(canonical: Parse) -> None:
+def test_the_size_named_by_the_user_is_the_one_that_is_looked_at() -> None:
     program = canonical("""
         data { int N; int J; vector[N] y; vector[J] m; array[N] int g; }
         parameters { vector[J] theta; }
@@ -171,7 +159,7 @@ def test_the_size_named_by_the_user_is_the_one_that_is_looked_at(canonical: Pars
     assert named(program, "J") is not None
 
 
-def test_what_sizes_parameters_is_not_what_counts_observations(canonical: Parse) -> None:
+def test_what_sizes_parameters_is_not_what_counts_observations() -> None:
     program = canonical("""
         data { int K; int N; array[N, K] int y; }
         parameters { simplex[K] theta; }

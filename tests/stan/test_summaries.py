@@ -1,11 +1,11 @@
 """Summaries of data within the model: what is computed once of all the data, and what is left alone."""
 
 import pytest
+from texts import canonical, words
 
-from stansub.stan import stanc
 from stansub.stan.rewriting import Refusal
 from stansub.stan.summaries import with_summaries
-from stansub.stan.syntax import Program, parse, tokenize
+from stansub.stan.syntax import Program
 
 HEAD = """
 functions { real middle(vector v) { return mean(v); } real f_lpdf(real u, vector v) { return -mean(v) * square(u); } }
@@ -20,11 +20,7 @@ parameters { real a; real b; vector[N] each; vector[K] c; real<lower=0> s; }
 
 def read(model: str, before: str = "") -> Program:
     code = f"{HEAD} transformed parameters {{ {before} }} model {{ {model} }}"
-    return parse(stanc.canonical_code(code, "program"))
-
-
-def words(text: str) -> str:
-    return " ".join(token.text for token in tokenize(text))
+    return canonical(code)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +124,7 @@ def test_limits_of_parameters_and_integers_that_summarise_are_computed_once() ->
     parameters { real<upper=min(y)> shift; vector[max(g)] u; real<lower=0> s; }
     model { for (n in 1:N) { y[n] - shift ~ lognormal(u[g[n]], s); target += count[n] * s / max(count); } }
     """
-    found = with_summaries(parse(stanc.canonical_code(code, "program")))
+    found = with_summaries(canonical(code))
     assert found is not None
     assert not isinstance(found, Refusal)
     declared = "real stansub_summary_1 = min(y); int stansub_summary_2 = max(g); int stansub_summary_3 = max(count);"
