@@ -178,10 +178,6 @@ class Data:
         taken = self.take(axes, rows)
         return replace(taken, values={**taken.values, **dict.fromkeys(sizes, n)})
 
-    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
-        """Return JSON of the given rows alone."""
-        return self.rows(axes, sizes, rows).json()
-
 
 def digest_of(values: Mapping[str, Any], parts: Iterable[str] = ()) -> str:
     """Return a hash of values, and of the hashes of partitions that have further values."""

@@ -90,7 +90,7 @@ class Slicer:
             places = np.arange(start, stop) if self.order is None else self.order[start:stop]
             return self.library.model_of(self._arrays, places, seed=self.seed)
         rows = slice(start, stop) if self.order is None else self.order[start:stop]
-        return self.library.model(self.data.cut(self._axes, self.sizes, rows), seed=self.seed)
+        return self.data.rows(self._axes, self.sizes, rows).model(self.library, seed=self.seed)
 
 
 class BlockModels:
