@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_factorised_runs import MAX_Z, N, _ess, moments, posterior
+from test_factorised_runs import MAX_Z, N, _ess, assert_moments, moments, posterior
 
 import stansub
 from stansub import InputError
@@ -47,12 +47,7 @@ def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_posterior(kind: str) -> None:
     idata = sampled(kind=kind, iter_sampling=3000, audit=0.03)
-    draws = np.asarray(idata["unconstrained_posterior"]["theta"])
-    mean, sd, n_weighted = moments(kind, draws.reshape(-1, 3))
-    ess = np.array([_ess(draws[..., k]) for k in range(3)])
-    error = np.sqrt(1 / ess + 1 / n_weighted)
-    assert np.abs((draws.mean((0, 1)) - mean) / sd / error).max() < MAX_Z
-    assert np.abs((draws.std((0, 1)) / sd - 1) / error).max() < MAX_Z
+    assert_moments(kind, idata)
     assert sum_of(idata, "n_obs_used") < 0.25 * 6000 * N
     assert sum_of(idata, "acceptance_error") / sum_of(idata, "n_audited_acceptances") < 1e-3
 
