@@ -228,7 +228,7 @@ def _try(
         stop=np.zeros(1, np.int32),
         found=anchored,
     )
-    variates = anchored.variates.blockwise if anchored and anchored.variates else None
+    variates = anchored.blockwise if anchored else None
     rng = streams.generator(seed, streams.Chain.TRIAL)
     found = _pairs_along(chain, posterior.population.evaluator(), variates, settings["pairs"], iter_warmup, rng, log)
     return _judge(found, posterior, rule, variates is not None, settings, rng, log)

@@ -91,8 +91,7 @@ class ChainContext:
 
     @property
     def _variates(self) -> ControlVariates | None:
-        variates = self.found.variates if self.found is not None else None
-        return variates.blockwise if variates is not None else None
+        return self.found.blockwise if self.found is not None else None
 
     @property
     def tables(self) -> Callable[[float], Table] | None:

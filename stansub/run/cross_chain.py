@@ -365,7 +365,7 @@ class CrossChainAdaptation:
         if present is None or moves is None:
             return 0
         progress("Pooling the chains: trying proposals")
-        variates = found.variates.blockwise if found.variates is not None else None
+        variates = found.blockwise
         fitted = variates is not None and asked.request.fits_looks(asked.test)
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
         decider = found.decider(posterior, posterior.population.evaluator(), test, asked.request.spread)
@@ -449,8 +449,7 @@ class CrossChainAdaptation:
             decider = found.decider(posterior, evaluator, self.test, self._asked.request.spread)
             adapter = found.proposal.adapter(posterior.dim) if found.proposal is not None else None
             tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
-            variates = found.variates.blockwise if found.variates is not None else None
-            trial = chain.trial.renewed(evaluator, table, variates) if chain.trial is not None else None
+            trial = chain.trial.renewed(evaluator, table, found.blockwise) if chain.trial is not None else None
             chain.replace_kernel(MetropolisHastings(decider, tables), adapter, trial)
 
     def _take(

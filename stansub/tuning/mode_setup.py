@@ -16,6 +16,7 @@ from stansub.kernels.proposals import BuiltIn
 from stansub.selection import Choices, Chosen, updated
 from stansub.target.factors import Evaluator, Target
 from stansub.target.quadratic import global_quadratic
+from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode import Mode, Modes
 from stansub.tuning.mode_variates import Variates
 from stansub.types import FloatArray
@@ -69,6 +70,11 @@ class ModeSetup:
     def order(self) -> int:
         """Return the order of the control variates."""
         return self.variates.order if self.variates else 0
+
+    @property
+    def blockwise(self) -> ControlVariates | None:
+        """Return the control variates if they are those of blocks."""
+        return self.variates.blockwise if self.variates is not None else None
 
     def decider(self, posterior: Target, evaluator: Evaluator, test: StoppingRule, spread: Any = None) -> Decider:
         """Return a decider with these control variates."""

@@ -275,8 +275,7 @@ class _ModeTuner(VariatesTuner):
         )
         if test.variants:
             return self._with_variant(found, theta)
-        variates = found.variates.blockwise if found.variates is not None else None
-        if variates is None or not self.request.fits_looks(self.test):
+        if (variates := found.blockwise) is None or not self.request.fits_looks(self.test):
             return found, test
         self.log("Trying first looks")
         n_blocks, threads = len(self.posterior.blocks), self.request.threads

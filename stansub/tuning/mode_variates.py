@@ -95,7 +95,7 @@ class VariatesTuner:
         """Return control variates as requested, as the range needs them, or as they pay; and the reason."""
         order, spread = self.request.order, self.request.spread
         if spread is not None and spread.by_predictors:
-            return self._for_range(spread.order)
+            return self._required(spread.order, "another `range_source`", single=False)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
         if self.test.thins:
@@ -125,22 +125,15 @@ class VariatesTuner:
             raise InputError(f"the {self.test.name} test needs control variates: leave out `control_variates=0`")
         if self.test.learns_bounds:
             return self._learned(order, rng)
-        try:
-            return self.proved(order)
-        except NoPredictorsError as error:
-            raise InputError(
-                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
-                "`bounds='learned'`, which makes it approximate"
-            ) from error
+        return self._required(order, "`bounds='learned'`, which makes it approximate")
 
-    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
-        """Return control variates of blocks with proved bounds, from which a range follows."""
+    def _required(self, order: int, otherwise: str, *, single: bool = True) -> tuple[Variates, Chosen]:
+        """Return control variates with proved bounds, without which the test needs another choice."""
         try:
-            return self.proved(order, single=False)
+            return self.proved(order, single=single)
         except NoPredictorsError as error:
             raise InputError(
-                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
-                "`range_source`"
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or {otherwise}"
             ) from error
 
     def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
