@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stansub.tuning.adapt import shrunk
 from stansub.types import FloatArray
 
 
@@ -64,8 +65,7 @@ def pool(draws: Sequence[FloatArray]) -> Moments | None:
     variances = np.diag(covariance)
     if not (np.isfinite(variances).all() and (variances > 0).all()):
         return None
-    weight = (2.0 * dim / (different + 2.0 * dim)) ** 2
-    return Moments(together.mean(axis=0), (1 - weight) * covariance + weight * np.diag(variances))
+    return Moments(together.mean(axis=0), shrunk(covariance, different))
 
 
 def r_hat(draws: Sequence[FloatArray]) -> float:

@@ -135,18 +135,20 @@ class CovarianceAdapter(ScaleAdapter):
         if n_distinct <= 2 * self._dim and n_distinct < 50:
             return
         covariance = np.atleast_2d(np.cov(recent, rowvar=False))
-        variances = np.diag(covariance)
-        if not np.all(variances > 0):
+        if not np.all(np.diag(covariance) > 0):
             return
-        # Shrinking the correlations keeps the estimate regular while draws are few.
-        weight = (2.0 * self._dim / (n_distinct + 2.0 * self._dim)) ** 2
         if not self._learned_at:
             # Scales for the identity do not transfer to the covariance.
             self._first_scale = len(self._log_scales)
             self._log_scales.append(float(np.log(optimal_scale(self._dim))))
         self._learned_at = len(self._history)
-        shrunk = (1.0 - weight) * covariance + weight * np.diag(variances)
-        self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
+        self.shape = np.asarray(np.linalg.cholesky(shrunk(covariance, n_distinct)), dtype=np.float64)
+
+
+def shrunk(covariance: FloatArray, n: int) -> FloatArray:
+    """Return a covariance of ``n`` different draws with smaller correlations, so that it is regular if they are few."""
+    weight = (2.0 * len(covariance) / (n + 2.0 * len(covariance))) ** 2
+    return np.asarray((1 - weight) * covariance + weight * np.diag(np.diag(covariance)))
 
 
 @dataclass(init=False, eq=False)
