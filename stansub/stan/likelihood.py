@@ -225,7 +225,10 @@ def _link(bounds: tuple[Bound, ...]) -> str | None:
             return f"log({{}} - {least})"
         case (Bound("lower", Literal("0")), Bound("upper", Literal("1"))):
             return "logit({})"
-        case (Bound("lower", Literal() | Prefix() | Name() as low), Bound("upper", Literal() | Prefix() | Name() as high)):
+        case (
+            Bound("lower", Literal() | Prefix() | Name() as low),
+            Bound("upper", Literal() | Prefix() | Name() as high),
+        ):
             return f"logit(({{}} - ({low})) / ({high} - ({low})))"
     return None
 
