@@ -71,7 +71,7 @@ def peer(name: str, small: Small) -> Any:
 
 def sample(sampler: Any, draws: int) -> tuple[np.ndarray, list[Any]]:
     with ThreadPoolExecutor(CHAINS) as pool:
-        offsets, counts, _ = logistic.Chains(pool, CHAINS).draws(sampler, (draws, 3), batch=1000)
+        offsets, counts, _ = logistic.Chains(pool, CHAINS).draws(sampler, (draws, 3), stretch=1000)
     return sampler.theta(offsets), counts
 
 

@@ -124,7 +124,7 @@ def test_one_seed_one_result(model: CompiledModel, healthy: NormalityTrial) -> N
     [
         ({"test": Exact()}, "uses all the data for every decision"),
         ({"epsilon": 0.0}, "uses all the data for every decision"),
-        ({"test": "hoeffding"}, "is valid for any data"),
+        ({"test": "hoeffding"}, "does not assume normal subset means"),
         ({"block_size": 100}, "the first look takes all 40 blocks"),
         ({"pairs": 2}, "pairs=2` must be an integer of at least 8"),
         ({"subsets": 1}, "subsets=1` must"),
