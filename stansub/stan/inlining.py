@@ -6,6 +6,7 @@ likelihood reads. Its observations are then all in one part.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -33,6 +34,7 @@ from stansub.stan.syntax import (
     printed,
     walk,
 )
+from stansub.stan.typing import REAL
 
 N = TypeVar("N", bound=Node)
 
@@ -48,7 +50,7 @@ def inlined(program: Program) -> Program:
     ``reduce_sum``, that return at their end only. It has the same log density up to a constant.
     """
     for _ in range(_DEPTH):
-        functions, unused = {one.name: one for one in program.functions}, Symbols.of(program)
+        functions, unused = _functions(program), Symbols.of(program)
         lengths = {one.name: one.all_dims[0] for one in data_declarations(program) if one.all_dims}
         found = [
             (one.span, text)
@@ -60,6 +62,13 @@ def inlined(program: Program) -> Program:
             break
         program = written
     return program
+
+
+def _functions(program: Program) -> dict[str, Function]:
+    """Return functions by name, without those whose name others have, with arguments of other types."""
+    defined = [one for one in program.functions if one.body is not None]
+    counts = Counter(one.name for one in defined)
+    return {one.name: one for one in defined if counts[one.name] == 1}
 
 
 def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -137,7 +146,11 @@ def _called(name: str, functions: Mapping[str, Function]) -> Function | None:
 
 
 def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Expression]:
-    return {one.name: value for one, value in zip(function.arguments, arguments, strict=True)}
+    """Return arguments by name; where the function takes reals, integers become real, so that no quotient is rounded."""
+    return {
+        one.name: Literal(f"{value}.0") if one.type == REAL and str(value).isdecimal() else value
+        for one, value in zip(function.arguments, arguments, strict=True)
+    }
 
 
 def _with(node: N, given: Mapping[str, Expression]) -> N:

@@ -24,6 +24,9 @@ FUNCTIONS = """
     return sum;
   }
   real whole(array[] real y, vector mu) { return normal_lpdf(y | mu, 1); }
+  real half(real x) { return x / 2; }
+  real same(real x) { return x; }
+  real same(vector x) { return sum(x); }
   real either(real x, real y) { if (x > 0) return y; return x; }
 """
 REDUCED = "target += reduce_sum(part_lupdf, y, 1, a, sum, z, g);"
@@ -75,8 +78,14 @@ def test_an_index_of_a_slice_is_one_of_the_whole(tmp_path: Path) -> None:
     assert "for (stansub_n_1 in 1 : N)" in code
 
 
+def test_integers_become_real_where_the_function_takes_reals(tmp_path: Path) -> None:
+    assert "half" not in (code := inlined(program(tmp_path, "y ~ normal(half(1) * a, 1);")).code).split("model")[1]
+    assert "1.0 / 2 * a" in code
+
+
 @pytest.mark.parametrize(
-    "model", ["target += either(a, sum);", "y ~ normal(a, sum);", "target += normal_lpdf(y | a, 1);"]
+    "model",
+    ["target += same(a);", "target += either(a, sum);", "y ~ normal(a, sum);", "target += normal_lpdf(y | a, 1);"],
 )
 def test_other_programs_stay(model: str, tmp_path: Path) -> None:
     given = program(tmp_path, model)
