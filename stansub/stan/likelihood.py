@@ -51,11 +51,9 @@ from stansub.stan.syntax import (
 
 _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
+_NUMBERS = (Literal, Prefix, Name)
 # Functions whose values have these bounds.
-_RANGES = {
-    **dict.fromkeys(("exp", "inv_square", "square", "inv_sqrt", "sqrt", "log1p_exp"), (_LOWER,)),
-    "inv_logit": (_LOWER, _UPPER),
-}
+_RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
 
 
 class NotSeparableError(InputError):
@@ -225,10 +223,7 @@ def _link(bounds: tuple[Bound, ...]) -> str | None:
             return f"log({{}} - {least})"
         case (Bound("lower", Literal("0")), Bound("upper", Literal("1"))):
             return "logit({})"
-        case (
-            Bound("lower", Literal() | Prefix() | Name() as low),
-            Bound("upper", Literal() | Prefix() | Name() as high),
-        ):
+        case (Bound("lower", low), Bound("upper", high)) if isinstance(low, _NUMBERS) and isinstance(high, _NUMBERS):
             return f"logit(({{}} - ({low})) / ({high} - ({low})))"
     return None
 

@@ -119,8 +119,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     if walk.lost or not isinstance(walk.term, Expression):
         of_the_model = walk.skipped[len(before) :]
         new = [reason for reason in of_the_model if reason not in before]
-        reasons = [*walk.lost, *new, *of_the_model, *before, "no statement adds a term for each observation"]
-        raise NotFollowedError(reasons[0])
+        otherwise = "no statement adds a term for each observation"
+        raise NotFollowedError([*walk.lost, *new, *of_the_model, *before, otherwise][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return ObservationTerm(walk.term, density, places)
 
