@@ -41,6 +41,8 @@ ESS_PER_CHAIN = 100
 # R-hat above which the ESS does not predict a longer run.
 _EXTRAPOLATE_BELOW = 1.1
 STUCK_BELOW = 0.01
+# Acceptance rate of transitions below which nothing mixes.
+LEAST_ACCEPTED = 0.05
 _TIMID_ABOVE = 0.8
 _NONFINITE_ABOVE = 0.05
 # Share of the data from which NUTS may be faster, and from which exact decisions cost the same.
@@ -149,8 +151,12 @@ def _convergence(run: _Run) -> Iterable[Finding]:
 
 
 def _hardly_moves(facts: Mapping[str, Any]) -> bool:
-    """Return whether set-up showed that the chains would hardly move."""
-    return any(one.get("hardly_moves") for one in facts.get("choice_values", {}).values())
+    """Return whether set-up showed that the chains would hardly move, or surrogate transitions hardly did."""
+    choices = facts.get("choice_values", {})
+    if any(one.get("hardly_moves") for one in choices.values()):
+        return True
+    steps, accepted = sum(facts.get("n_steps", ())), sum(facts.get("n_accepted", ()))
+    return "diverging" in choices.get("proposal", {}) and accepted < LEAST_ACCEPTED * steps
 
 
 def _no_mode(facts: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
+from stansub.output.checks import LEAST_ACCEPTED
 from stansub.output.layout import Layout
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
@@ -50,8 +51,6 @@ MANY = 50
 # Acceptance rate of normal moves from which moves about the mode do better. It was 0.85 for 20 centred effects of
 # 100,000 observations, which gave ten times the draws, and 0.48 for the same effects non-centred, where they stick.
 NEAR_NORMAL = 0.7
-# Acceptance rate of transitions below which nothing mixes.
-LEAST_ACCEPTED = 0.05
 # Share of divergent transitions above which chains stay for long where a scale is near 0.
 MOST_DIVERGING = 0.1
 

@@ -162,6 +162,18 @@ class TestFindings:
         remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
         assert remedies == [f"Discard these draws. {BY_NUTS}", DECLARE_OR_NUTS]
 
+    @pytest.mark.parametrize(("n_accepted", "hardly_moves"), [(2, True), (200, False)])
+    def test_transitions_that_hardly_moved_after_a_better_trial_need_nuts(
+        self, n_accepted: int, hardly_moves: bool
+    ) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
+        values = TransitionsTaken(False, ("u",), 84, None, 0.05, hardly_moves=False).record()
+        attrs = {"choice_values": {"proposal": values}, "n_steps": [1000] * 4, "n_accepted": [n_accepted] * 4}
+        found = findings_of(run(posterior={"a": draws}, attrs=attrs))
+        remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
+        assert (DECLARE_OR_NUTS in remedies) is hardly_moves
+        assert (f"Discard these draws. {BY_NUTS}" in remedies) is hardly_moves
+
     @pytest.mark.parametrize(("normal", "accepted", "declares"), [(None, 0.0, True), (0.8, None, False)])
     def test_rejected_surrogate_transitions_are_not_advised(
         self, normal: float | None, accepted: float | None, declares: bool
