@@ -158,7 +158,7 @@ class Objective:
         self.team.observations += len(points) * self._n_obs
         values = np.array([value for value, _ in parts]).reshape(len(points), -1)
         gradients = np.array([gradient for _, gradient in parts]).reshape(len(points), -1, self.dim)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             value = values[:, 0] + self.weight * (values[:, 1:] - values[:, :1]).sum(1)
             gradient = gradients[:, 0] + self.weight * (gradients[:, 1:] - gradients[:, :1]).sum(1)
         defined = np.isfinite(gradient).all(1) & ~np.isnan(value)

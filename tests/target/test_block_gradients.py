@@ -16,7 +16,7 @@ from stansub.acceptance.rules import Austerity, Fixed
 from stansub.stan import instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
-from stansub.target.gradients import ParallelEvaluator, Team
+from stansub.target.gradients import Objective, ParallelEvaluator, Team
 from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -122,6 +122,19 @@ def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) 
         assert found.mean() == pytest.approx(truth, abs=1e-10)
         errors.append(found.std())
     assert 0 < errors[1] < errors[0] / 5
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_gradients_too_large_for_a_weight_are_undefined_without_a_warning(
+    posterior: Posterior, theta: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Team(posterior.population, threads=1) as team:
+        objective = Objective(team, np.array([0], np.int32), weight=4.0)
+        parts = [(0.0, np.full(posterior.dim, slope)) for slope in (0.0, 1e308)]
+        monkeypatch.setattr(team, "map", lambda *_, **__: parts)
+        value, gradient = objective(theta)
+    assert value == -np.inf
+    assert np.isnan(gradient).all()
 
 
 def test_gradients_with_a_jacobian(compiled: Compiled) -> None:
