@@ -139,8 +139,8 @@ def _convergence(run: _Run) -> Iterable[Finding]:
     if len(high):
         ours = run.facts.get("settings", {}).get("proposal")
         left = run.facts.get("choice_values", {}).get("surrogate transitions", {})
-        nearly_normal = left.get("normal") is not None
-        many = len(statistics) >= _MANY and not nearly_normal and ours not in (None, *WITHOUT_MODE)
+        declared = left.get("normal") is not None or run.facts.get("form") == "functions"
+        many = len(statistics) >= _MANY and not declared and ours not in (None, *WITHOUT_MODE)
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
         signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
         no_family = bool(left.get("no_family"))

@@ -137,5 +137,5 @@ def _difference_quantiles(ax: Axes, trial: Trial) -> None:
     ends = expected[[0, -1]]
     ax.plot(ends, ends, color=INK, linewidth=0.8, label="normal")
     ax.set(xlabel="Normal quantiles", ylabel="Differences of blocks, in sd")
-    ax.set_title("Block differences: heavy tails depart from the line", loc="left")
+    ax.set_title("Block differences: on the line if normal", loc="left")
     ax.legend(loc="upper left", fontsize=8)

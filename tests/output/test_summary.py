@@ -175,12 +175,14 @@ class TestFindings:
         assert (f"Discard these draws. {BY_NUTS}" in remedies) is hardly_moves
 
     @pytest.mark.parametrize(("normal", "accepted", "declares"), [(None, 0.0, True), (0.8, None, False)])
+    @pytest.mark.parametrize("form", ["sum", "functions"])
     def test_rejected_surrogate_transitions_are_not_advised(
-        self, normal: float | None, accepted: float | None, declares: bool
+        self, normal: float | None, accepted: float | None, declares: bool, form: str
     ) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000, 30)) + np.arange(4)[:, np.newaxis, np.newaxis]
         left = TransitionsLeft((), 87, normal=normal, accepted=accepted)
-        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}}
+        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}, "form": form}
+        declares = declares and form == "sum"
         remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
         assert "surrogate" not in remedy
         assert remedy.startswith(f"{DECLARE} Otherwise, double `iter_warmup`" if declares else "Double `iter_warmup`")
