@@ -435,6 +435,12 @@ def test_options_of_other_tools_have_a_hint(capsys: pytest.CaptureFixture[str], 
     assert told in err
 
 
+def test_a_name_that_an_option_does_not_know_is_told_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(["sample", LOGISTIC, "data.json", "--proposal", "foo"], capsys)
+    assert code == 2
+    assert err.startswith("stansub: error: Invalid value for '--proposal': 'foo' is not one of 'auto'")
+
+
 def test_hints_name_only_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(["summary", "draws.nc", "--num-chains", "4"], capsys)
     assert code == 2

@@ -131,7 +131,8 @@ def _usage(error: Any) -> int:
         options = {one.name for one in context.command.params}
         if instead := other_tools.hint(flag, options):
             return _fail(f"no such option: {flag}; {instead} (see `{name} --help`)", 2)
-    return _fail(f"{error.format_message().rstrip('.')} (see `{name} --help`)", 2)
+    message = error.format_message().rstrip(".").replace("Value error, ", "")  # pydantic's, in some versions of Typer
+    return _fail(f"{message} (see `{name} --help`)", 2)
 
 
 def _fail(message: str, code: int) -> int:

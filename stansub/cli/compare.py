@@ -22,7 +22,7 @@ _Stored = Annotated[
     ),
 ]
 _VarNames = Annotated[
-    list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
+    list[str] | None, typer.Option("--var-name", help="Variable to compare. Repeatable.")
 ]
 _Moved = Annotated[list[str] | None, moving(_REFERENCE)]
 _OutputDir = Annotated[

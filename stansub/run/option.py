@@ -134,7 +134,10 @@ def taking(
         def taken(
             model: _Model, data: _Data | None = None, *args: _Options.args, **options: _Options.kwargs
         ) -> _Result:
-            signature.bind(model, data, *args, **options)  # so that a TypeError names this function
+            try:
+                signature.bind(model, data, *args, **options)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
             return function(model, cast(_Data, data), config(*args, **options))
 
         vars(taken)["__signature__"] = signature

@@ -30,7 +30,7 @@ def test_the_function_takes_what_is_declared() -> None:
     assert [one.name for one in options] == NAMES
     assert all(one.kind is one.KEYWORD_ONLY for one in options)
     assert {one.name: one.default for one in options} == config.DEFAULTS
-    with pytest.raises(TypeError, match="unexpected keyword argument 'chain'"):
+    with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'chain'"):
         stansub.sample("model.stan", chain=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"missing .* 'model'"):
         stansub.sample()  # type: ignore[call-arg]
