@@ -21,9 +21,7 @@ _Stored = Annotated[
         help="Draws to compare with, from `stansub reference` or other software. Default: draws from NUTS.",
     ),
 ]
-_VarNames = Annotated[
-    list[str] | None, typer.Option("--var-name", help="Variable to compare. Repeatable.")
-]
+_VarNames = Annotated[list[str] | None, typer.Option("--var-name", help="Variable to compare. Repeatable.")]
 _Moved = Annotated[list[str] | None, moving(_REFERENCE)]
 _OutputDir = Annotated[
     Path | None,

@@ -35,9 +35,7 @@ def summary(
 def plot(
     draws: Draws,
     output_dir: Annotated[Path | None, into("Folder for the pictures, DRAWS_trace.png and DRAWS_data.png.")] = None,
-    var_names: Annotated[
-        list[str] | None, typer.Option("--var-name", help="Variable to show. Repeatable.")
-    ] = None,
+    var_names: Annotated[list[str] | None, typer.Option("--var-name", help="Variable to show. Repeatable.")] = None,
     force: Annotated[bool, forcing("Overwrite the pictures.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
