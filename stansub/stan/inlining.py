@@ -146,7 +146,7 @@ def _called(name: str, functions: Mapping[str, Function]) -> Function | None:
 
 
 def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Expression]:
-    """Return arguments by name; where the function takes reals, integers become real, so that no quotient is rounded."""
+    """Return arguments by name; integers become real where the function takes reals, so that no quotient is rounded."""
     return {
         one.name: Literal(f"{value}.0") if one.type == REAL and str(value).isdecimal() else value
         for one, value in zip(function.arguments, arguments, strict=True)
