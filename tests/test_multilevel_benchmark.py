@@ -180,7 +180,7 @@ def test_scales_of_the_smooths_have_the_density_with_coefficients_integrated_out
 
 
 @pytest.mark.parametrize("wider", [1.0, 1.3])
-def test_smooths_have_the_quantiles_of_their_marginal_density(study: Any, wider: float) -> None:
+def test_sigma_beside_smooths_has_the_moments_of_its_marginal_density(study: Any, wider: float) -> None:
     """By quadrature over sigma, the other scales as they were drawn; a sigma 1.3 times as wide must not agree."""
     data = study.rows.ROWS["smooths_linear"].data("small")
     sampler = study.references.Smooths(data)

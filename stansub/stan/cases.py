@@ -48,10 +48,12 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
         if error.node in known or len(found) > _MOST_VALUES:
             raise
         cases = []
-        for value in found:
-            known[error.node] = int(value)
-            cases.append(by_cases(evaluate, known))
-        del known[error.node]
+        try:
+            for value in found:
+                known[error.node] = int(value)
+                cases.append(by_cases(evaluate, known))
+        finally:
+            del known[error.node]
         if any(isinstance(one, Total) for one in cases):
             raise
         return pick(cases, places)

@@ -10,6 +10,7 @@ import numpy as np
 from stansub.stan.branches import Sign, joined
 from stansub.stan.containers import Rows, Total, Value, elementwise
 from stansub.stan.rowwise import Expression, Mask, NotFollowedError
+from stansub.stan.syntax import Expression as Node
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Frame:
         Variables declared outside the loop over observations.
     in_rows : bool
         Whether this is an iteration of the loop over observations.
+    known : dict
+        Integers that differ among observations, while one value is followed (`stansub.stan.cases`).
     """
 
     values: dict[str, Any]
@@ -54,6 +57,7 @@ class Frame:
     returned: list[tuple[Mask | Sign | None, Value]] = field(default_factory=list)
     outside: frozenset[str] = frozenset()
     in_rows: bool = False
+    known: dict[Node, int] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from stansub.stan.recognise import normalised
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.sizes import data_declarations
@@ -115,10 +116,10 @@ class _Added(NamedTuple):
         arguments = call.arguments
         if call.name in _REDUCING:
             name, sliced, _, *shared = arguments
-            function = _called(str(name), functions)
+            function = functions.get(normalised(str(name)))
             arguments = sliced, Literal("1"), lengths.get(str(sliced), Call("size", (sliced,))), *shared
         else:
-            function = _called(call.name, functions)
+            function = functions.get(normalised(call.name))
         if function is None or function.body is None or len(arguments) != len(function.arguments):
             return None
         *_, last = function.body
@@ -138,11 +139,6 @@ class _Added(NamedTuple):
         own = {name: Name(unused.fresh(f"stansub_{name}")) for name in names}
         ended = [_with(one, {**self.given, **own}) for one in (*body, Target(last.value))]
         return f"{{\n{printed(ended)}\n}}" if body else printed(ended)
-
-
-def _called(name: str, functions: Mapping[str, Function]) -> Function | None:
-    """Return a function by the name of a call, also if the call leaves out constants (``_lupdf``)."""
-    return functions.get(name) or functions.get(name.replace("_lupdf", "_lpdf").replace("_lupmf", "_lpmf"))
 
 
 def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Expression]:

@@ -23,6 +23,7 @@ from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
+from stansub.stan.recognise import normalised
 from stansub.stan.rowwise import (
     Expression,
     NestedError,
@@ -141,7 +142,6 @@ class _Walk:
         }
         self.left = _MOST_STATEMENTS
         self.is_counting = False
-        self.known: dict[Node, int] = {}  # integers that differ among observations, while one value is followed
         self.own = data(np.arange(1, n + 1))
 
     # --- statements ---
@@ -186,7 +186,7 @@ class _Walk:
             case Target(expression):
                 self._add(self.of(expression, frame), frame)
             case Tilde():
-                self._add(by_cases(lambda: self._tilde(one, frame), self.known), frame)
+                self._add(by_cases(lambda: self._tilde(one, frame), frame.known), frame)
             case If(condition, then, orelse):
                 self._branch(self.of(condition, frame), then, orelse, frame)
             case For():
@@ -409,12 +409,12 @@ class _Walk:
             case Call(name, arguments):
                 if name.startswith("reduce_sum"):
                     return self._reduced(arguments, frame)
-                return by_cases(lambda: self._call(name, [self.of(one, frame) for one in arguments]), self.known)
+                return by_cases(lambda: self._call(name, [self.of(one, frame) for one in arguments]), frame.known)
         raise NotFollowedError(f"`{node}` is not supported")
 
     def _scalar(self, node: Node, frame: Frame) -> Any:
-        if node in self.known:
-            return self.known[node]
+        if node in frame.known:
+            return frame.known[node]
         value = self.of(node, frame)
         if is_kind(value, "data") and is_integer(value) and not value.is_single:
             raise VaryingError(node, value.values)
@@ -449,7 +449,7 @@ class _Walk:
         return self._call(str(function), [sliced, 1, size, *(self.of(one, frame) for one in rest)])
 
     def _call(self, name: str, arguments: Sequence[Value]) -> Value:
-        name = name.replace("_lupdf", "_lpdf").replace("_lupmf", "_lpmf")
+        name = normalised(name)
         function = self.functions.get((name, len(arguments)))
         if function is not None:
             return self._inlined(function, arguments)

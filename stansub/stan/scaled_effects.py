@@ -67,7 +67,10 @@ def with_scaled_effects(program: Program, size: str) -> Program:
     size : str
         The integer that counts the observations.
     """
-    return next(filter(None, (_declaring(one, size) for one in dict.fromkeys((inlined(program), program)))), program)
+    for one in (inlined(program), program):
+        if (found := _declaring(one, size)) is not None:
+            return found
+    return program
 
 
 def _declaring(program: Program, size: str) -> Program | None:
