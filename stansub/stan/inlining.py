@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from stansub.stan.recognise import normalised
+from stansub.stan.recognise import REDUCE_SUM, normalised
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.sizes import data_declarations
@@ -39,7 +39,6 @@ from stansub.stan.typing import REAL
 
 N = TypeVar("N", bound=Node)
 
-_REDUCING = ("reduce_sum", "reduce_sum_static")
 # Functions that call others, so deep.
 _DEPTH = 3
 
@@ -74,8 +73,8 @@ def _functions(program: Program) -> dict[str, Function]:
 
 def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
     """Yield statements without inner ones; of those that share a place, such as ``real a, b;``, none."""
-    spans = [one.span for one in walk(statements)]
-    return (one for one in walk(statements) if not one.bodies and spans.count(one.span) == 1)
+    counts = Counter(one.span for one in walk(statements))
+    return (one for one in walk(statements) if not one.bodies and counts[one.span] == 1)
 
 
 def _text(
@@ -114,7 +113,7 @@ class _Added(NamedTuple):
         if not isinstance(call, Call):
             return None
         arguments = call.arguments
-        if call.name in _REDUCING:
+        if call.name in REDUCE_SUM:
             name, sliced, _, *shared = arguments
             function = functions.get(normalised(str(name)))
             arguments = sliced, Literal("1"), lengths.get(str(sliced), Call("size", (sliced,))), *shared
