@@ -429,6 +429,7 @@ class ScreenedRemainders final : public StoredRemainders {
   explicit ScreenedRemainders(const Observations& all) : StoredRemainders(all), bounds_(all.size()) {}
 
   double rate() override { return std::isinf(pair_.factor) ? pair_.factor : all_.screen(pair_, bounds_); }
+  double rate_limit() override { return pair_.rate; }
 
   std::size_t n_screened() const override { return all_.size() * all_.dim(); }
 

@@ -63,6 +63,9 @@ class Remainders {
   // For that move: the sum of the bounds by which `draw` selects factors; infinite if no bound is known.
   virtual double rate() = 0;
 
+  // The same, or an upper limit of it that takes less time.
+  virtual double rate_limit() { return rate(); }
+
   // Whether this number of candidates costs more than evaluating all factors.
   virtual bool too_many(double n) const = 0;
 
@@ -114,6 +117,17 @@ struct BoundExceeded : std::runtime_error {
   }
 };
 
+// Whether bounds are so wide that a decision evaluates all factors; the same for the move back.
+inline bool needs_all(Remainders& remainders, double times) {
+  return remainders.too_many(times * remainders.rate_limit()) && remainders.too_many(times * remainders.rate());
+}
+
+// Metropolis-Hastings from all factors: adds their remainders to S.
+inline void settle_by_all(Remainders& remainders, double log_u, Decision& decision, Counters& counters) {
+  decision.log_ratio += remainders.evaluate_all(decision, counters).all;
+  finish_nonfinite(decision, decision.log_ratio, log_u, counters);
+}
+
 // All observations were evaluated.
 inline void count_all(Decision& decision, std::int64_t n_observations) {
   ++decision.n_looks;
@@ -138,7 +152,8 @@ inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bi
   return r.value;
 }
 
-// Both rules begin with a decision whose log ratio is S, with expansions instead of likelihoods.
+// Both rules begin with a decision whose log ratio is S, with expansions instead of likelihoods. Where bounds are too wide, both
+// are Metropolis-Hastings from all factors; both directions of a move agree on that, so either way detailed balance holds.
 
 // Accepts with probability min(1, e^S) prod_i exp(-max(0, -r_i)) (Cornish et al. 2019, section 3): S changes its sign
 // for the move back, and so does each r_i, so that the ratio of the two probabilities is e^S prod_i e^r_i, the exact
@@ -147,16 +162,16 @@ inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bi
 class FactorisedRule {
  public:
   static void settle(Remainders& remainders, double log_u, bitgen_t* bits, Decision& decision, Counters& counters) {
-    if (!(decision.log_ratio > log_u)) {
+    if (!std::isfinite(decision.log_ratio)) {
       finish_nonfinite(decision, decision.log_ratio, log_u, counters);
       return;
     }
-    const double rate = remainders.rate();
-    if (remainders.too_many(rate)) {
-      settle_by_all(remainders, bits, decision, counters);
+    if (needs_all(remainders, 1)) {
+      settle_by_all(remainders, log_u, decision, counters);
       return;
     }
-    const std::int64_t n = random_poisson(bits, rate);
+    if (!(decision.log_ratio > log_u)) return;
+    const std::int64_t n = random_poisson(bits, remainders.rate());
     Candidate candidate;
     decision.accepted = true;
     for (std::int64_t k = 0; k < n && decision.accepted; ++k) {
@@ -173,17 +188,6 @@ class FactorisedRule {
   // Increase of the acceptance probability by clipped remainders.
   static double error(double log_ratio, const RemainderSums& exact, const RemainderSums& clipped) {
     return std::exp(std::min(0.0, log_ratio)) * (std::exp(-clipped.lost) - std::exp(-exact.lost));
-  }
-
- private:
-  // The product itself, which has the same probability.
-  static void settle_by_all(Remainders& remainders, bitgen_t* bits, Decision& decision, Counters& counters) {
-    const double lost = remainders.evaluate_all(decision, counters).lost;
-    if (!std::isfinite(lost)) {
-      finish_nonfinite(decision, -lost, 0, counters);
-      return;
-    }
-    decision.accepted = -std::log1p(-bits->next_double(bits->state)) > lost;
   }
 };
 
@@ -207,14 +211,12 @@ class JointRule {
       finish_nonfinite(decision, log_ratio, log_u, counters);
       return;
     }
-    const double rate = times() * remainders.rate();
-    if (remainders.too_many(rate)) {
-      log_ratio += remainders.evaluate_all(decision, counters).all;
-      finish_nonfinite(decision, log_ratio, log_u, counters);
+    if (needs_all(remainders, times())) {
+      settle_by_all(remainders, log_u, decision, counters);
       return;
     }
     Candidate candidate;
-    for (std::int64_t left = random_poisson(bits, rate); is_open(log_ratio, log_u, left); --left) {
+    for (std::int64_t left = random_poisson(bits, times() * remainders.rate()); is_open(log_ratio, log_u, left); --left) {
       const auto r = next_remainder(remainders, bits, candidate, decision, counters);
       if (!r) continue;
       if (!std::isfinite(*r)) {

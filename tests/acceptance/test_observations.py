@@ -94,13 +94,15 @@ class Regression:
             expansion += third * (b**3 - a**3)[0] / 6
         return np.asarray(family.log_lik(eta + b) - family.log_lik(eta + a) - expansion)
 
-    def acceptance(self, theta: Array, proposed: Array) -> float:
-        """min(1, e^S) prod_i exp(-max(0, -r_i)) for a symmetric proposal."""
+    def acceptance(self, theta: Array, proposed: Array, *, by_all: bool = False) -> float:
+        """min(1, e^S) prod_i exp(-max(0, -r_i)) for a symmetric proposal, Metropolis-Hastings' if all are evaluated."""
         r, family = self.remainders(theta, proposed), self.predictors.family
         likelihood = (family.log_lik(self.predictors.at(proposed)) - family.log_lik(self.predictors.at(theta))).sum()
         surrogate = self.factors.log_density(proposed) - self.factors.log_density(theta)
         prior = 0.5 * float(theta @ theta - proposed @ proposed)
         assert surrogate == pytest.approx(likelihood + prior)
+        if by_all:
+            return float(np.exp(min(0.0, surrogate)))
         return float(np.exp(min(0.0, surrogate - r.sum()) - np.maximum(0, -r).sum()))
 
 
@@ -135,7 +137,7 @@ MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.
 
 def ways_and_moves() -> list[Any]:
     """Every way with every family and move; each way has one of these in quick runs, which each have two."""
-    ways = list(product(SOURCES, ["thinning", "product"], [2, 3]))
+    ways = list(product(SOURCES, ["thinning", "all"], [2, 3]))
     moves = list(product(["binomial", "poisson"], range(len(MOVES))))
     return [
         pytest.param(*way, *move, marks=() if i % len(moves) == j else pytest.mark.slow)
@@ -148,18 +150,16 @@ def ways_and_moves() -> list[Any]:
 def test_acceptance_probability(
     source: str, evaluation: str, order: int, family: str, move: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (start, end), share = MOVES[move], {"thinning": 1e9, "product": 0.0}[evaluation]
+    (start, end), share = MOVES[move], {"thinning": 1e9, "all": 0.0}[evaluation]
     monkeypatch.setattr(observations, "SHARE", share)
     model, n = Regression.make(family, order=order, source=source), 20_000 if share or source != "stream" else 1000
     theta, proposed = model.at(start), model.at(end)
-    expected = model.acceptance(theta, proposed)
-    assert 0.02 < expected < (0.98 if order == 2 else 1)
-    error = np.sqrt(expected * (1 - expected) / n)
+    ways = [model.acceptance(theta, proposed, by_all=by_all) for by_all in (share == 0, share > 0)]
+    assert min(ways) > 0.02
     found = rate(model, theta, proposed, n)
-    assert abs(found - expected) < 4.5 * error
-    # what a decision without the factors would do is something else
-    factors = np.exp(-np.maximum(0, -model.remainders(theta, proposed)).sum())
-    assert abs(found - expected / factors) > 4.5 * error or order == 3 or n < 20_000  # which leaves less
+    right, wrong = (abs(found - one) / np.sqrt(max(one * (1 - one), 1 / n) / n) for one in ways)
+    assert right < 4.5
+    assert wrong > 4.5 or order == 3 or n < 20_000  # which leaves less
 
 
 @pytest.mark.parametrize("order", [2, 3])

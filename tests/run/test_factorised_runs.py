@@ -103,6 +103,18 @@ def test_the_posterior_itself(test: str, kind: str) -> None:
     assert 0 <= tightness <= 1
 
 
+def test_chains_from_far_inits_reach_the_posterior() -> None:
+    """Where bounds are wide, all the data decide: the product of factors would reject every step from there."""
+    far = [{"alpha": value, "beta": [-value, value]} for value in (-4.0, 4.0)]
+    idata = stansub.sample(
+        posterior(), test="factorised", seed=2, chains=2, inits=far,
+        iter_warmup=1000, iter_sampling=3000, save_warmup=True,
+    )  # fmt: skip
+    start = np.asarray(idata["warmup_posterior"]["alpha"])[:, 0]
+    assert np.abs(start).min() > 3
+    assert_moments("plain", idata)
+
+
 def _ess(values: Array) -> float:
     import arviz as az
 
