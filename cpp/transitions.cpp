@@ -59,19 +59,20 @@ class SurrogateHamiltonian {
     });
   }
 
-  // Trajectories of `n_steps`, accepted or rejected by the energy at their end. The step size of each is drawn from an
-  // interval, so that no period of the surrogate is a multiple of all trajectories.
+  // Trajectories of `n_steps`. The step size of each is drawn from an interval, so that no period of the surrogate is a
+  // multiple of all trajectories.
   Transition hmc(bitgen_t* bits, double* theta, double step_size, std::int32_t n_steps, std::int32_t n) {
     return transitions(bits, theta, n, [&](State& state, Transition& found) {
-      system_.set_step_size(step_size * (1 + kJitter * (2 * bits->next_double(bits->state) - 1)));
-      State end = state;
-      bool is_defined = true;
-      for (std::int32_t k = 0; k < n_steps && is_defined; ++k, ++found.n_steps) is_defined = system_.step(end, 1);
-      const double log_ratio = is_defined ? system_.energy(state) - system_.energy(end)
-                                          : -std::numeric_limits<double>::infinity();
-      found.acceptance += std::exp(std::min(log_ratio, 0.0)) / n;
-      found.diverged |= !(log_ratio >= -SurrogateSystem::kLargestRange);
-      if (std::log1p(-bits->next_double(bits->state)) < log_ratio) state = std::move(end);
+      const double jitter = 1 + kJitter * (2 * bits->next_double(bits->state) - 1);
+      follow(bits, state, step_size * jitter, n_steps, n, found);
+    });
+  }
+
+  // The same with trajectories of a random length, uniform up to that of `n_steps`, in as few steps as the step size allows.
+  Transition random_length_hmc(bitgen_t* bits, double* theta, double step_size, std::int32_t n_steps, std::int32_t n) {
+    return transitions(bits, theta, n, [&](State& state, Transition& found) {
+      const double length = n_steps * (1 - bits->next_double(bits->state)), steps = std::ceil(length);
+      follow(bits, state, step_size * length / steps, static_cast<std::int32_t>(steps), n, found);
     });
   }
 
@@ -80,6 +81,19 @@ class SurrogateHamiltonian {
  private:
   static constexpr double kJitter = 0.15;
   using State = SurrogateSystem::State;
+
+  // A trajectory, accepted or rejected by the energy at its end; one of `n` transitions.
+  void follow(bitgen_t* bits, State& state, double step_size, std::int32_t n_steps, std::int32_t n, Transition& found) {
+    system_.set_step_size(step_size);
+    State end = state;
+    bool is_defined = true;
+    for (std::int32_t k = 0; k < n_steps && is_defined; ++k, ++found.n_steps) is_defined = system_.step(end, 1);
+    const double log_ratio = is_defined ? system_.energy(state) - system_.energy(end)
+                                        : -std::numeric_limits<double>::infinity();
+    found.acceptance += std::exp(std::min(log_ratio, 0.0)) / n;
+    found.diverged |= !(log_ratio >= -SurrogateSystem::kLargestRange);
+    if (std::log1p(-bits->next_double(bits->state)) < log_ratio) state = std::move(end);
+  }
 
   template <class Move>
   Transition transitions(bitgen_t* bits, double* theta, std::int32_t n, Move move) {
@@ -356,6 +370,13 @@ void bind_transitions(nb::module_& m) {
           [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
              double step_size, std::int32_t n_steps) {
             return moved(self, bits, theta, [&](auto... at) { return self.hmc(at..., step_size, n_steps, n); });
+          },
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a)
+      .def(
+          "random_length_hmc",
+          [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
+             double step_size, std::int32_t n_steps) {
+            return moved(self, bits, theta, [&](auto... at) { return self.random_length_hmc(at..., step_size, n_steps, n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 

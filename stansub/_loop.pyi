@@ -1331,6 +1331,11 @@ class SurrogateHamiltonian:
     ) -> Transition:
         """Trajectories of a fixed number of steps, each with a step size at most 15 % from the given one."""
 
+    def random_length_hmc(
+        self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, n_steps: int
+    ) -> Transition:
+        """Trajectories of a length uniform up to that of the given steps, each in as few steps as possible."""
+
 def modified_cholesky(
     starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64]
 ) -> tuple[list[int], list[int], list[float]]:

@@ -92,7 +92,13 @@ class Setup:
     def transitions(self, *, rough: bool = False, sampler: str = "nuts", **changes: Any) -> SurrogateTransition:
         """Return surrogate transitions with decisions from all observations, unless changed."""
         own, gibbs = (self.rough, self.rough_gibbs) if rough else (self.tuned, self.gibbs)
-        inner = {"nuts": own.inner, "hmc": _trajectories(own), "gibbs": gibbs}[sampler]
+        trajectories = _trajectories(own)
+        inner = {
+            "nuts": own.inner,
+            "hmc": trajectories,
+            "random-length": trajectories.of_random_length(),
+            "gibbs": gibbs,
+        }[sampler]
         assert inner is not None
         return replace(own, inner=inner, **{"joint": None, **changes})
 
@@ -340,7 +346,7 @@ def _transitions(
     return Kernel(name, decision, make, error, models, broken)
 
 
-HMC = "HMC on the surrogate"
+HMC, RANDOM_LENGTH = "HMC on the surrogate", "HMC of random length on the surrogate"
 NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a rough surrogate", "Metropolis within Gibbs"
 _SWEEPS = "sweeps of another density are not decided"
 GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a rough surrogate"
@@ -357,6 +363,7 @@ KERNELS = (
     _transitions(ROUGH, POISSON, rough=True, n=3, **_JOINTLY),
     _transitions(HMC, ALL, sampler="hmc"),
     _transitions(HMC, POISSON, sampler="hmc", **_JOINTLY),
+    _transitions(RANDOM_LENGTH, ALL, sampler="random-length"),
     _transitions(GIBBS, ALL, sampler="gibbs", models=_BOUNDED),
     _transitions(GIBBS, POISSON, sampler="gibbs", **_JOINTLY),
     _transitions(ROUGH_GIBBS, ALL, sampler="gibbs", rough=True, n=3, models=_BOUNDED),

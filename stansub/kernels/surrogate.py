@@ -226,6 +226,10 @@ class NoUTurn(Hamiltonian):
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).nuts, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH)
 
+    def of_random_length(self) -> NoUTurn:
+        """Return itself: its trees have no fixed length."""
+        return self
+
     def describe(self, n: int) -> str:
         """Return the sampler in words, with its transitions per decision."""
         return f"NUTS, {n} transition{'s' * (n > 1)} a decision"
@@ -241,9 +245,35 @@ class FixedLength(Hamiltonian):
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).hmc, step_size=self.step_size, n_steps=self.n_steps)
 
+    def of_random_length(self) -> RandomLength:
+        """Return trajectories of a random length, up to this one."""
+        return RandomLength(self.coordinates, self.centre, self.factor, self.step_size, self.n_steps)
+
     def describe(self, n: int) -> str:
         """Return the sampler in words, with its transitions per decision."""
         return f"HMC, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"
+
+
+@dataclass(frozen=True)
+class RandomLength(Hamiltonian):
+    """Trajectories of a random length, uniform up to that of ``n_steps``.
+
+    Where a surrogate omits much of the density, a chain rejects all distant points; short trajectories end nearby.
+    """
+
+    n_steps: int
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate with this step size."""
+        return partial(self.on(surrogate).random_length_hmc, step_size=self.step_size, n_steps=self.n_steps)
+
+    def of_random_length(self) -> RandomLength:
+        """Return itself."""
+        return self
+
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its transitions per decision."""
+        return f"HMC, {n} transition{'s' * (n > 1)} of up to {self.n_steps} steps a decision"
 
 
 @dataclass(frozen=True)
@@ -269,6 +299,10 @@ class Gibbs:
         """Return the sampler of a surrogate."""
         return surrogate.gibbs(self.effects)
 
+    def of_random_length(self) -> Gibbs:
+        """Return itself: its sweeps have no length."""
+        return self
+
     def describe(self, n: int) -> str:
         """Return the sampler in words, with its sweeps per decision."""
         return f"Gibbs sampling, {n} sweep{'s' * (n > 1)} a decision"
@@ -282,7 +316,7 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Approximation of the log likelihood.
-    inner : NoUTurn, FixedLength or Gibbs
+    inner : NoUTurn, FixedLength, RandomLength or Gibbs
         Sampler of the surrogate.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
@@ -296,7 +330,7 @@ class SurrogateTransition:
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
-    inner: NoUTurn | FixedLength | Gibbs
+    inner: NoUTurn | FixedLength | RandomLength | Gibbs
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1

@@ -89,6 +89,7 @@ _RECIPES = (
     surrogate.SurrogateTransition,
     surrogate.NoUTurn,
     surrogate.FixedLength,
+    surrogate.RandomLength,
     surrogate.Gibbs,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,

@@ -40,7 +40,7 @@ from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
 from stansub.tuning.signs import Places, find_mirrors
 from stansub.tuning.surrogate import TunedSurrogate, tune
-from stansub.tuning.transitions import accepted_rate, normal_rate
+from stansub.tuning.transitions import normal_rate, tried
 from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
@@ -174,7 +174,7 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    accepted = accepted_rate(split, tuned, rng, progress)
+    tuned, accepted = tried(split, tuned, rng, progress)
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):

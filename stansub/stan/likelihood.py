@@ -53,7 +53,10 @@ _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 _NUMBERS = (Literal, Prefix, Name)
 # Functions whose values have these bounds.
-_RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
+_RANGES = {
+    **dict.fromkeys(("exp", "inv_square", "square", "inv_sqrt", "sqrt", "log1p_exp"), (_LOWER,)),
+    "inv_logit": (_LOWER, _UPPER),
+}
 
 
 class NotSeparableError(InputError):

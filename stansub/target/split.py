@@ -42,6 +42,10 @@ class HamiltonianSampler(Protocol):
 
     def hmc(self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int) -> Transition: ...
 
+    def random_length_hmc(
+        self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int
+    ) -> Transition: ...
+
 
 class Slices(Protocol):
     """Slices of a density along moves, for one thread at a time; updates x, scale and shift in place."""

@@ -246,6 +246,16 @@ def test_an_interval_is_part_of_the_link() -> None:
     assert all(link in surrogate for link in ("logit((r - (-1)) / (1 - (-1)))", "logit((u - (0)) / (most - (0)))"))
 
 
+def test_values_that_functions_keep_positive_are_by_their_logarithm() -> None:
+    code = program(
+        data="array[N] int<lower=0> c;",
+        parameters="vector[J] z; real k;",
+        transformed="real phi = inv_square(k);",
+        model="for (n in 1 : N) c[n] ~ neg_binomial_2_log(z[g[n]], phi);",
+    )
+    assert set(arguments(code)) == {"vector[J] z", "real<lower=0> phi"}
+
+
 def test_a_number_of_the_data_as_lower_limit_is_part_of_the_link() -> None:
     """Unlike that of a location, which a density takes as it is, or a number for each element."""
     code = program(

@@ -4,7 +4,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -261,6 +261,7 @@ class NoEnergy:
 TREES: dict[str, Any] = {"step_size": 0.3, "max_tree_depth": 7}
 TREES_OF_SHORT_STEPS: dict[str, Any] = {"step_size": 0.1, "max_tree_depth": 9}
 TRAJECTORIES: dict[str, Any] = {"step_size": 0.2, "n_steps": 10}
+OF_RANDOM_LENGTH: dict[str, Any] = {"step_size": 0.2, "most_steps": 10}
 
 
 def z_scores(
@@ -268,7 +269,9 @@ def z_scores(
 ) -> Array:
     """Statistics beside quadrature, in standard errors."""
     hamiltonian = sampler(density, independent(posterior.widths), posterior.coordinates(weights))
-    transition = hamiltonian.hmc if "n_steps" in options else hamiltonian.nuts
+    own = {"max_tree_depth": hamiltonian.nuts, "n_steps": hamiltonian.hmc, "most_steps": hamiltonian.random_length_hmc}
+    transition = next(own[name] for name in options if name in own)
+    options = {name.replace("most", "n"): value for name, value in options.items()}
     rng, theta, truth = np.random.default_rng(5), np.zeros(len(posterior.widths)), posterior.truth
     found = np.empty((n, len(truth)))
     for k in range(n):
@@ -278,7 +281,9 @@ def z_scores(
     return np.asarray(np.abs(found.mean(axis=0) - truth) / (batches.std(axis=0, ddof=1) / np.sqrt(60)))
 
 
-SAMPLERS = pytest.mark.parametrize("options", [TREES, TRAJECTORIES], ids=["nuts", "hmc"])
+SAMPLERS = pytest.mark.parametrize(
+    "options", [TREES, TRAJECTORIES, OF_RANDOM_LENGTH], ids=["nuts", "hmc", "random_length_hmc"]
+)
 POSTERIORS = pytest.mark.parametrize("posterior", [Scaled(), Correlated()])
 SAME, OWN = np.ones(3), np.array([0.3, 0.5, 0.9])
 SLOW = pytest.mark.slow
@@ -302,6 +307,11 @@ def test_trajectories_of_fixed_length_leave_it_too(posterior: Scaled | Correlate
     """Without inner coordinates, they would have to be very short in the neck of the funnel."""
     chosen, n = (posterior.suitable, 1500) if weights is None else (weights, LONGER)
     assert z_scores(posterior, posterior.density, chosen, n, options=TRAJECTORIES).max() < 4.5
+
+
+@POSTERIORS
+def test_trajectories_of_random_length_leave_it_too(posterior: Scaled | Correlated) -> None:
+    assert z_scores(posterior, posterior.density, posterior.suitable, LONGER, options=OF_RANDOM_LENGTH).max() < 4.5
 
 
 @SAMPLERS
@@ -404,6 +414,18 @@ def test_a_third_of_a_circle_is_better_than_independent_draws() -> None:
     draws = normal_draws(2 * np.pi / 3)
     for values, true in ((draws, -0.5), (draws**2, 0.25)):
         assert np.corrcoef(values[1:], values[:-1])[0, 1] == pytest.approx(true, abs=0.08)
+
+
+def test_trajectories_of_random_length_are_uniform_up_to_the_longest() -> None:
+    """On a standard normal distribution the mean correlation with the start is the mean of cosines, sin(L) / L."""
+    normal = sampler(lambda theta: (-0.5 * float(theta @ theta), -theta), independent(np.ones(1)), Coordinates.plain(1))
+    rng, longest, draws, n_steps = np.random.default_rng(8), 2 * np.pi / 3, np.zeros((4000, 1)), []
+    for before, after in pairwise(draws):
+        after[:] = before
+        made = normal.random_length_hmc(rng.bit_generator.capsule, after, step_size=longest / 6, n_steps=6)
+        n_steps.append(made.n_steps)
+    assert np.corrcoef(draws[1:, 0], draws[:-1, 0])[0, 1] == pytest.approx(np.sin(longest) / longest, abs=0.06)
+    assert np.unique(n_steps, return_counts=True)[1] == pytest.approx(np.full(6, 4000 / 6), rel=0.15)
 
 
 def test_no_trajectory_is_a_period() -> None:

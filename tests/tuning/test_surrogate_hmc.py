@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stansub.kernels.surrogate import FixedLength, Gibbs, NoUTurn
+from stansub.kernels.surrogate import FixedLength, Gibbs, NoUTurn, RandomLength, SurrogateTransition
+from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.coordinates import Coordinates
 from stansub.target.split import Surrogate
-from stansub.tuning.surrogate import noise_of
+from stansub.tuning import transitions
+from stansub.tuning.surrogate import TunedSurrogate, noise_of
 from stansub.tuning.surrogate_hmc import Tuned, Tuner
 
 DIM = 3
@@ -143,11 +145,33 @@ def test_trajectories_that_seem_slow_are_measured_longer() -> None:
     assert isinstance(finished(rejected=MILD, slow_until=1000).inner, NoUTurn)
 
 
+@pytest.mark.parametrize(
+    ("rates", "noise", "random"), [((0.3, 0.6), 1.0, True), ((0.7,), 1.0, False), ((0.01,), 40.0, False)]
+)
+def test_trajectories_that_are_often_rejected_become_of_random_length(
+    rates: tuple[float, ...], noise: float, random: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the surrogate omits so much that short ones are rejected too: the rate says so."""
+    nowhere: Any = None
+    inner, left = FixedLength(nowhere, nowhere, nowhere, 0.1, 5), iter(rates)
+    transition = SurrogateTransition(nowhere, inner, np.ones(1))
+    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: next(left))
+    tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1)
+    found, accepted = transitions.tried(nowhere, tuned, np.random.default_rng(1), Progress())
+    assert isinstance(found.transition.inner, RandomLength) == random
+    assert accepted == rates[-1]
+
+
 def test_the_record_names_the_sampler() -> None:
     nowhere: Any = None
     for inner, n, words in (
         (NoUTurn(nowhere, nowhere, nowhere, 0.1), 3, "sampled by NUTS, 3 transitions a decision"),
         (FixedLength(nowhere, nowhere, nowhere, 0.1, 5), 1, "sampled by HMC, 1 transition of 5 steps a decision"),
+        (
+            FixedLength(nowhere, nowhere, nowhere, 0.1, 5).of_random_length(),
+            1,
+            "sampled by HMC, 1 transition of up to 5 steps a decision",
+        ),
         (Gibbs(nowhere), 2, "sampled by Gibbs sampling, 2 sweeps a decision"),
     ):
         assert words in SurrogateSettled(0.1, 9, inner.describe(n)).describe()
