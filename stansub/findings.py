@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -372,8 +372,8 @@ class HighRHat(Finding):
         Whether set-up showed that the chains would hardly move.
     signs : tuple of tuple of str
         Parameters whose signs can change together without changing the posterior, the smallest first.
-    no_family : bool
-        Whether surrogate transitions are not the default only because the likelihood is of no recognised family.
+    n_modes : int
+        Modes of the posterior at which chains of surrogate transitions started.
     """
 
     limit: float
@@ -382,10 +382,10 @@ class HighRHat(Finding):
     no_mode: str = ""
     hardly_moves: bool = False
     signs: tuple[tuple[str, ...], ...] = ()
-    no_family: bool = False
+    n_modes: int = 1
 
     def describe(self) -> Words:
-        effects = REQUEST if self.no_family else DECLARE if self.many else ""
+        effects = DECLARE if self.many else ""
         double = "Otherwise, double" if effects else "Double"
         longer = (
             f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "
@@ -395,6 +395,11 @@ class HighRHat(Finding):
         if self.signs:
             fixed = listed([names[0] for names in self.signs])
             other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
+        if self.n_modes > 1:
+            other = (
+                f"Chains started at {self.n_modes} modes of the posterior and stayed there. If these differ only by "
+                "labels, order the parameters in the program. Otherwise, more informative priors may leave one mode."
+            )
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.3f}')}: the chains have not converged.",
             DECLARE_OR_NUTS if self.hardly_moves else f"{effects} {other}".lstrip(),

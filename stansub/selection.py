@@ -100,12 +100,16 @@ class SurrogateSettled(Chosen):
         Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws.
     sampler : str
         How it is sampled.
+    n_starts, n_modes : int
+        Climbs from random starts, if the likelihood is of no known family, and modes of the posterior that they found.
     """
 
     about = "surrogate"
     noise: float
     n_passes: int
     sampler: str
+    n_starts: int = 0
+    n_modes: int = 1
 
     def describe(self) -> str:
         error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"
@@ -187,8 +191,6 @@ class TransitionsLeft(Chosen):
         Whether other moves will not mix, because there are many parameters.
     reason : str
         Why there is no surrogate; empty if there is one.
-    no_family : bool
-        Whether the reason is that the likelihood is of no recognised family, so that they may be requested.
     normal : float or None
         Share of normal moves that would be accepted on the surrogate, if that is the reason.
     accepted : float or None
@@ -202,7 +204,6 @@ class TransitionsLeft(Chosen):
     n_parameters: int
     hardly_moves: bool = False
     reason: str = ""
-    no_family: bool = False
     normal: float | None = None
     accepted: float | None = None
     diverging: float = 0.0

@@ -44,6 +44,8 @@ class Run(Enum):
     """Rows that are taken from partitions of the data."""
     TRANSITIONS = (0, 13)
     """Normal moves and transitions on a surrogate that are tried."""
+    MAXIMA = (0, 18)
+    """Starts of climbs to other maxima of the likelihood."""
     LEVELS = (0, 16)
     """Trial moves of levels of groupings."""
     ALL = (0, 17)

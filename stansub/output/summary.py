@@ -24,7 +24,15 @@ from stansub.output.record import (
 )
 from stansub.output.statistics import affordable, chosen_names, count, table
 from stansub.output.style import clipped
-from stansub.output.words import WITHOUT_MODE, audited_decisions, last_check, normality_trial, one_step_bias, with_level
+from stansub.output.words import (
+    WITHOUT_MODE,
+    audited_decisions,
+    climbs,
+    last_check,
+    normality_trial,
+    one_step_bias,
+    with_level,
+)
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -173,7 +181,10 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
     if "last_check" in facts:
         yield "Ended", last_check(facts["last_check"], str(facts.get("settings", {}).get("until")))
     yield from _nuts(facts)
-    if "mode_check" in facts:
+    surrogate = facts.get("choice_values", {}).get("surrogate", {})
+    if surrogate.get("n_starts"):
+        yield "Modes", climbs(surrogate)
+    elif "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])
     if "test" in facts:
         yield "Decisions", _decisions(record, facts)

@@ -34,6 +34,13 @@ def last_check(check: Mapping[str, Any], asked: str) -> str:
     )
 
 
+def climbs(surrogate: Mapping[str, Any]) -> str:
+    """Return the result of the search for maxima of the likelihood in set-up, from the record of a surrogate."""
+    n_modes = surrogate["n_modes"]
+    found = "one mode" if n_modes == 1 else f"{n_modes} modes, and chains started at each"
+    return f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
+
+
 def audited_decisions(audit: Audit, which: str = "audited") -> str:
     """Return the result of the audit of decisions, in a sentence."""
     error = (

@@ -35,18 +35,18 @@ from stansub.selection import Chosen, LevelsSettled, SignsChange, TransitionsLef
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
-from stansub.target.remainders import NoFamilyError, NoPredictorsError
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
+from stansub.tuning.maxima import tune
 from stansub.tuning.signs import Places, find_mirrors
-from stansub.tuning.surrogate import TunedSurrogate, tune
+from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.transitions import normal_rate, tried
 from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
-# With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
-# family: other moves would not mix. With fewer, they do, and the search for modes after them finds what an expansion
-# about a single point does not show.
+# With more parameters, a posterior with effects is not tested for normality, and may have several modes: other moves
+# would not mix. With fewer, they do.
 MANY = 50
 # Acceptance rate of normal moves from which moves about the mode do better. It was 0.85 for 20 centred effects of
 # 100,000 observations, which gave ten times the draws, and 0.48 for the same effects non-centred, where they stick.
@@ -115,7 +115,7 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
             raise
         hardly_moves = many and bool(effects)
-        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), isinstance(error, NoFamilyError))
+        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error))
         return left if suited else None
 
 
@@ -123,7 +123,7 @@ def _by_default(
     given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
     """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
-    posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
+    posterior, compiled_at = _split(given, config, progress)
     if multiplies(posterior.split(progress).predictors):
         with suppress(NoPredictorsError):
             found = _within_gibbs(posterior, compiled_at, config, progress)
@@ -135,12 +135,10 @@ def _by_default(
     return None
 
 
-def _split(
-    given: ModelInput, config: SampleConfig, progress: Progress, *, of_family: bool = False
-) -> tuple[Posterior, float]:
+def _split(given: ModelInput, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:
     """Return the posterior for a split, and the time when its program was compiled."""
     assert config.seed is not None
-    return make_uncut(given, seed=config.seed, observations=config.observations, log=progress, of_family=of_family)
+    return make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
 
 
 def _within_gibbs(
@@ -165,9 +163,12 @@ def _with_surrogate(
     assert config.seed is not None
     effects = posterior.analysis.effects(config.observations or "")
     split = posterior.split(progress)
-    tuned = tune(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
+    rng, rng_of_starts = (streams.generator(config.seed, one) for one in (streams.Run.SURROGATE, streams.Run.MAXIMA))
+    tuned = tune(split, posterior.dim, rng, rng_of_starts, progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     by_default, few = not config.splits, posterior.dim <= MANY
+    if by_default and few and tuned.others:
+        return TransitionsLeft(effects, posterior.dim, reason="the posterior has several modes")
     if by_default and few and _has_bounds(posterior):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:

@@ -282,6 +282,11 @@ class Quadratic:
         d = phi - self.point
         return float(self.value + self.gradient @ d - 0.5 * d @ (self.precision @ d))
 
+    @property
+    def is_finite(self) -> bool:
+        """Return whether the value and all derivatives are finite."""
+        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all() and np.isfinite(self.values).all())
+
     def slope(self, phi: FloatArray) -> FloatArray:
         """Return the gradient at other arguments, shape (m,)."""
         return np.asarray(self.gradient - self.precision @ (phi - self.point))

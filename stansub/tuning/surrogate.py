@@ -73,6 +73,10 @@ class TunedSurrogate:
         Share of the transitions on the surrogate that diverged.
     mirrors : tuple of Mirror
         Changes of signs that leave the posterior unchanged, if they were searched for.
+    others : tuple of TunedSurrogate
+        Surrogates about other modes of the posterior, if they were searched for.
+    n_starts : int
+        Climbs of that search.
     """
 
     transition: SurrogateTransition
@@ -81,26 +85,36 @@ class TunedSurrogate:
     diverging: float
     n_passes: int
     mirrors: tuple[Mirror, ...] = ()
+    others: tuple[TunedSurrogate, ...] = ()
+    n_starts: int = 0
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
         sampler = self.transition.inner.describe(self.transition.n)
-        return SurrogateSettled(self.noise, self.n_passes, sampler)
+        return SurrogateSettled(self.noise, self.n_passes, sampler, self.n_starts, 1 + len(self.others))
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""
         return of_surrogate(split, self.transition, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
-        """Return draws of the surrogate, far apart in their order; every second one with changed signs."""
-        found = spread(self.draws, n)
+        """Return draws of the surrogates in turn, far apart in their order; every second one with changed signs."""
+        each = [spread(one.draws, n) for one in (self, *self.others)]
+        found = np.array([each[k % len(each)][k] for k in range(n)])
         for mirror in self.mirrors:
             found[1::2, mirror.places] *= -1
         return tuple(found)
 
 
-def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate:
+def tune(
+    split: Split, dim: int, rng: np.random.Generator, progress: Progress, *, begin: Quadratic | None = None
+) -> TunedSurrogate:
     """Find an expansion point, a metric and a step size.
+
+    Parameters
+    ----------
+    begin : Quadratic, optional
+        The first expansion; by default that near the mode of the likelihood with a ridge.
 
     Raises
     ------
@@ -108,10 +122,8 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         If the likelihood or the surrogate is undefined at the start.
     """
     progress("Finding the expansion point")
-    quadratic, n_passes = ridge_mode(split.predictors, progress)
-    if not (
-        np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
-    ):
+    quadratic, n_passes = (begin, 0) if begin is not None else ridge_mode(split.predictors, progress)
+    if not quadratic.is_finite:
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
     plain = Approximation.plain(quadratic)
     surrogate = split.surrogate(plain)
@@ -214,14 +226,18 @@ def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> F
     raise RunError("the surrogate is not defined at any of the parameter values tried; choose another proposal")
 
 
-def ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
-    """Return the expansion near the mode of the likelihood with a ridge, and the passes that it took.
+def ridge_mode(
+    predictors: SparsePredictors, progress: Progress, start: FloatArray | None = None
+) -> tuple[Quadratic, int]:
+    """Return the expansion near a mode of the likelihood with a ridge, and the passes that it took.
+
+    The search begins where the arguments are 0, unless there is a start.
 
     The search is Levenberg and Marquardt's: a likelihood of products, such as a discrimination times an ability, has
     saddles, and damping makes every step go up.
     """
     identity = sp.identity(predictors.dim, format="csr")
-    here, n_passes, damping = predictors.expansion(np.zeros(predictors.dim)), 1, 0.0
+    here, n_passes, damping = predictors.expansion(np.zeros(predictors.dim) if start is None else start), 1, 0.0
     for _ in range(_SEARCH):
         progress.check()
         slope = here.gradient - _RIDGE * here.point
@@ -231,9 +247,9 @@ def ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadra
             break
         share = -np.inf  # of the gain that the expansion promises
         if is_definite:
-            phi, before = here.point + step, _with_ridge(here.value, here.point)
-            promised = _with_ridge(here(phi), phi) - before
-            share = (_with_ridge(predictors.log_lik(phi), phi) - before) / promised
+            phi, before = here.point + step, with_ridge(here.value, here.point)
+            promised = with_ridge(here(phi), phi) - before
+            share = (with_ridge(predictors.log_lik(phi), phi) - before) / promised
             n_passes += 1
         if share > _ENOUGH:
             here = predictors.expansion(phi)
@@ -243,7 +259,8 @@ def ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadra
     return here, n_passes
 
 
-def _with_ridge(value: float, phi: FloatArray) -> float:
+def with_ridge(value: float, phi: FloatArray) -> float:
+    """Return a log likelihood with the ridge added."""
     return value - 0.5 * _RIDGE * float(phi @ phi)
 
 

@@ -1,0 +1,138 @@
+"""Surrogates about all maxima of a likelihood.
+
+A surrogate expands the likelihood about one point, and its chains do not find other modes. The log likelihoods of most
+families have a single maximum in their own arguments. Others, such as mixtures, may have several: climbs from random
+parameters end at these. Each leads to a surrogate of its own. What it holds of the posterior is estimated from its
+draws, so that maxima that the priors exclude, or that lead to the same draws, do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stansub.errors import RunError
+from stansub.progress import Progress
+from stansub.target.programs import ProgramFamily
+from stansub.target.sparse import Quadratic
+from stansub.target.split import Split
+from stansub.tuning import surrogate
+from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate_hmc import spread
+from stansub.types import FloatArray
+
+# Pairs of random starts, and their radius, as in CmdStan. The second of a pair has all signs changed: if labels of two
+# components can be exchanged, one of the two leads to each order.
+_PAIRS, _RADIUS = 4, 2.0
+# Distance in units of the curvature below which two ends are one maximum; climbs end within half a unit of it.
+_SAME = 3.0
+# Difference from the highest log likelihood above which a maximum is not worth a surrogate, and most surrogates.
+_WORTH, _MOST = 30.0, 3
+# Draws from which what a surrogate holds of the posterior is estimated.
+_WEIGHED = 40
+# Distance in sds of both surrogates from which draws of two surrogates are about two modes.
+_APART = 3.0
+# Share of the posterior from which a mode counts.
+_SHARE = 1e-3
+
+
+def tune(
+    split: Split, dim: int, rng: np.random.Generator, rng_of_starts: np.random.Generator, progress: Progress
+) -> TunedSurrogate:
+    """Return the surrogate that holds most of the posterior, with those about other modes.
+
+    Only likelihoods of no known family are searched.
+
+    Raises
+    ------
+    RunError
+        If the likelihood or the surrogate is undefined at the start.
+    """
+    if not isinstance(split.predictors.family, ProgramFamily):
+        return surrogate.tune(split, dim, rng, progress)
+    progress("Looking for maxima of the likelihood")
+    ends, n_starts = _ends(split, dim, rng_of_starts, progress)
+    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0])]
+    for end in ends[1:_MOST]:
+        try:
+            found.append(surrogate.tune(split, dim, rng, progress, begin=end))
+        except RunError as error:
+            if type(error) is not RunError:  # an interrupt, or the time limit
+                raise
+    best, *others = _modes(split, found) if len(found) > 1 else found
+    return replace(best, others=tuple(others), n_starts=n_starts)
+
+
+def _modes(split: Split, found: Sequence[TunedSurrogate]) -> list[TunedSurrogate]:
+    """Return the surrogates about different modes that hold a share of the posterior, the largest first."""
+    weighed = sorted((_Weighed.of(split, one) for one in found), key=lambda one: one.log_evidence, reverse=True)
+    kept = weighed[:1]
+    for one in weighed[1:]:
+        if one.log_evidence > kept[0].log_evidence + np.log(_SHARE) and not any(map(one.is_near, kept)):
+            kept.append(one)
+    return [one.tuned for one in kept]
+
+
+def _ends(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[Quadratic], int]:
+    """Return the maxima that are worth a surrogate, the highest first, and the number of random starts."""
+    ends = [surrogate.ridge_mode(split.predictors, progress)[0]]
+    n_starts = 0
+    for start in _starts(split, dim, rng):
+        n_starts += 1
+        end, _ = surrogate.ridge_mode(split.predictors, progress, start)
+        if end.is_finite and not any(_is_same(end, other) for other in ends):
+            ends.append(end)
+    defined = sorted((end for end in ends if end.is_finite), key=_height, reverse=True) or ends
+    return [end for end in defined if not _height(end) < _height(defined[0]) - _WORTH], n_starts
+
+
+def _starts(split: Split, dim: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Yield the likelihood's arguments at random parameters where they are defined."""
+    prior = split.prior()
+    for _ in range(_PAIRS):
+        theta = rng.uniform(-_RADIUS, _RADIUS, dim)
+        for start in (theta, -theta):
+            with suppress(RunError):
+                phi = prior.phi(start)
+                if np.isfinite(phi).all():
+                    yield phi
+
+
+def _height(end: Quadratic) -> float:
+    return surrogate.with_ridge(end.value, end.point)
+
+
+def _is_same(one: Quadratic, other: Quadratic) -> bool:
+    between = one.point - other.point
+    return bool(between @ (other.precision @ between) < _SAME**2)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A surrogate with the log of its share of the posterior, up to a constant."""
+
+    tuned: TunedSurrogate
+    log_evidence: float
+
+    @classmethod
+    def of(cls, split: Split, tuned: TunedSurrogate) -> _Weighed:
+        """Return a surrogate with the median of log posterior density less normal log density over its draws."""
+        about, normal = tuned.transition.approximation, tuned.normal(split)
+        posterior = split.surrogate(about)
+        log_volume = float(np.log(np.diag(normal.cholesky)).sum())
+        weights = []
+        for theta in spread(tuned.draws, _WEIGHED):
+            phi = posterior.phi(theta)
+            omitted = split.predictors.log_lik(phi) - about(phi)
+            weights.append(posterior.model.log_density(theta) + omitted - normal.log_density(theta) - log_volume)
+        return cls(tuned, float(np.median(weights)))
+
+    def is_near(self, other: _Weighed) -> bool:
+        """Return whether draws of both are about the same mode."""
+        (mean, sd), (its_mean, its_sd) = (
+            (one.tuned.draws.mean(axis=0), one.tuned.draws.std(axis=0)) for one in (self, other)
+        )
+        return bool((np.abs(mean - its_mean) < _APART * (sd + its_sd)).all())

@@ -1,0 +1,124 @@
+"""Maxima of a likelihood: climbs from random starts find the order of labels that the first climb did not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stansub.errors import RunError
+from stansub.kernels.surrogate import Gibbs, SurrogateTransition
+from stansub.progress import Progress, TimeLimitError
+from stansub.stan.analysis import Analysis
+from stansub.stan.sparse import sparse_predictors
+from stansub.stan.syntax import parse
+from stansub.target.programs import ProgramFamily
+from stansub.target.sparse import SparsePredictors
+from stansub.tuning import maxima, surrogate
+from stansub.tuning.surrogate import TunedSurrogate
+
+Array = NDArray[np.float64]
+N, J = 400, 8
+CODE = """
+data { int N; int J; vector[N] y; array[N] int g; }
+parameters { vector[2] mu; real<lower=0> sigma; real<lower=0> tau; vector[J] u; }
+model {
+  u ~ normal(0, tau);
+  for (n in 1 : N) target += TERM;
+}
+"""
+LABELS = "log_mix(0.5, normal_lpdf(y[n] | mu[1] + u[g[n]], sigma), normal_lpdf(y[n] | mu[2] + u[g[n]], sigma))"
+ONE = "-log(cosh((y[n] - mu[1] - mu[2] - u[g[n]]) / sigma)) - log(sigma)"
+
+
+def predictors(term: str) -> SparsePredictors:
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(N) < 0.5, -1.5, 1.5) + 0.5 * rng.standard_normal(N)
+    data = {"N": N, "J": J, "y": y, "g": rng.integers(1, J + 1, N)}
+    return sparse_predictors(Analysis.of(parse(CODE.replace("TERM", term))).likelihood_split("N"), data, N)
+
+
+def split(term: str) -> Any:
+    """Parameters that are the likelihood's arguments."""
+    prior = SimpleNamespace(phi=lambda theta: theta)
+    return SimpleNamespace(predictors=predictors(term), prior=lambda: prior)
+
+
+def ends(term: str, seed: int) -> list[Any]:
+    own = split(term)
+    found, n_starts = maxima._ends(own, own.predictors.dim, np.random.default_rng(seed), Progress())
+    assert n_starts == 2 * maxima._PAIRS
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_orders_of_labels_are_found_from_any_pair_of_starts(seed: int) -> None:
+    """They are equally high; the saddle between them, where the first climb ends, is far below."""
+    first, second, *_ = ends(LABELS, seed)
+    assert maxima._height(first) == pytest.approx(maxima._height(second), abs=0.2)
+    assert not maxima._is_same(first, second)
+    saddle, _ = surrogate.ridge_mode(predictors(LABELS), Progress())
+    assert maxima._height(saddle) < maxima._height(first) - maxima._WORTH
+
+
+def test_a_likelihood_with_one_maximum_has_one_end() -> None:
+    own = predictors(ONE)
+    assert isinstance(own.family, ProgramFamily)
+    (end,) = ends(ONE, 0)
+    assert maxima._is_same(end, surrogate.ridge_mode(own, Progress())[0])
+
+
+def tuned(centre: float, width: float = 0.1) -> TunedSurrogate:
+    draws = centre + width * np.random.default_rng(3).standard_normal((50, 2))
+    nowhere: Any = None
+    return TunedSurrogate(SurrogateTransition(nowhere, Gibbs(nowhere), np.ones(1)), draws, 0.1, 0.0, 1)
+
+
+def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> list[float]:
+    """Centres of the surrogates that are kept, of those with these log shares of the posterior."""
+    nowhere: Any = None
+
+    def weighed(_: Any, one: TunedSurrogate) -> maxima._Weighed:
+        return maxima._Weighed(one, weights[round(float(one.draws.mean()))])
+
+    monkeypatch.setattr(maxima._Weighed, "of", weighed)
+    found = maxima._modes(nowhere, [tuned(centre, width) for centre in weights])
+    return [round(float(one.draws.mean())) for one in found]
+
+
+def test_modes_with_a_share_of_the_posterior_count_the_largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert modes({0: -3.0, 5: 0.0, 9: -20.0}, monkeypatch) == [5, 0]
+
+
+def test_draws_that_overlap_are_of_one_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert modes({0: -3.0, 5: 0.0, 9: -1.0}, monkeypatch, width=4.0) == [5]
+
+
+def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end without a surrogate is left out; an interrupt is not."""
+    own, made = split(LABELS), iter((tuned(0), tuned(5)))
+    monkeypatch.setattr(surrogate, "tune", lambda *_, begin: next(made))
+    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one: maxima._Weighed(one, float(one.draws.mean() > 3)))
+    rngs = [np.random.default_rng(seed) for seed in (1, 2)]
+    found = maxima.tune(own, own.predictors.dim, *rngs, Progress())
+    assert found.draws.mean() == pytest.approx(5, abs=0.1)
+    assert found.n_starts == 2 * maxima._PAIRS
+    assert found.choice().n_modes == 2
+    assert [round(float(start.mean())) for start in found.starts(4)] == [5, 0, 5, 0]
+
+    def failing(error: Exception) -> TunedSurrogate:
+        left = iter((tuned(0), error))
+
+        def tune(*_: Any, begin: Any) -> TunedSurrogate:
+            one = next(left)
+            if isinstance(one, Exception):
+                raise one
+            return one
+
+        monkeypatch.setattr(surrogate, "tune", tune)
+        return maxima.tune(own, own.predictors.dim, *rngs, Progress())
+
+    assert not failing(RunError("undefined")).others
+    with pytest.raises(TimeLimitError):
+        failing(TimeLimitError("`max_time` was reached"))
