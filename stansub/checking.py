@@ -128,7 +128,7 @@ def report(
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
     if write is not None:
         console.print(Text("Nothing written: its arrays are in current syntax."), soft_wrap=True)
-    if data is None:
+    if data is None and found.has_likelihood:
         told = f"For a numerical proof, add data: stansub check {stan_file} DATA.json"
         console.print(Text(told), soft_wrap=True)
     return verdict.code

@@ -274,9 +274,35 @@ def test_proposals_for_products_of_parameters_with_data(tmp_path: Path, capsys: 
 
 def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "one.stan"
-    file.write_text("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
+    file.write_text("data { vector[9] y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert check(file) == 5
     assert "there is nothing that counts observations; add data" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "code_of_exit"),
+    [
+        ("parameters { real mu; } model { mu ~ normal(0, 1); }", 2),
+        ("parameters { real<lower=0, upper=1> p; } model { }", 2),
+        ("data { int N; vector[N] y; real s; } parameters { real mu; } model { mu ~ normal(0, s); }", 2),
+        ("data { int N; int K; vector[N] y; } "
+         "parameters { vector[K] b; } model { for (k in 1:K) b[k] ~ normal(0, 1); }", 2),
+        ("data { int N; vector[N] y; } parameters { real mu; } model { for (n in 1:N) target += -mu ^ 2; }", 5),
+        ("data { int N; vector[N] y; } transformed data { real m = mean(y); } "
+         "parameters { real mu; } model { mu ~ normal(m, 1); }", 5),
+        ("functions { real f_lp(real a, vector y) { y ~ normal(a, 1); return a; } } data { int N; vector[N] y; } "
+         "parameters { real mu; } transformed parameters { real b = f_lp(mu, y); } model { mu ~ normal(0, 1); }", 5),
+    ],
+)  # fmt: skip
+def test_no_term_for_each_observation(
+    code: str, code_of_exit: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prior.stan"
+    file.write_text(code)
+    assert check(file) == code_of_exit
+    out = capsys.readouterr().out
+    message = "will not qualify: no statement of the model block adds a term for each observation"
+    assert out.startswith(message) == ("add data" not in out) == (code_of_exit == 2)
 
 
 @pytest.mark.slow
@@ -285,7 +311,7 @@ def test_data_without_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     file.write_text("data { int N; } parameters { vector[N] z; } model { z ~ normal(0, 1); }")
     assert check(file, write(tmp_path / "size.json", N=10)) == 2
     out = capsys.readouterr().out
-    assert out.startswith("will not qualify: its likelihood is not a sum over observations")
+    assert out.startswith("will not qualify: no statement of the model block adds a term for each observation")
     assert "Reason        no integer of the data block is the size of other data\n" in out
     assert "add data" not in out
 

@@ -22,7 +22,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import with_scaled_effects
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import main_size, outcome_sizes, sizes_of_parameters
+from stansub.stan.sizes import main_size, outcome_sizes, reads_observations, sizes_of_parameters
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
@@ -65,6 +65,11 @@ class Analysis:
     def counted(self) -> str:
         """Return what counts the observations of the program that passes write: rows of data, or ``size``."""
         return N_ROWS if N_ROWS in names(self.rewriting.program) else self.size
+
+    @cached_property
+    def has_likelihood(self) -> bool:
+        """Return whether a statement may add terms of observations; not of a program with priors alone."""
+        return reads_observations(self.program)
 
     @cached_property
     def functions(self) -> frozenset[str]:

@@ -104,6 +104,21 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     return [step.statement for step in steps.model if adds(step.statement) and reads(step)]
 
 
+def reads_observations(program: Program) -> bool:
+    """Return whether a statement that adds to the log density may read observations, as far as the text shows.
+
+    Observations are containers of data and transformed data; integers that size no parameters may count them.
+    """
+    of_parameters = sizes_of_parameters(program)
+    declared = program.data.declarations
+    seeds = {one.name for one in declared if one.all_dims or (one.base == "int" and one.name not in of_parameters)}
+    seeds |= {one.name for one in program.transformed_data.declarations}
+    steps = Steps.of(program)
+    depends = steps.depending({"": seeds})
+    # A function that adds may be called in transformed parameters.
+    return any(together(depends, step.reads) for step in steps.evaluated if step.has_effects)
+
+
 def adds(statement: Statement) -> bool:
     """Return whether a statement adds to the target, in itself or by a function ``*_lp``."""
     called = isinstance(statement, Perform) and statement.call.name.endswith("_lp")

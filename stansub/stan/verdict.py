@@ -52,6 +52,8 @@ class Examination:
         Statements that may tie observations together, as far as the text shows.
     refusals : tuple of Remark
         Why passes do not rewrite the program.
+    has_likelihood : bool
+        Whether a statement may add terms of observations, as far as the text shows.
     values : Data or None
         The data, if given.
     posterior : Posterior or None
@@ -64,6 +66,7 @@ class Examination:
     structure: NamedStructure | None
     doubts: tuple[Remark, ...]
     refusals: tuple[Remark, ...] = ()
+    has_likelihood: bool = True
     values: Data | None = None
     posterior: Posterior | None = None
     reason: str = ""
@@ -75,6 +78,9 @@ class Examination:
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
+        if not self.has_likelihood:
+            why = "no statement of the model block adds a term for each observation, so there is no likelihood"
+            return Verdict("will not qualify", why, InputError.exit_code)
         if self.reason:
             why = "its likelihood is not a sum over observations that can be evaluated in parts"
             return Verdict("will not qualify", why, InputError.exit_code)
@@ -114,7 +120,8 @@ def examine(
     """
     analysis, size = source.analysis, observations or ""
     form, structure = analysis.form, analysis.structure(size)
-    text = Examination(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
+    doubts, refusals = tuple(analysis.doubts(size)), analysis.rewriting.refusals
+    text = Examination(form, structure, doubts, refusals, has_likelihood=analysis.has_likelihood)
     if data is None:
         return text
     # Errors in the data are raised before compiling, which takes a minute.
