@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from operator import add
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,7 +236,17 @@ def _joined(arguments: Sequence[Value], n: int) -> Value:
 
 def _diagonal(arguments: Sequence[Value], n: int) -> Value:
     d, m = arguments
-    return elementwise(lambda a, b: a * b, [np.broadcast_to(d[:, np.newaxis], m.shape), m], -1)
+    if isinstance(d, Rows) or isinstance(m, Rows):
+        return elementwise(mul, [d, m], n)
+    return elementwise(mul, [np.broadcast_to(d[:, np.newaxis], m.shape), m], -1)
+
+
+def _scaled_columns(arguments: Sequence[Value], n: int) -> Value:
+    m, d = arguments
+    if isinstance(m, Rows) or (is_known(m) and len(m) == n and not is_known(d)):
+        inner = elementwise(mul, [of_one(m, n), d], -1)
+        return simplest(Rows(inner, m.which if isinstance(m, Rows) else None))
+    return elementwise(mul, [m, np.broadcast_to(d, m.shape)], -1)
 
 
 def _thin_qr(part: int) -> Callable[[Any], Any]:
@@ -308,6 +318,7 @@ FUNCTIONS: dict[str, Builtin] = {
     "multiply": lambda arguments, n: product(arguments[0], arguments[1], n),
     "rows_dot_product": _rows_dot,
     "diag_pre_multiply": _diagonal,
+    "diag_post_multiply": _scaled_columns,
     "quad_form_diag": lambda arguments, n: _diagonal([arguments[1], _diagonal([arguments[1], arguments[0]], n).T], n),
     "cholesky_decompose": _of_entries(expansions.cholesky),
     "multiply_lower_tri_self_transpose": lambda arguments, n: product(arguments[0], arguments[0].T, n),

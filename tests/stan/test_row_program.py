@@ -254,6 +254,17 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             stats.norm.logpdf(d["z"], t.a, t.s) + stats.norm.logpdf(d["w"], t.r[0] + t.b[0] * (d["z"] - t.a) / t.s, t.t)
         ),
     ),
+    "scaled_columns": (
+        "matrix[2, 2] L = [[s, 0], [b[1], t]]; vector[2] u = diag_post_multiply(L, [t, s]') * o; "
+        "z ~ normal(diag_post_multiply(x, exp(b)) * u, s);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], d["x"] * np.exp(t.b) @ [t.s * t.t * t.o[0], t.b[0] * t.t * t.o[0] + t.t * t.s * t.o[1]], t.s
+        ),
+    ),
+    "scaled_rows": (
+        "vector[N] e = exp(x * b); z ~ normal(diag_pre_multiply(e, diag_post_multiply(x, r[1:2])) * b, s);",
+        lambda t, d: stats.norm.logpdf(d["z"], np.exp(d["x"] @ t.b) * (d["x"] * t.r[:2] @ t.b), t.s),
+    ),
     "category_specific": (
         "matrix[2, 2] k = [[b[1], b[2]], [r[1], r[2]]]; matrix[N, 2] e = x * k; "
         "for (n in 1:N) target += categorical_logit_lpmf(g[n] | append_row(0, e[n]'));",
