@@ -177,6 +177,27 @@ def _repeated(arguments: Sequence[Value], n: int) -> Value:
     return np.broadcast_to(inner, (*map(int, sizes), *inner.shape)).copy()
 
 
+def _repeated_in_matrix(arguments: Sequence[Value], n: int) -> Value:
+    first, *sizes = arguments
+    if isinstance(first, np.ndarray) and len(first) == n:  # the columns are alike
+        return _repeated([first, *sizes], n).T
+    return _repeated(arguments, n)
+
+
+def _beside(arguments: Sequence[Value], n: int) -> Value:
+    """Return columns beside each other: of all observations, or of a small matrix or row vector."""
+    parts = [simplest(one) for one in arguments]
+    if all((isinstance(one, Rows) and one.which is None) or np.shape(one)[:1] == (n,) for one in parts):
+        if all(map(is_known, parts)):
+            return np.column_stack(parts)
+        inner = [np.atleast_1d(np.asarray(of_one(one, n), dtype=object)) for one in parts]
+        return simplest(Rows(np.concatenate(inner)))
+    dims = {np.ndim(one) for one in parts}
+    if dims == {1}:
+        raise NotFollowedError("vectors are combined that may be rows or columns")
+    return simplest(np.column_stack(parts)) if 2 in dims else _joined(parts, n)
+
+
 def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
     if len(arguments) == 1:
         (terms,) = arguments
@@ -301,7 +322,8 @@ FUNCTIONS: dict[str, Builtin] = {
     "step": _mapped(known_only(lambda x: np.where(x < 0, 0.0, 1.0))),
     "int_step": _mapped(known_only(lambda x: np.where(x > 0, 1, 0))),
     "fmod": _mapped(known_only(np.fmod)),
-    **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array", "rep_matrix"), _repeated),
+    **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array"), _repeated),
+    "rep_matrix": _repeated_in_matrix,
     "zeros_vector": lambda arguments, n: np.zeros(int(arguments[0])),
     "ones_vector": lambda arguments, n: np.ones(int(arguments[0])),
     "linspaced_int_array": _of_known(lambda k, a, b: np.linspace(a, b, k).astype(np.int64)),
@@ -311,6 +333,7 @@ FUNCTIONS: dict[str, Builtin] = {
     **dict.fromkeys(("to_vector", "to_row_vector", "to_array_1d", "to_matrix"), _same),
     "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],
     **dict.fromkeys(("append_row", "append_array"), _joined),
+    "append_col": _beside,
     "log_sum_exp": _log_sum_exp,
     "softmax": lambda arguments, n: elementwise(expansions.exp, [_log_softmax(arguments, n)], -1),
     "log_softmax": _log_softmax,

@@ -265,6 +265,26 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "vector[N] e = exp(x * b); z ~ normal(diag_pre_multiply(e, diag_post_multiply(x, r[1:2])) * b, s);",
         lambda t, d: stats.norm.logpdf(d["z"], np.exp(d["x"] @ t.b) * (d["x"] * t.r[:2] @ t.b), t.s),
     ),
+    "basis_functions": (
+        "matrix[N, 2] f = sin(diag_post_multiply(rep_matrix(2 * z, 2), linspaced_vector(2, 1, 2))); "
+        "vector[2] d = s * exp(-t * linspaced_vector(2, 1, 2)); "
+        "y ~ poisson_log_glm(append_col(f, w), a, append_row(d .* b, r[1]));",
+        lambda t, d: stats.poisson.logpmf(
+            d["y"],
+            np.exp(
+                t.a
+                + np.sin(2 * d["z"][:, np.newaxis] * [1, 2]) @ (t.s * np.exp(-t.t * np.array([1, 2])) * t.b)
+                + d["w"] * t.r[0]
+            ),
+        ),
+    ),
+    "columns": (
+        "vector[N] e = exp(x[, 1] * a); matrix[2, 3] k = append_col([[s, r[1]], [0, t]], b); "
+        "z ~ normal(append_col(append_col(e, x), w) * append_row(append_col(1, k[1, 1:2])', k[2, 3]), s);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], np.exp(d["x"][:, 0] * t.a) + d["x"] @ [t.s, t.r[0]] + d["w"] * t.b[1], t.s
+        ),
+    ),
     "category_specific": (
         "matrix[2, 2] k = [[b[1], b[2]], [r[1], r[2]]]; matrix[N, 2] e = x * k; "
         "for (n in 1:N) target += categorical_logit_lpmf(g[n] | append_row(0, e[n]'));",
@@ -424,6 +444,7 @@ REFUSED = {
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
+    "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
 }
