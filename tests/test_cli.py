@@ -379,11 +379,14 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the output
     "no folder": (lambda: options("--output", "none/draws.nc"), "does not exist"),
     "a folder": (lambda: options("--output", folder("draws.nc")), "is a folder"),
-    "a long name": (lambda: options("--output", "a" * 300), "File name too long"),
+    "CSV": (lambda: options("--output", "draws.csv"), "so the name must end in .nc; `stansub export` turns"),
+    "no ending": (lambda: options("--output", "draws"), "so the name must end in .nc"),
+    "CSV for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "r.csv"], "name must end in .nc"),
+    "a long name": (lambda: options("--output", "a" * 300 + ".nc"), "File name too long"),
     "a FIFO": (lambda: options("--output", fifo("draws.nc"), "--force"), "is a FIFO"),
     "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "is not writable"),
     "a FIFO for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", fifo("r.nc"), "--force"], "a FIFO"),
-    "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300], "too long"),
+    "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300 + ".nc"], "too long"),
     "a FIFO for figures": (
         lambda: fifo("logistic_risk.json") and ["risk", LOGISTIC, "data.json", "--force"],
         "a FIFO",

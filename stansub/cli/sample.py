@@ -110,6 +110,7 @@ def sample(
     from stansub.stan import stanc
 
     target = output or Path(f"{model.stem}.nc")
+    files.check_netcdf(target)
     # Draws of the run that is resumed may be replaced by more of them.
     replacing = force or (options["resume"] is not None and files.is_hdf5(target))
     files.check_target(target, overwrite=replacing)

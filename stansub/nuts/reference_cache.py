@@ -105,11 +105,13 @@ def obtain(
     Raises
     ------
     InputError
-        If the stored file does not fit (see `find`), or the program, the data or an option cannot be used.
+        If the name does not end in .nc, the stored file does not fit (see `find`), or the program, the data or an
+        option cannot be used.
     RunError
         If the engine fails or the file cannot be written.
     """
     path = Path(path)
+    files.check_netcdf(path)
     files.check_regular(path, files.locate(path)[1])
     asked = {name: value for name, value in options.items() if value is not None}
     if path.exists() and not force:

@@ -49,6 +49,15 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return target
 
 
+def check_netcdf(path: str | os.PathLike[str]) -> None:
+    """Raise InputError unless a name ends in .nc, as those of NetCDF files must; folders are left to `check_target`."""
+    if not os.fspath(path).endswith(".nc") and not os.path.isdir(path):
+        raise InputError(
+            f"{path}: draws are written as NetCDF, so the name must end in .nc; `stansub export` turns such a file "
+            "into CmdStan's CSV files, one CSV table or Parquet"
+        )
+
+
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
     """Return the folder of several files, after checking that they can be written there; it need not exist yet.
 

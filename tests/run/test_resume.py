@@ -418,14 +418,14 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
 def test_only_draws_are_replaced_by_a_resumed_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mean_data: dict[str, Any]
 ) -> None:
-    data, other = tmp_path / "data.json", tmp_path / "notes.txt"
+    data, other = tmp_path / "data.json", tmp_path / "notes.nc"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
     other.write_text("mine")
     program = str(EXAMPLES / "normal_mean.stan")
     with pytest.raises(SystemExit) as ended:
         cli.main(["sample", program, str(data), "--resume", str(tmp_path / "none"), "--output", str(other), "--quiet"])
     assert ended.value.code == 2
-    assert "notes.txt" in capsys.readouterr().err
+    assert "notes.nc" in capsys.readouterr().err
     assert other.read_text() == "mine"
 
 
