@@ -11,7 +11,7 @@ from rich.text import Text
 
 import stansub
 from stansub import InputError, cli
-from stansub.cli.flags import FlagConsole, as_flags, in_one_line
+from stansub.cli.flags import FlagConsole, as_code, as_flags, in_one_line
 
 PACKAGE = Path(stansub.__file__).parent
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
@@ -40,6 +40,11 @@ def test_options_in_backticks_are_shown_as_flags(text: str, shown: str) -> None:
     written = StringIO()
     FlagConsole(file=written, width=200).print(Text(text, style="bold"))
     assert written.getvalue() == f"{shown}\n"
+
+
+def test_flags_on_a_page_are_code() -> None:
+    text = "lower `thin`, or use `audit=0.01`; see `stansub plot` and `needs_range`"
+    assert as_code(text) == "lower `--thin`, or use `--audit 0.01`; see `stansub plot` and `needs_range`"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stansub.cli.flags import FlagConsole
+from stansub.cli.flags import FlagConsole, as_code
 from stansub.cli.options import Columns, Debug, Draws, HelpAll, Quiet, forcing, into, moving, sources_of, stages, taking
 from stansub.cli.reference import of_nuts
 from stansub.run.options import OUTPUT
@@ -90,7 +90,7 @@ def compare(
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]
             else:
-                written = list(render.write(comparison, folder, overwrite=force)[:3])
+                written = list(render.write(comparison, folder, overwrite=force, spell=as_code)[:3])
     finally:
         brief.render(comparison, FlagConsole())
     typer.echo("")

@@ -50,17 +50,21 @@ def flag_of(name: str) -> str:
 
 def as_flags(text: str) -> str:
     """Replace options in backticks, such as `` `thin` `` or `` `control_variates=0` ``, by flags with their values."""
-    return _MARKED.sub(_flag, text)
+    return _MARKED.sub(lambda found: _flag(found) or found[0], text)
+
+
+def as_code(text: str) -> str:
+    """Return the same with the flags in backticks, for pages that show these as code."""
+    return _MARKED.sub(lambda found: f"`{flag}`" if (flag := _flag(found)) else found[0], text)
 
 
 def _flag(found: re.Match[str]) -> str:
+    """Return the flag of an option, with its value; empty if it is no option of a command."""
     name, value = found["name"], found["value"]
     flag = flag_of(name) if name in config.names() else OTHERS.get(name, "")
-    if not flag:
-        return found[0]
-    if value == "False":
+    if flag and value == "False":
         return f"--no-{flag[2:]}"
-    return flag if value in (None, "True") else f"{flag} {value}"
+    return flag if not flag or value in (None, "True") else f"{flag} {value}"
 
 
 def in_one_line(text: str) -> str:

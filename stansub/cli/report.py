@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stansub.cli.flags import FlagConsole, as_flags
+from stansub.cli.flags import FlagConsole, as_code, as_flags
 from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of, stages, to_file
 from stansub.run import config
 
@@ -48,7 +48,8 @@ def report(
     predicted, note = _predicted(found, sources_of(data, columns) if data else None, quiet=quiet)
     with stages(quiet=quiet) as log:
         log("Writing the page")
-        page = run_page.html(found, predicted=predicted, command=_command(inference_data.attrs(found)), note=note)
+        command = _command(inference_data.attrs(found))
+        page = run_page.html(found, predicted=predicted, command=command, note=note, spell=as_code)
         files.write(target, page.encode(), overwrite=force)
     typer.echo(target)
 
@@ -65,7 +66,7 @@ def _predicted(draws: InferenceData, data: DataSources | None, *, quiet: bool) -
         console = FlagConsole(stderr=True)
         return ppc(draws, data=data, show_progress=not quiet, console=console), ""
     except StansubError as error:
-        return None, f"This page has no posterior predictive check: {as_flags(str(error))}."
+        return None, f"This page has no posterior predictive check: {error}."
 
 
 def _command(facts: Mapping[str, Any]) -> str:

@@ -24,6 +24,9 @@ HTML, MARKDOWN, FIGURES = "report.html", "report.md", "comparison.json"
 _DPI = 110
 _SHADES = 64  # colours of a picture: enough for curves and bands, at a third of the size
 
+# Writes the options in a text as the user does: as in Python, which is how texts have them, or as flags.
+Spell = Callable[[str], str]
+
 
 class Picture(NamedTuple):
     """A picture as both reports use it; width and height in pixels."""
@@ -52,7 +55,9 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return output_files.check_folder(folder, _names(), overwrite=overwrite)
 
 
-def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False) -> tuple[Path, ...]:
+def write(
+    comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False, spell: Spell = str
+) -> tuple[Path, ...]:
     """Write report.html, report.md with its pictures, and comparison.json, all of them or none.
 
     Parameters
@@ -61,6 +66,8 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
         Created if it does not exist.
     overwrite
         Whether to replace an existing report; other files in the folder are unaffected.
+    spell
+        How to write the options in a text.
 
     Returns
     -------
@@ -75,7 +82,7 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
         If the disk fails.
     """
     target = check_folder(folder, overwrite=overwrite)
-    contents = files(comparison)
+    contents = files(comparison, spell=spell)
     part = target.with_name(f".stansub-{secrets.token_hex(4)}.part")
     try:
         part.mkdir(parents=True)
@@ -110,26 +117,26 @@ def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, ove
     return Path(path)
 
 
-def files(comparison: "Comparison") -> dict[str, bytes]:
+def files(comparison: "Comparison", *, spell: Spell = str) -> dict[str, bytes]:
     """Return the contents of a report's files by name, the page first."""
     page = page_module.compose(comparison)
     pictures = [picture for drawn in PICTURES if (picture := _picture(drawn, comparison))]
     return {
-        HTML: html(page, pictures).encode(),
-        MARKDOWN: markdown(page, pictures).encode(),
+        HTML: html(page, pictures, spell=spell).encode(),
+        MARKDOWN: markdown(page, pictures, spell=spell).encode(),
         FIGURES: figures_json(comparison, page).encode(),
         **{picture.file: picture.image for picture in pictures},
     }
 
 
-def html(page: Page, pictures: list[Picture]) -> str:
+def html(page: Page, pictures: list[Picture], *, spell: Spell = str) -> str:
     """Return the page with embedded pictures; text from models and files cannot become markup."""
-    return html_page("report.html.j2", page=page, pictures=pictures)
+    return html_page("report.html.j2", spell=spell, page=page, pictures=pictures)
 
 
-def markdown(page: Page, pictures: list[Picture]) -> str:
+def markdown(page: Page, pictures: list[Picture], *, spell: Spell = str) -> str:
     """Return the page in Markdown, with pictures as separate files."""
-    return str(_template("report.md.j2", _escaped).render(page=page, pictures=pictures))
+    return str(_template("report.md.j2", _escaped, spell).render(page=page, pictures=pictures))
 
 
 def figures_json(comparison: "Comparison", page: Page) -> str:
@@ -167,19 +174,19 @@ def picture(stem: str, title: str, reading: str, image: io.BytesIO | Path) -> Pi
     return Picture(f"{stem}.png", title, reading, small.getvalue(), *reduced.size)
 
 
-def html_page(name: str, **values: Any) -> str:
+def html_page(name: str, *, spell: Spell = str, **values: Any) -> str:
     """Return a template as HTML; text from models and files cannot become markup."""
-    return str(_template(name, _marked_up).render(**values))
+    return str(_template(name, _marked_up, spell).render(**values))
 
 
-def _template(name: str, written: Callable[[str], str]) -> Any:
-    """Return a template that passes all text through `written`, except names in Markdown, which are `literal`."""
+def _template(name: str, written: Callable[[str], str], spell: Spell) -> Any:
+    """Return a template that spells and writes all text, except names in Markdown, which are `literal`."""
     import jinja2
     import markupsafe
 
     def finalize(value: Any) -> Any:
         as_is = not isinstance(value, str) or isinstance(value, markupsafe.Markup)
-        return value if as_is else markupsafe.Markup(written(value))
+        return value if as_is else markupsafe.Markup(written(spell(value)))
 
     loader = jinja2.PackageLoader("stansub.report")
     options: Any = {"autoescape": True, "undefined": jinja2.StrictUndefined}

@@ -16,7 +16,7 @@ from stansub.output.checks import R_HAT_MAX
 from stansub.output.headline import headline
 from stansub.output.inference_data import attrs
 from stansub.report.page import Cell, Table, origin_of
-from stansub.report.render import Picture, html_page, picture
+from stansub.report.render import Picture, Spell, html_page, picture
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -80,7 +80,14 @@ def pictures_of(draws: InferenceData, predicted: InferenceData | None = None) ->
         ]
 
 
-def html(draws: InferenceData, *, predicted: InferenceData | None = None, command: str = "", note: str = "") -> str:
+def html(
+    draws: InferenceData,
+    *,
+    predicted: InferenceData | None = None,
+    command: str = "",
+    note: str = "",
+    spell: Spell = str,
+) -> str:
     """Return a report on draws as one HTML page that needs no other file.
 
     Parameters
@@ -91,9 +98,11 @@ def html(draws: InferenceData, *, predicted: InferenceData | None = None, comman
         Command that makes the same draws.
     note : str
         Sentence to print below the pictures.
+    spell : callable
+        How to write the options in a text.
     """
     page = page_of(draws, command=command, notes=(note,) if note else ())
-    return html_page("run.html.j2", page=page, pictures=pictures_of(draws, predicted))
+    return html_page("run.html.j2", spell=spell, page=page, pictures=pictures_of(draws, predicted))
 
 
 _Drawing = tuple[str, str, str, Callable[[Path], None]]

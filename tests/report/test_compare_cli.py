@@ -17,7 +17,7 @@ from stansub.diagnostics.compare import compare
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Program
 from stansub.output import inference_data
-from stansub.report import render
+from stansub.report import page, render
 from stansub.stan import data as data_module
 
 CODE = """data {
@@ -141,6 +141,15 @@ def test_what_remedies_of_nuts_name_is_an_option(
     run(draws, "--adapt-delta", 0.99, "--output-dir", "other", fails="adapt_delta 0.9, not 0.99")
     run(draws, "--adapt-delta", 0.9, "--output-dir", "other")
     assert len(made) == 1
+
+
+def test_pages_advise_with_flags(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(page._ADVICE, "agrees", "Try `adapt_delta=0.99`.")
+    run(draws)
+    assert "Try <code>--adapt-delta 0.99</code>." in Path("reports/logistic/report.html").read_text()
+    assert "Try `--adapt-delta 0.99`." in Path("reports/logistic/report.md").read_text()
 
 
 def test_nothing_is_overwritten_and_that_is_known_before_the_run(

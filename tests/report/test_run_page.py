@@ -92,6 +92,21 @@ def test_warnings_stand_first() -> None:
     assert any("marked" in str(cell.get("class")) for cell in page.named("td"))
 
 
+@pytest.mark.usefixtures("pictures_drawn")
+def test_the_command_line_s_page_advises_with_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shifted(values: Any) -> None:
+        values[0] += 3
+
+    monkeypatch.chdir(tmp_path)
+    inference_data.write(drawn(change=shifted), "draws.nc")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["report", "draws.nc"])
+    page = Path("draws_report.html").read_text()
+    assert "<code>--iter-warmup</code> and <code>--iter-sampling</code>" in page
+    assert "iter_warmup" not in page.partition("<h2>Posterior")[0]
+    assert "<code>iter_warmup</code>" in run_page.html(drawn(change=shifted))
+
+
 def test_names_and_programs_cannot_become_markup() -> None:
     attack = "<script>alert(1)</script> `x`"
     page = Page(run_page.html(drawn(attrs={"model": attack, "model_code": attack}), command=attack))
