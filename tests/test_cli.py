@@ -613,6 +613,17 @@ def test_doctor_clears_the_cache(own_cache: Path, capsys: pytest.CaptureFixture[
     assert not (own_cache / "libraries").exists()
 
 
+def test_doctor_marks_a_download_that_is_not_needed(
+    own_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    code, out, _ = run(["doctor"], capsys)
+    (line,) = [one for one in out.splitlines() if "BridgeStan download" in one]
+    assert line.startswith("!   BridgeStan download  failed, but not needed with this home")
+    assert code == 0
+    assert not any(one.startswith("ok") and "fail" in one for one in out.splitlines())
+
+
 def test_a_cache_that_others_can_write_to(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources.mkdir()
     sources.chmod(0o777)

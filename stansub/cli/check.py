@@ -63,7 +63,10 @@ def doctor(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled programs from the cache first.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show compiler, stanc, BridgeStan, versions and cache, with a remedy for anything missing or damaged."""
+    """Show compiler, stanc, BridgeStan, versions and cache, with a remedy for anything missing or damaged.
+
+    Marks: ok, -- for what is missing or damaged (exit code 1), and ! for what failed but is not needed.
+    """
     from stansub.stan import doctor
 
     if clear:
@@ -72,9 +75,9 @@ def doctor(
     console = FlagConsole()
     width = max(len(one.name) for one in checks)
     for one in checks:
-        mark = ("ok", "green") if one.ok else ("--", "red")
+        mark = ("ok", "green") if one.ok else ("--", "red") if one.is_needed else ("! ", "yellow")
         console.print(Text.assemble(mark, f"  {one.name:<{width}}  {one.value}"), soft_wrap=True)
         if not one.ok and one.remedy:
             console.print(f"    {'':<{width}}  {one.remedy}", style="yellow", soft_wrap=True)
-    if not all(one.ok for one in checks):
+    if not all(one.ok or not one.is_needed for one in checks):
         raise typer.Exit(1)

@@ -27,12 +27,15 @@ class Check:
     ----------
     value : str
         Result.
+    is_needed : bool
+        Whether stansub needs it: compiling works without what failed but is not needed.
     """
 
     name: str
     ok: bool
     value: str
     remedy: str = ""
+    is_needed: bool = True
 
 
 def examine() -> list[Check]:
@@ -69,7 +72,8 @@ def _home_checks() -> list[Check]:
         Check("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
     ]
     if home.origin == "made" and reason:
-        checks.append(Check("BridgeStan download", True, f"failed; next attempt after a day ({reason})"))
+        value = f"failed, but not needed with this home; next attempt after a day ({reason})"
+        checks.append(Check("BridgeStan download", False, value, is_needed=False))
     return checks
 
 
