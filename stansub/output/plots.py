@@ -252,34 +252,35 @@ def _predictive_of(
     ax: "Axes", name: str, values: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], max_draws: int
 ) -> None:
     """Draw histograms with common bins; for integers one bin per integer, unless there are too many."""
+    from matplotlib.lines import Line2D
+
     low, high = np.quantile(np.concatenate([values.ravel(), observed]), [0.001, 0.999])
     if observed.dtype.kind in "iub" and high - low < _INTEGER_BINS:
         edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5
     else:
         edges = np.linspace(low, high if high > low else low + 1, _PREDICTIVE_BINS + 1)
     heights = np.array([np.histogram(one, edges)[0] for one in values]) / observed.size
-    for one in heights[:: max(1, len(heights) // max_draws)]:
+    drawn = heights[:: max(1, len(heights) // max_draws)]
+    for one in drawn:
         ax.stairs(one, edges, color=CHAIN_COLOURS[0], linewidth=0.5, alpha=0.25, baseline=None)
-    ax.stairs(
-        heights.mean(axis=0),
-        edges,
-        color=CHAIN_COLOURS[1],
-        linewidth=1.4,
-        linestyle="--",
-        label="posterior predictive mean",
-        baseline=None,
-    )
-    ax.stairs(
-        np.histogram(observed, edges)[0] / observed.size,
-        edges,
-        color=INK,
-        linewidth=1.4,
-        label="observed",
-        baseline=None,
-    )
+    mean: Any = {"color": CHAIN_COLOURS[1], "linewidth": 1.4, "linestyle": "--"}
+    data: Any = {"color": INK, "linewidth": 1.4}
+    ax.stairs(heights.mean(axis=0), edges, baseline=None, **mean)
+    ax.stairs(np.histogram(observed, edges)[0] / observed.size, edges, baseline=None, **data)
     ax.set_xlabel(literal(clipped(name)))
     ax.set_ylabel("Share of observations")
-    ax.legend()
+    some = f"{len(drawn)} of {len(heights):,}" if len(drawn) < len(heights) else str(len(drawn))
+    # The lines of single data sets are too faint for a legend.
+    ax.legend(
+        handles=[
+            Line2D([], [], label="observed data", **data),
+            Line2D([], [], color=CHAIN_COLOURS[0], linewidth=0.8, label=f"replicated data sets ({some})"),
+            Line2D([], [], label=f"mean of all {len(heights):,}", **mean),
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=3,
+    )
 
 
 def _grid(

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 from synthetic import run
@@ -62,6 +63,27 @@ def test_dollar_signs_in_names_begin_no_formula(tmp_path: Path) -> None:
     for name in ("trace.svg", "predictive.svg"):
         assert r"<!-- cost $\low$: " in (tmp_path / name).read_text()
     assert "<!-- income $1-$5 -->" in (tmp_path / "predictive.svg").read_text()
+
+
+@pytest.mark.parametrize(("n_draws", "some"), [(100, "50 of 200"), (10, "20")])
+def test_the_legend_of_a_predictive_check_names_every_kind_of_line(
+    n_draws: int, some: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
+    y = np.arange(50.0)
+    rep = np.tile(y, (2, n_draws, 1))
+    checked = inference_data.build(
+        posterior={}, sample_stats={}, posterior_predictive={"y": rep}, observed_data={"y": y}, attrs={"model": "toy"}
+    )
+    predictive(checked, tmp_path / "predictive.png")
+    (ax,) = saved[0].axes
+    legend = ax.get_legend()
+    assert legend is not None
+    texts = [one.get_text() for one in legend.get_texts()]
+    assert texts == ["observed data", f"replicated data sets ({some})", f"mean of all {2 * n_draws}"]
+    shown, drawn = legend.legend_handles, {one.get_edgecolor()[:3] for one in ax.patches}
+    assert {to_rgb(one.get_color()) for one in shown} == drawn
 
 
 def test_panels_of_a_column_of_pairs_have_one_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
