@@ -4,9 +4,9 @@ python benchmarks/multilevel/nuts_rate.py --size full --seconds 1200 --json nuts
 
 The likelihood is normal, so the posterior of all the data equals that of a program with K + 1 rows in place of N
 (programs/horseshoe_reduced.stan), which is tested: same geometry, hence the same leapfrog steps and effective draws.
-nutpie runs on that program, 1,000 draws a chain after 400. The core-seconds of a gradient are measured with the program and
-data of the row. ESS a core-second is ESS over all leapfrog steps, those of warmup included, times these core-seconds.
-stansub runs on all the data beside it, and draws are compared.
+nutpie runs on that program, 1,000 draws a chain after 400. The core-seconds of a gradient are measured with the program
+and data of the row. ESS a core-second is ESS over all leapfrog steps, those of warmup included, times these
+core-seconds. stansub runs on all the data beside it, and draws are compared.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from stansub.output.checks import findings_of
 from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
-from stansub.selection import TransitionsLeft, TransitionsTaken
+from stansub.output.words import climbs
+from stansub.selection import SurrogateSettled, TransitionsLeft, TransitionsTaken
 from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS
 
 
@@ -186,6 +187,15 @@ class TestFindings:
         remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
         assert "surrogate" not in remedy
         assert remedy.startswith(f"{DECLARE} Otherwise, double `iter_warmup`" if declares else "Double `iter_warmup`")
+
+    def test_chains_that_started_at_several_modes_say_so(self) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + 5.0 * np.arange(4)[:, np.newaxis]
+        settled = SurrogateSettled(0.1, 9, "HMC", n_starts=8, n_modes=2)
+        idata = run(posterior={"z": draws}, attrs={"choice_values": {settled.about: settled.record()}})
+        remedy = findings_of(idata)[0].describe().remedy
+        assert remedy.startswith("Chains started at 2 modes of the posterior and stayed there.")
+        assert "order the parameters" in remedy
+        assert "found 2 modes, and chains started at each" in climbs(settled.record())
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98

@@ -168,6 +168,13 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert found(refused).describe() == f"{few_read}: the likelihood cannot be followed"
     tried = found(lambda *_, **__: (posterior, 0.0))
     assert tried.describe() == f"{few_read}: 2 % of the trial transitions were accepted, and 30 % diverged"
+    monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.0, others=("another mode",)))
+    small = SimpleNamespace(**vars(posterior) | {"dim": 20})
+    several = found(lambda *_, **__: (small, 0.0))
+    assert (
+        several.describe()
+        == "not used, although an observation reads few of the 20 parameters: the posterior has several modes"
+    )
 
 
 LEVELS = """
