@@ -122,6 +122,29 @@ class SurrogateSettled(Chosen):
 
 
 @dataclass(frozen=True)
+class StartsMoved(Chosen):
+    """Chains do not begin at their inits, because they could not leave these.
+
+    Attributes
+    ----------
+    chains : tuple of int
+        Their numbers, from 1.
+    """
+
+    about = "starts"
+    chains: tuple[int, ...]
+
+    def describe(self) -> str:
+        several = len(self.chains) > 1
+        which = f"chain{'s' * several} {listed([str(one) for one in self.chains])}"
+        return (
+            f"{which} could not leave {'their' if several else 'its'} inits, where the surrogate omits too much; "
+            f"{'they begin' if several else 'it begins'} about the maximum of the likelihood to which a climb from "
+            "there leads"
+        )
+
+
+@dataclass(frozen=True)
 class SignsChange(Chosen):
     """Signs of parameters can change together without changing the posterior, so chains start on both sides.
 

@@ -182,19 +182,24 @@ def _prepare(
     if config.splits or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.TransitionSetup):
-            return _prepare_transitions(found, inits, config, folder)
+            return _prepare_transitions(found, inits, config, progress, folder)
         rejected = found
     return _prepare_subsampled(given, inits, config.of_length(transitions=False), rejected, progress, folder)
 
 
 def _prepare_transitions(
-    found: transitions.TransitionSetup, inits: Sequence[Init], config: SampleConfig, folder: Path | None
+    found: transitions.TransitionSetup,
+    inits: Sequence[Init],
+    config: SampleConfig,
+    progress: Progress,
+    folder: Path | None,
 ) -> Prepared:
     """Prepare a run of surrogate transitions."""
     config, posterior, rule = config.of_length(transitions=True), found.posterior, found.rule
     _check_memory(posterior, config, folder)
     promise = rule.guarantee(None)
     audit, audit_note = _audits(posterior, rule, promise, config)
+    starts, moved = found.starts(config, inits, progress)
     setup = Setup(
         config=config,
         asked_rule=rule,
@@ -204,10 +209,10 @@ def _prepare_transitions(
         found=None,
         transition=found.transition,
         moves=found.transition,
-        starts=found.tuned.starts(config.chains) if config.inits is None else tuple(inits),
+        starts=starts,
         plan=_plan(config, audit),
         trial=False,
-        notes=updated({}, *found.notes, *audit_note),
+        notes=updated({}, *found.notes, *moved, *audit_note),
     )
     return Prepared(setup, posterior, choices.Ranges("none"), found.compiled_at, tuned=found.tuned)
 

@@ -13,6 +13,7 @@ parameters, Metropolis within Gibbs is then used, whether or not the scales are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -30,14 +31,16 @@ from stansub.output.checks import LEAST_ACCEPTED
 from stansub.output.layout import Layout
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
+from stansub.run.inits import Init, start
 from stansub.run.posteriors import ModelInput, make_uncut
-from stansub.selection import Chosen, LevelsSettled, SignsChange, TransitionsLeft, TransitionsTaken
+from stansub.selection import Chosen, LevelsSettled, SignsChange, StartsMoved, TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
+from stansub.tuning.far_starts import begun
 from stansub.tuning.maxima import tune
 from stansub.tuning.signs import Places, find_mirrors
 from stansub.tuning.surrogate import TunedSurrogate
@@ -81,6 +84,20 @@ class TransitionSetup:
     def transition(self) -> SurrogateTransition | MetropolisWithinGibbs:
         """Return the kernel."""
         return self.tuned.transition
+
+    def starts(
+        self, config: SampleConfig, inits: Sequence[Init], progress: Progress
+    ) -> tuple[tuple[FloatArray | Init, ...], tuple[Chosen, ...]]:
+        """Return where chains start, and a note if some do not start at their inits."""
+        if config.inits is None:
+            return self.tuned.starts(config.chains), ()
+        if not isinstance(self.tuned, TunedSurrogate):
+            return tuple(inits), ()
+        assert config.seed is not None
+        rngs = [streams.generator(config.seed, streams.Chain.INIT, chain=chain) for chain in range(len(inits))]
+        given = [start(self.posterior, *each, chain=k) for k, each in enumerate(zip(inits, rngs, strict=True))]
+        starts, far = begun(self.posterior.split(progress), self.tuned, given, rngs[0], progress)
+        return starts, (StartsMoved(tuple(chain + 1 for chain in far)),) if far else ()
 
     @property
     def hardly_moves(self) -> bool:

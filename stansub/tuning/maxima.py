@@ -69,11 +69,11 @@ def tune(
 def _modes(split: Split, found: Sequence[TunedSurrogate]) -> list[TunedSurrogate]:
     """Return the surrogates about different modes that hold a share of the posterior, the largest first."""
     weighed = sorted((_Weighed.of(split, one) for one in found), key=lambda one: one.log_evidence, reverse=True)
-    kept = weighed[:1]
-    for one in weighed[1:]:
-        if one.log_evidence > kept[0].log_evidence + np.log(_SHARE) and not any(map(one.is_near, kept)):
-            kept.append(one)
-    return [one.tuned for one in kept]
+    least, kept = weighed[0].log_evidence + np.log(_SHARE), list[TunedSurrogate]()
+    for one in weighed:
+        if one.log_evidence >= least and not any(overlap(one.tuned, other) for other in kept):
+            kept.append(one.tuned)
+    return kept
 
 
 def _ends(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[Quadratic], int]:
@@ -83,7 +83,7 @@ def _ends(split: Split, dim: int, rng: np.random.Generator, progress: Progress) 
     for start in _starts(split, dim, rng):
         n_starts += 1
         end, _ = surrogate.ridge_mode(split.predictors, progress, start)
-        if end.is_finite and not any(_is_same(end, other) for other in ends):
+        if end.is_finite and not any(is_same(end, other) for other in ends):
             ends.append(end)
     defined = sorted((end for end in ends if end.is_finite), key=_height, reverse=True) or ends
     return [end for end in defined if not _height(end) < _height(defined[0]) - _WORTH], n_starts
@@ -105,9 +105,16 @@ def _height(end: Quadratic) -> float:
     return surrogate.with_ridge(end.value, end.point)
 
 
-def _is_same(one: Quadratic, other: Quadratic) -> bool:
+def is_same(one: Quadratic, other: Quadratic) -> bool:
+    """Return whether two ends of climbs are one maximum."""
     between = one.point - other.point
     return bool(between @ (other.precision @ between) < _SAME**2)
+
+
+def overlap(one: TunedSurrogate, other: TunedSurrogate) -> bool:
+    """Return whether draws of two surrogates are about the same mode."""
+    (mean, sd), (its_mean, its_sd) = ((each.draws.mean(axis=0), each.draws.std(axis=0)) for each in (one, other))
+    return bool((np.abs(mean - its_mean) < _APART * (sd + its_sd)).all())
 
 
 @dataclass(frozen=True)
@@ -129,10 +136,3 @@ class _Weighed:
             omitted = split.predictors.log_lik(phi) - about(phi)
             weights.append(posterior.model.log_density(theta) + omitted - normal.log_density(theta) - log_volume)
         return cls(tuned, float(np.median(weights)))
-
-    def is_near(self, other: _Weighed) -> bool:
-        """Return whether draws of both are about the same mode."""
-        (mean, sd), (its_mean, its_sd) = (
-            (one.tuned.draws.mean(axis=0), one.tuned.draws.std(axis=0)) for one in (self, other)
-        )
-        return bool((np.abs(mean - its_mean) < _APART * (sd + its_sd)).all())
