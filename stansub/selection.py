@@ -123,7 +123,7 @@ class SurrogateSettled(Chosen):
 
 @dataclass(frozen=True)
 class StartsMoved(Chosen):
-    """Chains do not begin at their inits, because they could not leave these.
+    """Chains begin near their inits, because they could not leave these.
 
     Attributes
     ----------
@@ -135,12 +135,11 @@ class StartsMoved(Chosen):
     chains: tuple[int, ...]
 
     def describe(self) -> str:
-        several = len(self.chains) > 1
-        which = f"chain{'s' * several} {listed([str(one) for one in self.chains])}"
+        numbers = listed([str(one) for one in self.chains])
+        which = f"chains {numbers} begin" if len(self.chains) > 1 else f"chain {numbers} begins"
         return (
-            f"{which} could not leave {'their' if several else 'its'} inits, where the surrogate omits too much; "
-            f"{'they begin' if several else 'it begins'} about the maximum of the likelihood to which a climb from "
-            "there leads"
+            f"{which} about the maximum of the likelihood to which a climb from the inits leads: at the inits, moves "
+            "that suit the posterior would be rejected"
         )
 
 

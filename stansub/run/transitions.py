@@ -87,16 +87,18 @@ class TransitionSetup:
 
     def starts(
         self, config: SampleConfig, inits: Sequence[Init], progress: Progress
-    ) -> tuple[tuple[FloatArray | Init, ...], tuple[Chosen, ...]]:
+    ) -> tuple[tuple[FloatArray, ...], tuple[Chosen, ...]]:
         """Return where chains start, and a note if some do not start at their inits."""
         if config.inits is None:
             return self.tuned.starts(config.chains), ()
-        if not isinstance(self.tuned, TunedSurrogate):
-            return tuple(inits), ()
         assert config.seed is not None
         rngs = [streams.generator(config.seed, streams.Chain.INIT, chain=chain) for chain in range(len(inits))]
         given = [start(self.posterior, *each, chain=k) for k, each in enumerate(zip(inits, rngs, strict=True))]
-        starts, far = begun(self.posterior.split(progress), self.tuned, given, rngs[0], progress)
+        split = self.posterior.split(progress)
+        if isinstance(self.tuned, TunedSurrogate):
+            starts, far = begun(split, self.tuned, given, rngs[0], progress)
+        else:
+            starts, far = within_gibbs.begun(split, self.tuned.transition, given, rngs[0], progress)
         return starts, (StartsMoved(tuple(chain + 1 for chain in far)),) if far else ()
 
     @property

@@ -21,8 +21,8 @@ from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 
-# Excess of the remainder over its median at draws up to which a chain leaves a point: it accepts one move in e^5. By as
-# much, and the range of the draws, the surrogate's log density may be below theirs: from elsewhere trajectories diverge.
+# Excess of the remainder over its median at draws up to which a chain leaves a point: it accepts one move in e^5. The
+# surrogate's log density may be as much, and the range of the draws, below theirs: from elsewhere trajectories diverge.
 _MOST, _COMPARED = 5.0, 16
 
 

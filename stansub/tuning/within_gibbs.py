@@ -95,9 +95,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     _prove(posterior, levels, start, rng)
     progress("Finding the mode of the likelihood")
     mode, n_passes = ridge_mode(posterior.predictors, progress)
-    read = np.zeros(dim, bool)
-    for one in levels:
-        read[one.places] = True
+    read = _read(levels, dim)
     slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
     setup = MetropolisWithinGibbs(coordinates, (), (), (), slices, np.full(len(slices), _WIDTH))
     x, kernel = np.where(read, mode.point, start), WithinGibbs(posterior, setup)
@@ -112,6 +110,41 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     memory.give_back()
     draws = np.array([posterior.prior.outward(x) for x in made.draws])
     return TunedWithinGibbs(setup, draws, tuple(len(one.places) for one in levels), tuple(made.accepted), n_passes)
+
+
+def begun(
+    split: Split,
+    transition: MetropolisWithinGibbs,
+    given: Sequence[FloatArray],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> tuple[tuple[FloatArray, ...], tuple[int, ...]]:
+    """Return where chains begin that should start at given values, and the indices of those that begin elsewhere.
+
+    All begin at the maximum of the likelihood to which a climb leads: elsewhere, levels would reject moves that suit a
+    posterior.
+    """
+    coordinates = transition.coordinates
+    posterior = AffinePosterior.of(split, coordinates)
+    read = _read(groupings(posterior.predictors), len(given[0]))
+    starts, kernel = [], WithinGibbs(posterior, transition)
+    for theta in given:
+        progress("Approaching the posterior from the inits")
+        x = coordinates.inward(theta)
+        mode, _ = ridge_mode(posterior.predictors, progress, x)
+        x = np.where(read, mode.point, x)
+        for _ in range(_SLICES):
+            x, _ = kernel.without_data(rng, x)
+        starts.append(posterior.prior.outward(x))
+    return tuple(starts), tuple(range(len(starts)))
+
+
+def _read(levels: Sequence[Grouping], dim: int) -> NDArray[np.bool_]:
+    """Return which coordinates the likelihood reads."""
+    read = np.zeros(dim, bool)
+    for one in levels:
+        read[one.places] = True
+    return read
 
 
 def _prove(posterior: AffinePosterior, levels: Sequence[Grouping], start: FloatArray, rng: np.random.Generator) -> None:

@@ -29,7 +29,7 @@ from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.target.symmetries import Equivalence, Symmetry
-from stansub.tuning.within_gibbs import TunedWithinGibbs, tune
+from stansub.tuning.within_gibbs import TunedWithinGibbs, begun, tune
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -183,6 +183,22 @@ def test_setup() -> None:
     assert len(found.transition.slices) == 4
     assert min(found.accepted) > 0.5
     assert found.transition.order[0] == np.argmin(found.accepted)
+
+
+def test_chains_from_far_inits_begin_near_the_posterior() -> None:
+    """From the inits themselves they would stay far below the draws of the set-up for long."""
+    density, rng = Hierarchy(), np.random.default_rng(4)
+    own, found = split(density, rng), tuned(density)
+    given = [rng.uniform(-6, 6, density.dim) for _ in range(3)]
+    starts, moved = begun(own, found.transition, given, rng, Progress())  # type: ignore[arg-type]
+    assert moved == (0, 1, 2)
+
+    def log_density(theta: Array) -> float:
+        return density.log_density(theta) + own.predictors.log_lik(density.phi(theta))
+
+    level = min(map(log_density, found.draws))
+    assert max(map(log_density, given)) < level - 50
+    assert min(map(log_density, starts)) > level - density.dim
 
 
 def test_effects_that_a_scale_multiplies_are_arguments() -> None:

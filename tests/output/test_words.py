@@ -41,6 +41,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "joint decisions",
         "surrogate transitions",
         "signs",
+        "starts",
         Thinned.about,
     }
 
@@ -75,6 +76,11 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
             selection.SignsChange((("tau", "z"),)),
             "the posterior is the same if tau and z change their signs; unless you give `inits`, every second chain "
             "starts with other signs",
+        ),
+        (
+            selection.StartsMoved((2, 3)),
+            "chains 2 and 3 begin about the maximum of the likelihood to which a climb from the inits leads: at the inits, "
+            "moves that suit the posterior would be rejected",
         ),
         (
             selection.RaceWon(RACE, 10),

@@ -14,6 +14,7 @@ from multilevel import J, K, N
 import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import NoUTurn, SurrogateTransitions
+from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
 from stansub.stan import shares, sparse
@@ -24,6 +25,7 @@ from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
 from stansub.tuning import surrogate
 from stansub.tuning.coordinates import find_effects
+from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.surrogate import TunedSurrogate, tune
 from stansub.tuning.surrogate_hmc import Tuner
@@ -72,6 +74,21 @@ def corrected(posterior: Posterior, tuned: TunedSurrogate) -> Approximation:
     split = posterior.split()
     own = split.surrogate(tuned.transition.approximation)
     return approximation(split.predictors, [own.phi(theta) for theta in tuned.draws])
+
+
+def test_chains_begin_at_inits_that_they_can_leave_and_otherwise_where_a_climb_from_there_leads(
+    program: CompiledModel, data: dict[str, Any], posterior: Posterior, tuned: TunedSurrogate
+) -> None:
+    rng = np.random.default_rng(2)
+    near, far = tuned.draws[7], rng.uniform(-2, 2, posterior.dim)
+    starts, moved = begun(posterior.split(), tuned, [near, far, far + 40], rng, Progress())
+    np.testing.assert_array_equal(starts[0], near)
+    assert moved == (1, 2)
+    assert all(any(np.array_equal(one, draw) for draw in tuned.draws) for one in starts[1:])
+    options: dict[str, Any] = {"proposal": "surrogate", "seed": 1, "iter_sampling": 500, "show_progress": False}
+    idata = stansub.sample(program, data, inits=2, **options)
+    assert "begin about the maximum" in attrs(idata)["choices"]["starts"]
+    assert float(az.rhat(idata).to_array().max()) < 1.05
 
 
 class Weighted:
