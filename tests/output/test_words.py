@@ -79,8 +79,8 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
         ),
         (
             selection.StartsMoved((2, 3)),
-            "chains 2 and 3 begin about the maximum of the likelihood to which a climb from the inits leads: at the inits, "
-            "moves that suit the posterior would be rejected",
+            "chains 2 and 3 begin about the maximum of the likelihood to which a climb from the inits leads: at the "
+            "inits, moves that suit the posterior would be rejected",
         ),
         (
             selection.RaceWon(RACE, 10),
