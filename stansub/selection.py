@@ -123,7 +123,7 @@ class SurrogateSettled(Chosen):
 
 @dataclass(frozen=True)
 class StartsMoved(Chosen):
-    """Chains begin near their inits, because they could not leave these.
+    """Chains do not begin at their inits, which they could not leave.
 
     Attributes
     ----------
