@@ -232,8 +232,9 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
         if counting not in values.values:
             return without_data
+        few = posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
-        found = sparse_predictors(own, values.values, n, cut=cut)
+        found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
         return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)

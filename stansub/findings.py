@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -374,6 +374,8 @@ class HighRHat(Finding):
         Parameters whose signs can change together without changing the posterior, the smallest first.
     n_modes : int
         Modes of the posterior at which chains of surrogate transitions started.
+    no_family : bool
+        Whether surrogate transitions are not the default only because the likelihood is of no recognised family.
     """
 
     limit: float
@@ -383,9 +385,10 @@ class HighRHat(Finding):
     hardly_moves: bool = False
     signs: tuple[tuple[str, ...], ...] = ()
     n_modes: int = 1
+    no_family: bool = False
 
     def describe(self) -> Words:
-        effects = DECLARE if self.many else ""
+        effects = REQUEST if self.no_family else DECLARE if self.many else ""
         double = "Otherwise, double" if effects else "Double"
         longer = (
             f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "

@@ -144,7 +144,8 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
         signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
         n_modes = run.facts.get("choice_values", {}).get("surrogate", {}).get("n_modes", 1)
-        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes)
+        no_family = bool(left.get("no_family"))
+        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes, no_family)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))

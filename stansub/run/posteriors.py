@@ -94,7 +94,9 @@ def recorded_of(data: Data) -> str:
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
-def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:
+def make_uncut(
+    given: ModelInput, *, seed: int, observations: str | None, log: Progress, of_family: bool = False
+) -> tuple[Posterior, float]:
     """Return the posterior for surrogate transitions, and the time when its program was compiled.
 
     Raises
@@ -117,7 +119,7 @@ def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: P
         # The text is checked before compiling, which takes a minute; rows of data are known only afterwards.
         if given.analysis.over_rows is None and size in values.values and (n := values.integer(size)):
             sparse = sparse_predictors(
-                given.analysis.likelihood_split(size), values.values, n, cut=cutting(values, size)
+                given.analysis.likelihood_split(size), values.values, n, of_family=of_family, cut=cutting(values, size)
             )
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()

@@ -78,15 +78,15 @@ def _modes(split: Split, found: Sequence[TunedSurrogate]) -> list[TunedSurrogate
 
 def _ends(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[Quadratic], int]:
     """Return the maxima that are worth a surrogate, the highest first, and the number of random starts."""
-    ends = [surrogate.ridge_mode(split.predictors, progress)[0]]
-    n_starts = 0
+    first, _ = surrogate.ridge_mode(split.predictors, progress)
+    ends, n_starts = [first] if first.is_finite else [], 0
     for start in _starts(split, dim, rng):
         n_starts += 1
         end, _ = surrogate.ridge_mode(split.predictors, progress, start)
         if end.is_finite and not any(is_same(end, other) for other in ends):
             ends.append(end)
-    defined = sorted((end for end in ends if end.is_finite), key=_height, reverse=True) or ends
-    return [end for end in defined if not _height(end) < _height(defined[0]) - _WORTH], n_starts
+    ends.sort(key=_height, reverse=True)
+    return [end for end in ends if _height(end) >= _height(ends[0]) - _WORTH] or [first], n_starts
 
 
 def _starts(split: Split, dim: int, rng: np.random.Generator) -> Iterator[FloatArray]:

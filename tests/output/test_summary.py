@@ -28,7 +28,7 @@ from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
 from stansub.output.words import climbs
 from stansub.selection import SurrogateSettled, TransitionsLeft, TransitionsTaken
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -196,6 +196,14 @@ class TestFindings:
         assert remedy.startswith("Chains started at 2 modes of the posterior and stayed there.")
         assert "order the parameters" in remedy
         assert "found 2 modes, and chains started at each" in climbs(settled.record())
+
+    def test_surrogate_transitions_of_a_likelihood_of_no_family_are_advised(self) -> None:
+        """They are no default with few parameters, because a likelihood of no family may have several modes."""
+        draws = np.random.default_rng(5).normal(size=(4, 1000, 30)) + np.arange(4)[:, np.newaxis, np.newaxis]
+        left = TransitionsLeft(("u",), 30, reason="there is not exactly one density of data", no_family=True)
+        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}}
+        remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
+        assert remedy.startswith(f"{REQUEST} Otherwise, double `iter_warmup`")
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98

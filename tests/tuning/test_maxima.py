@@ -57,7 +57,7 @@ def test_both_orders_of_labels_are_found_from_any_pair_of_starts(seed: int) -> N
     """They are equally high; the saddle between them, where the first climb ends, is far below."""
     first, second, *_ = ends(LABELS, seed)
     assert maxima._height(first) == pytest.approx(maxima._height(second), abs=0.2)
-    assert not maxima._is_same(first, second)
+    assert not maxima.is_same(first, second)
     saddle, _ = surrogate.ridge_mode(predictors(LABELS), Progress())
     assert maxima._height(saddle) < maxima._height(first) - maxima._WORTH
 
@@ -66,7 +66,7 @@ def test_a_likelihood_with_one_maximum_has_one_end() -> None:
     own = predictors(ONE)
     assert isinstance(own.family, ProgramFamily)
     (end,) = ends(ONE, 0)
-    assert maxima._is_same(end, surrogate.ridge_mode(own, Progress())[0])
+    assert maxima.is_same(end, surrogate.ridge_mode(own, Progress())[0])
 
 
 def tuned(centre: float, width: float = 0.1) -> TunedSurrogate:
