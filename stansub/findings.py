@@ -297,6 +297,8 @@ class StuckChain(Finding):
         Whether NUTS made the draws.
     of_all : bool
         Whether set-up showed that all chains would hardly move.
+    n_modes : int
+        Modes of the posterior at which chains of surrogate transitions started.
     """
 
     chain: int
@@ -304,6 +306,7 @@ class StuckChain(Finding):
     n_steps: int | None
     of_nuts: bool
     of_all: bool = False
+    n_modes: int = 1
 
     def describe(self) -> Words:
         text = f"Chain {self.chain} never moved."
@@ -311,6 +314,8 @@ class StuckChain(Finding):
             text = f"Chain {self.chain} is stuck: it accepted {self.n_accepted:,} of {self.n_steps:,} proposals."
         other = "another `seed`" if self.of_nuts else "other `inits`"
         again = f"Run again with a longer `iter_warmup`, or with {other} if the chain started far from the others."
+        if self.n_modes > 1:
+            again = f"Chains started at {self.n_modes} modes of the posterior, and may not leave theirs."
         return Words(text, f"Discard these draws. {BY_NUTS if self.of_all else again}")
 
 

@@ -109,6 +109,7 @@ def _ended_early(run: _Run) -> Iterable[Finding]:
 
 def _stuck_chains(run: _Run) -> Iterable[Finding]:
     facts, of_nuts, of_all = run.facts, "n_gradients" in run.facts, _hardly_moves(run.facts)
+    n_modes = _modes_of_starts(facts)
     values = scalars(run.idata, limit=affordable(run.idata))[1]
     constant = (values == values[:1, :1]).all(axis=(0, 1))
     for chain in range(run.record.n_chains):
@@ -117,10 +118,10 @@ def _stuck_chains(run: _Run) -> Iterable[Finding]:
         if len(facts.get("n_steps", [])) > chain and "n_accepted" in facts:
             steps, accepted = facts["n_steps"][chain], facts["n_accepted"][chain]
             if steps and accepted / steps < STUCK_BELOW:
-                yield findings.StuckChain(chain + 1, int(accepted), int(steps), of_nuts, of_all)
+                yield findings.StuckChain(chain + 1, int(accepted), int(steps), of_nuts, of_all, n_modes)
                 continue
         if frozen and values.shape[1] > 1:
-            yield findings.StuckChain(chain + 1, None, None, of_nuts, of_all)
+            yield findings.StuckChain(chain + 1, None, None, of_nuts, of_all, n_modes)
 
 
 def _nuts_trouble(run: _Run) -> Iterable[Finding]:
@@ -143,12 +144,17 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         many = len(statistics) >= _MANY and not declared and ours not in (None, *WITHOUT_MODE)
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
         signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
-        n_modes = run.facts.get("choice_values", {}).get("surrogate", {}).get("n_modes", 1)
+        n_modes = _modes_of_starts(run.facts)
         no_family = bool(left.get("no_family"))
         yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes, no_family)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
+
+
+def _modes_of_starts(facts: Mapping[str, Any]) -> int:
+    """Return the modes of the posterior at which chains of surrogate transitions started."""
+    return int(facts.get("choice_values", {}).get("surrogate", {}).get("n_modes", 1))
 
 
 def _hardly_moves(facts: Mapping[str, Any]) -> bool:

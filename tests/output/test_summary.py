@@ -191,8 +191,11 @@ class TestFindings:
     def test_chains_that_started_at_several_modes_say_so(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + 5.0 * np.arange(4)[:, np.newaxis]
         settled = SurrogateSettled(0.1, 9, "HMC", n_starts=8, n_modes=2)
+        draws[1] = 5.0
         idata = run(posterior={"z": draws}, attrs={"choice_values": {settled.about: settled.record()}})
-        remedy = findings_of(idata)[0].describe().remedy
+        stuck, r_hat = findings_of(idata)[:2]
+        assert stuck.describe().remedy.endswith("Chains started at 2 modes of the posterior, and may not leave theirs.")
+        remedy = r_hat.describe().remedy
         assert remedy.startswith("Chains started at 2 modes of the posterior and stayed there.")
         assert "order the parameters" in remedy
         assert "found 2 modes, and chains started at each" in climbs(settled.record())
