@@ -294,6 +294,15 @@ Transition moved(const Sampler& sampler, const nb::object& bits, const Output& t
   return move(generator, theta.data());
 }
 
+// Python's view of trajectories of either kind of length.
+template <class Move>
+auto trajectories(Move move) {
+  return [move](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n, double step_size,
+                std::int32_t n_steps) {
+    return moved(self, bits, theta, [&](auto... at) { return (self.*move)(at..., step_size, n_steps, n); });
+  };
+}
+
 }  // namespace
 
 void bind_transitions(nb::module_& m) {
@@ -365,20 +374,10 @@ void bind_transitions(nb::module_& m) {
             return moved(self, bits, theta, [&](auto... at) { return self.nuts(at..., step_size, max_depth, n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "max_tree_depth"_a)
-      .def(
-          "hmc",
-          [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
-             double step_size, std::int32_t n_steps) {
-            return moved(self, bits, theta, [&](auto... at) { return self.hmc(at..., step_size, n_steps, n); });
-          },
-          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a)
-      .def(
-          "random_length_hmc",
-          [](SurrogateHamiltonian& self, const nb::object& bits, const Output& theta, std::int32_t n,
-             double step_size, std::int32_t n_steps) {
-            return moved(self, bits, theta, [&](auto... at) { return self.random_length_hmc(at..., step_size, n_steps, n); });
-          },
-          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
+      .def("hmc", trajectories(&SurrogateHamiltonian::hmc), "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(),
+           "step_size"_a, "n_steps"_a)
+      .def("random_length_hmc", trajectories(&SurrogateHamiltonian::random_length_hmc), "bits"_a, "theta"_a.noconvert(),
+           "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 
   nb::class_<NormalEffects>(m, "NormalEffects")
       .def(

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stansub.errors import RunError
 from stansub.progress import Progress
-from stansub.target.sparse import Quadratic
 from stansub.target.split import Split
 from stansub.tuning import surrogate
-from stansub.tuning.maxima import is_same, overlap
+from stansub.tuning.maxima import about, is_same, overlap
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
@@ -36,43 +34,27 @@ def begun(
     RunError
         If the user interrupts, or the time limit is reached.
     """
-    about, predictors = tuned.transition.approximation, split.predictors
-    posterior = split.surrogate(about)
+    approximation, predictors = tuned.transition.approximation, split.predictors
+    posterior = split.surrogate(approximation)
 
-    def measured(theta: FloatArray) -> tuple[float, float]:
-        """Return the remainder and the surrogate's log density."""
-        phi = posterior.phi(theta)
-        return predictors.log_lik(phi) - about(phi), posterior.model.log_density(theta)
+    def measured(points: FloatArray | Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return the remainders and the surrogate's log densities."""
+        densities = np.array([posterior.model.log_density(theta) for theta in points])
+        return surrogate.remainders(split, approximation, points, progress), densities
 
-    remainders, densities = np.transpose([measured(theta) for theta in spread(tuned.draws, _COMPARED)])
+    remainders, densities = measured(spread(tuned.draws, _COMPARED))
     most, least = np.median(remainders) + _MOST, densities.min() - np.ptp(densities) - _MOST
-
-    def is_far(theta: FloatArray) -> bool:
-        remainder, density = measured(theta)
-        return not (remainder < most and density > least)
-
-    far = tuple(chain for chain, theta in enumerate(given) if is_far(theta))
+    remainders, densities = measured(given)
+    far = tuple(map(int, np.flatnonzero(~((remainders < most) & (densities > least)))))
     starts = list(given)
-    known = [(surrogate.ridge_mode(predictors, progress, about.point)[0], tuned)] if far else []
+    known = [(surrogate.ridge_mode(predictors, progress, approximation.point)[0], tuned)] if far else []
     for chain in far:
         progress("Approaching the posterior from the inits")
         end, _ = surrogate.ridge_mode(predictors, progress, posterior.phi(given[chain]))
         own = next((one for other, one in known if is_same(end, other)), None)
         if own is None:
-            own = _about(split, tuned, end, rng, progress)
+            found = about(split, len(given[chain]), end, rng, progress)
+            own = found if found is not None and not overlap(found, tuned) else tuned
             known.append((end, own))
         starts[chain] = own.draws[rng.integers(len(own.draws))]
     return tuple(starts), far
-
-
-def _about(
-    split: Split, tuned: TunedSurrogate, end: Quadratic, rng: np.random.Generator, progress: Progress
-) -> TunedSurrogate:
-    """Return the surrogate about another end of a climb; the first one if that fails or is about the same mode."""
-    try:
-        found = surrogate.tune(split, len(tuned.draws[0]), rng, progress, begin=end)
-    except RunError as error:
-        if type(error) is not RunError:  # an interrupt, or the time limit
-            raise
-        return tuned
-    return tuned if overlap(found, tuned) else found

@@ -56,19 +56,33 @@ def tune(
     progress("Looking for maxima of the likelihood")
     ends, n_starts = _ends(split, dim, rng_of_starts, progress)
     found = [surrogate.tune(split, dim, rng, progress, begin=ends[0])]
-    for end in ends[1:_MOST]:
-        try:
-            found.append(surrogate.tune(split, dim, rng, progress, begin=end))
-        except RunError as error:
-            if type(error) is not RunError:  # an interrupt, or the time limit
-                raise
-    best, *others = _modes(split, found) if len(found) > 1 else found
+    found += filter(None, (about(split, dim, end, rng, progress) for end in ends[1:_MOST]))
+    best, *others = _modes(split, found, progress) if len(found) > 1 else found
     return replace(best, others=tuple(others), n_starts=n_starts)
 
 
-def _modes(split: Split, found: Sequence[TunedSurrogate]) -> list[TunedSurrogate]:
+def about(
+    split: Split, dim: int, end: Quadratic, rng: np.random.Generator, progress: Progress
+) -> TunedSurrogate | None:
+    """Return the surrogate about the end of a climb; None if it is undefined.
+
+    Raises
+    ------
+    RunError
+        If the user interrupts, or the time limit is reached.
+    """
+    try:
+        return surrogate.tune(split, dim, rng, progress, begin=end)
+    except RunError as error:
+        if type(error) is not RunError:
+            raise
+        return None
+
+
+def _modes(split: Split, found: Sequence[TunedSurrogate], progress: Progress) -> list[TunedSurrogate]:
     """Return the surrogates about different modes that hold a share of the posterior, the largest first."""
-    weighed = sorted((_Weighed.of(split, one) for one in found), key=lambda one: one.log_evidence, reverse=True)
+    weighed = [_Weighed.of(split, one, progress) for one in found]
+    weighed.sort(key=lambda one: one.log_evidence, reverse=True)
     least, kept = weighed[0].log_evidence + np.log(_SHARE), list[TunedSurrogate]()
     for one in weighed:
         if one.log_evidence >= least and not any(overlap(one.tuned, other) for other in kept):
@@ -125,14 +139,10 @@ class _Weighed:
     log_evidence: float
 
     @classmethod
-    def of(cls, split: Split, tuned: TunedSurrogate) -> _Weighed:
+    def of(cls, split: Split, tuned: TunedSurrogate, progress: Progress) -> _Weighed:
         """Return a surrogate with the median of log posterior density less normal log density over its draws."""
-        about, normal = tuned.transition.approximation, tuned.normal(split)
-        posterior = split.surrogate(about)
-        log_volume = float(np.log(np.diag(normal.cholesky)).sum())
-        weights = []
-        for theta in spread(tuned.draws, _WEIGHED):
-            phi = posterior.phi(theta)
-            omitted = split.predictors.log_lik(phi) - about(phi)
-            weights.append(posterior.model.log_density(theta) + omitted - normal.log_density(theta) - log_volume)
-        return cls(tuned, float(np.median(weights)))
+        approximation, normal = tuned.transition.approximation, tuned.normal(split)
+        density, draws = split.surrogate(approximation).model, spread(tuned.draws, _WEIGHED)
+        weights = surrogate.remainders(split, approximation, draws, progress)
+        weights += [density.log_density(theta) - normal.log_density(theta) for theta in draws]
+        return cls(tuned, float(np.median(weights) - np.log(np.diag(normal.cholesky)).sum()))

@@ -366,13 +366,19 @@ class _Exploration:
         return _Explored(about, tuned, float(np.mean(remainders)), noise_of(remainders), len(remainders))
 
     def _remainders(self, about: Approximation, draws: FloatArray) -> FloatArray:
-        """Return what an approximation omits at draws, shape (n,)."""
-        surrogate, found = self.split.surrogate(about), np.empty(len(draws))
-        for k, theta in enumerate(draws):
-            self.progress.check()
-            phi = surrogate.phi(theta)
-            found[k] = self.split.predictors.log_lik(phi) - about(phi)
-        return found
+        return remainders(self.split, about, draws, self.progress)
+
+
+def remainders(
+    split: Split, about: Approximation, draws: FloatArray | Sequence[FloatArray], progress: Progress
+) -> FloatArray:
+    """Return what an approximation omits at draws, shape (n,)."""
+    surrogate, found = split.surrogate(about), np.empty(len(draws))
+    for k, theta in enumerate(draws):
+        progress.check()
+        phi = surrogate.phi(theta)
+        found[k] = split.predictors.log_lik(phi) - about(phi)
+    return found
 
 
 def noise_of(remainders: FloatArray) -> float:

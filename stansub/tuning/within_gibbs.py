@@ -98,9 +98,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     read = _read(levels, dim)
     slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
     setup = MetropolisWithinGibbs(coordinates, (), (), (), slices, np.full(len(slices), _WIDTH))
-    x, kernel = np.where(read, mode.point, start), WithinGibbs(posterior, setup)
-    for _ in range(_SLICES):
-        x, _ = kernel.without_data(rng, x)
+    x = _loosened(WithinGibbs(posterior, setup), rng, np.where(read, mode.point, start))
     setup = replace(_with_curvatures(setup, posterior, levels, [x]), order=tuple(range(len(levels))))
     progress("Tuning moves of effects")
     for k in range(_ROUNDS):
@@ -132,11 +130,16 @@ def begun(
         progress("Approaching the posterior from the inits")
         x = coordinates.inward(theta)
         mode, _ = ridge_mode(posterior.predictors, progress, x)
-        x = np.where(read, mode.point, x)
-        for _ in range(_SLICES):
-            x, _ = kernel.without_data(rng, x)
+        x = _loosened(kernel, rng, np.where(read, mode.point, x))
         starts.append(posterior.prior.outward(x))
     return tuple(starts), tuple(range(len(starts)))
+
+
+def _loosened(kernel: WithinGibbs, rng: np.random.Generator, x: FloatArray) -> FloatArray:
+    """Return a point after moves along everything that changes no log likelihood."""
+    for _ in range(_SLICES):
+        x, _ = kernel.without_data(rng, x)
+    return x
 
 
 def _read(levels: Sequence[Grouping], dim: int) -> NDArray[np.bool_]:

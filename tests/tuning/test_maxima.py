@@ -79,11 +79,11 @@ def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: f
     """Centres of the surrogates that are kept, of those with these log shares of the posterior."""
     nowhere: Any = None
 
-    def weighed(_: Any, one: TunedSurrogate) -> maxima._Weighed:
+    def weighed(_: Any, one: TunedSurrogate, *__: Any) -> maxima._Weighed:
         return maxima._Weighed(one, weights[round(float(one.draws.mean()))])
 
     monkeypatch.setattr(maxima._Weighed, "of", weighed)
-    found = maxima._modes(nowhere, [tuned(centre, width) for centre in weights])
+    found = maxima._modes(nowhere, [tuned(centre, width) for centre in weights], Progress())
     return [round(float(one.draws.mean())) for one in found]
 
 
@@ -99,7 +99,7 @@ def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest
     """An end without a surrogate is left out; an interrupt is not."""
     own, made = split(LABELS), iter((tuned(0), tuned(5)))
     monkeypatch.setattr(surrogate, "tune", lambda *_, begin: next(made))
-    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one: maxima._Weighed(one, float(one.draws.mean() > 3)))
+    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, float(one.draws.mean() > 3)))
     rngs = [np.random.default_rng(seed) for seed in (1, 2)]
     found = maxima.tune(own, own.predictors.dim, *rngs, Progress())
     assert found.draws.mean() == pytest.approx(5, abs=0.1)
