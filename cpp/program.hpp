@@ -76,7 +76,7 @@ class Monomials {
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, absolute, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -93,7 +93,7 @@ class Program {
         const auto& one = variant[at];
         const auto before = static_cast<std::int32_t>(at);
         const auto limit = one.kind == data ? static_cast<std::int32_t>(n_data_) : one.kind == argument ? static_cast<std::int32_t>(q_) : before;
-        const bool reads = one.kind != constant, two = one.kind >= sum && one.kind <= product;
+        const bool reads = one.kind != constant, two = has_two(one);
         if (one.kind == absolute && (one.b < 0 || one.b >= static_cast<std::int32_t>(n_data_)))
           throw std::invalid_argument("the width of an absolute value is no number of data");
         if (one.kind < 0 || one.kind >= n_all || (reads && (one.a < 0 || one.a >= limit)) || (two && (one.b < 0 || one.b >= before)))
@@ -101,6 +101,8 @@ class Program {
       }
     }
   }
+
+  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind <= log_sum_exp; }
 
   std::size_t n_arguments() const { return q_; }
   std::size_t n_data() const { return n_data_; }
@@ -120,6 +122,10 @@ class Program {
         case sum: *out = values[one.a] + values[one.b]; break;
         case difference: *out = values[one.a] - values[one.b]; break;
         case product: *out = values[one.a] * values[one.b]; break;
+        case log_sum_exp:
+          unary::log1p_exp().at(-std::abs(values[one.a] - values[one.b]), 0, found);
+          *out = std::max(values[one.a], values[one.b]) + found.value[0];
+          break;
         case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
@@ -133,7 +139,7 @@ class Program {
   // Scratch memory of jets.
   template <class S>
   struct Jets {
-    std::vector<S> all, product;
+    std::vector<S> all, product, change;
   };
 
   // All Taylor coefficients of the log likelihood where argument k is centre_k + length_k s_k, |s_k - at_k| <= width_k; those
@@ -146,11 +152,12 @@ class Program {
     const auto n = static_cast<std::size_t>(monomials.size());
     jets.all.assign(variant.size() * n, S{});
     jets.product.resize(2 * n);
+    jets.change.resize(n);
     for (std::size_t i = 0; i < variant.size(); ++i) {
       const auto& one = variant[i];
       S* out = &jets.all[i * n];
       const S *a = &jets.all[static_cast<std::size_t>(one.a) * n * (one.kind > argument)],
-              *b = &jets.all[static_cast<std::size_t>(one.b) * n * (one.kind > argument && one.kind < absolute)];
+              *b = &jets.all[static_cast<std::size_t>(one.b) * n * has_two(one)];
       switch (one.kind) {
         case constant: set(out[0], one.value); break;
         case data: set(out[0], own[one.a]); break;
@@ -162,6 +169,17 @@ class Program {
           for (std::size_t m = 0; m < n; ++m) out[m] = subtract(a[m], b[m]);
           break;
         case product: multiply_jets(monomials, a, b, false, monomials.degree(), out); break;
+        case log_sum_exp: {
+          // The larger one, which is not lost in rounding, plus a function of the change to the other.
+          const bool swaps = lower(b[0]) > lower(a[0]);
+          const S *from = swaps ? b : a, *to = swaps ? a : b;
+          for (std::size_t m = 0; m < n; ++m) jets.change[m] = subtract(to[m], from[m]);
+          S coefficients[unary::most + 1];
+          unary::taylor(unary::log1p_exp(), jets.change[0], monomials.degree(), coefficients);
+          compose(monomials, coefficients, jets.change.data(), out, jets.product.data());
+          for (std::size_t m = 0; m < n; ++m) out[m] = add(from[m], out[m]);
+          break;
+        }
         case absolute: {
           S coefficients[unary::most + 1];
           (pieces ? pieces[i] : Piece::at(lower(a[0]), own[one.b])).taylor(a[0], monomials.degree(), coefficients);

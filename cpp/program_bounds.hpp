@@ -90,6 +90,13 @@ class ProgramKinks {
         case Program::sum: values_[i] = add(values_[a], values_[b]); break;
         case Program::difference: values_[i] = subtract(values_[a], values_[b]); break;
         case Program::product: values_[i] = multiply(values_[a], values_[b]); break;
+        case Program::log_sum_exp: {
+          Interval found[2];
+          unary::taylor(unary::log1p_exp(), subtract(values_[b], values_[a]), 1, found);
+          values_[i] = add(values_[a], found[0]);
+          own_slopes_[i] = found[1];
+          break;
+        }
         case Program::absolute: {
           Interval piece[1];
           pieces_[i].taylor(values_[a], 0, piece);
@@ -120,6 +127,10 @@ class ProgramKinks {
         a = add(a, multiply(slope, values_[static_cast<std::size_t>(one.b)]));
         Interval& b = slopes_[static_cast<std::size_t>(one.b)];
         b = add(b, multiply(slope, values_[static_cast<std::size_t>(one.a)]));
+      } else if (one.kind == Program::log_sum_exp) {
+        a = add(a, multiply(slope, subtract(Interval{1, 1}, own_slopes_[i])));
+        Interval& b = slopes_[static_cast<std::size_t>(one.b)];
+        b = add(b, multiply(slope, own_slopes_[i]));
       } else {
         a = add(a, multiply(slope, own_slopes_[i]));
       }

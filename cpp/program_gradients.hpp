@@ -22,7 +22,7 @@ class ProgramGradients {
       longest = std::max(longest, variant.size());
       auto& moves = moves_.emplace_back();
       for (const auto& one : variant) {
-        const bool reads = one.kind > Program::argument, two = one.kind >= Program::sum && one.kind <= Program::product;
+        const bool reads = one.kind > Program::argument, two = Program::has_two(one);
         moves.push_back(one.kind == Program::argument ||
                         (reads && (moves[static_cast<std::size_t>(one.a)] || (two && moves[static_cast<std::size_t>(one.b)]))));
       }
@@ -109,6 +109,15 @@ class ProgramGradients {
       case Program::product:
         for (std::size_t j = 0; j < count_; ++j) x[j] = a[j] * b[j];
         break;
+      case Program::log_sum_exp: {
+        // The slope is the share of the second one in the sum.
+        double *change = row(adjoints_, at), *share = row(slopes_, at);
+        for (std::size_t j = 0; j < count_; ++j) change[j] = b[j] - a[j];
+        unary::slopes(unary::log1p_exp(), change, count_, x, share);
+        for (std::size_t j = 0; j < count_; ++j)
+          x[j] = change[j] > 0 ? b[j] + (x[j] - change[j]) : a[j] + x[j];
+        break;
+      }
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
           const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
@@ -143,6 +152,12 @@ class ProgramGradients {
         add(one.a, [&](std::size_t j) { return own[j] * y[j]; });
         add(one.b, [&](std::size_t j) { return own[j] * x[j]; });
         break;
+      case Program::log_sum_exp: {
+        const double* share = row(slopes_, at);
+        add(one.a, [&](std::size_t j) { return own[j] * (1 - share[j]); });
+        add(one.b, [&](std::size_t j) { return own[j] * share[j]; });
+        break;
+      }
       default: {
         const double* slopes = row(slopes_, at);
         add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });

@@ -270,6 +270,11 @@ inline const std::vector<Function>& functions() {
   return all;
 }
 
+inline const Function& log1p_exp() {
+  static const Function& found = *std::find_if(functions().begin(), functions().end(), [](const auto& one) { return one.at == softplus; });
+  return found;
+}
+
 // Values and slopes at n points, in vectors for the functions of nearly all likelihoods.
 inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
   if (g.at == exp) {

@@ -100,8 +100,9 @@ class SurrogateSettled(Chosen):
         Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws.
     sampler : str
         How it is sampled.
-    n_starts, n_modes : int
-        Climbs from random starts, if the likelihood is of no known family, and modes of the posterior that they found.
+    n_starts, n_reached, n_modes : int
+        If the likelihood is of no known family: climbs from random starts, those that reached the highest maximum, and
+        the modes of the posterior that they found.
     """
 
     about = "surrogate"
@@ -109,6 +110,7 @@ class SurrogateSettled(Chosen):
     n_passes: int
     sampler: str
     n_starts: int = 0
+    n_reached: int = 0
     n_modes: int = 1
 
     def describe(self) -> str:

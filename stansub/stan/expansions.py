@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick, wrapped
+from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, combine, is_kind, known, pick, wrapped
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
@@ -33,7 +33,7 @@ def log_sum_exp(*terms: Number) -> Number:
     some = [one for one, value in zip(terms, values, strict=True) if value is None or np.any(value != -np.inf)]
     found = some[0] if some else -np.inf
     for one in some[1:]:
-        found = found + log1p_exp(one - found)
+        found = combine("log_sum_exp", found, one)
     return found
 
 

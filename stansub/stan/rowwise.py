@@ -59,7 +59,12 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "atan": np.arctan,
     "abs": np.abs,
 }
-BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": np.add,
+    "difference": np.subtract,
+    "product": np.multiply,
+    "log_sum_exp": np.logaddexp,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,13 +194,15 @@ def select(mask: Mask, first: Number, other: Number) -> Number:
 
 
 def combine(kind: str, a: Number, b: Number) -> Number:
-    """Return the sum, difference or product of two."""
+    """Return a sum, difference or product of two numbers, or the log of a sum from the logs of its terms."""
     x, y = known(a), known(b)
     with np.errstate(all="ignore"):
         if x is not None and y is not None:
             return wrapped(BINARY[kind](x, y))
         if kind == "product":
             return _product(a, b, x, y)
+        if kind == "log_sum_exp":
+            return _log_sum_exp(a, b)
         if _is_all(y, 0):
             return a
         if _is_all(x, 0):
@@ -233,6 +240,13 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
     elif is_kind(a, "product") and known(a.parts[0]) is not None:
         return combine("product", a.parts[0], combine("product", a.parts[1], b))
     return Expression("product", (a, b))
+
+
+def _log_sum_exp(a: Number, b: Number) -> Number:
+    """Return the log of a sum: if the terms' logs are affine, from one of them, as their difference is affine, too."""
+    if is_affine(a) and is_affine(b):
+        return a + apply("log1p_exp", b - a)
+    return Expression("log_sum_exp", (a, b))
 
 
 def apply(function: str, x: Number) -> Number:

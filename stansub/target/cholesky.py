@@ -6,6 +6,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
@@ -30,6 +31,11 @@ class Factor(NamedTuple):
         """Return L."""
         return sp.csc_array((self.values, self.rows, self.starts), shape=(len(self.order), len(self.order)))
 
+    @property
+    def log_determinant(self) -> float:
+        """Return log |A|."""
+        return 2 * float(np.log(self.values[self.starts[:-1]]).sum())
+
     def matrix(self) -> FloatArray:
         """Return the precision itself, shape (dim, dim)."""
         lower, found = self.lower.toarray(), np.empty((len(self.order), len(self.order)))
@@ -38,9 +44,12 @@ class Factor(NamedTuple):
 
     def solve(self, right: FloatArray) -> FloatArray:
         """Return A^-1 times a vector."""
-        x = sp.linalg.spsolve_triangular(self.lower.tocsr(), right[self.order], lower=True)
-        out = np.empty_like(x)
-        out[self.order] = sp.linalg.spsolve_triangular(self.lower.T.tocsr(), x, lower=False)
+        lower, out = self.lower, np.empty_like(right)
+        if len(right) <= _DENSE:
+            out[self.order] = scipy.linalg.cho_solve((lower.toarray(), True), right[self.order], check_finite=False)
+        else:
+            x = sp.linalg.spsolve_triangular(lower.tocsr(), right[self.order], lower=True)
+            out[self.order] = sp.linalg.spsolve_triangular(lower.T.tocsr(), x, lower=False)
         return out
 
 
@@ -51,18 +60,20 @@ def cholesky(precision: sp.csc_array) -> Factor:
     increase: they stay as small as those of a precision with the same diagonal (Gill, Murray and Wright 1981, Practical
     Optimization, section 4.4.2.2).
     """
-    scale = _scale(precision)
-    by_scale = sp.diags_array(1 / scale)
+    dim, scale, order = len(precision.indptr) - 1, _scale(precision), _order(precision)
+    columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
+    scaled = precision.data / (scale[precision.indices] * scale[columns])
     # The diagonal is stored even if it is 0.
-    scaled = sp.csc_array(by_scale @ precision @ by_scale + sp.diags_array(np.finfo(float).tiny * np.ones(len(scale))))
-    order = _order(scaled)
-    triangle = sp.csc_array(sp.tril(scaled[order][:, order]))
+    stored = np.concatenate([scaled, np.full(dim, np.finfo(float).tiny)])
+    rows, columns = np.concatenate([every[precision.indices], every]), np.concatenate([every[columns], every])
+    lower = rows >= columns
+    triangle = sp.csc_array(sp.coo_array((stored[lower], (rows[lower], columns[lower])), shape=(dim, dim)))
     triangle.sort_indices()
-    starts, rows, values = _loop.modified_cholesky(
+    factor_starts, factor_rows, values = _loop.modified_cholesky(
         triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
     )
-    placed = np.array(rows, np.int32)
-    return Factor(np.array(starts, np.int32), placed, np.array(values) * scale[order][placed], order)
+    placed = np.array(factor_rows, np.int32)
+    return Factor(np.array(factor_starts, np.int32), placed, np.array(values) * scale[order][placed], order)
 
 
 def of_metric(precision: sp.csc_array) -> Factor:
@@ -97,7 +108,7 @@ def _order(matrix: sp.csc_array) -> NDArray[np.int32]:
 def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     """Return the order for a pattern; cached, because tuning factorises many matrices of one pattern."""
     indptr, indices = np.frombuffer(starts, np.int32), np.frombuffer(rows, np.int32)
-    pattern = sp.csc_array((np.ones(len(indices)), indices, indptr))
+    pattern = sp.csc_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1,) * 2)
     dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
     found = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     order = np.argsort(found.perm_c).astype(np.int32)

@@ -32,6 +32,7 @@ from stansub import _loop
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
+_BINARY = ("sum", "difference", "product", "log_sum_exp")
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
 # floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5
 # for 3 to 10 parameters.
@@ -120,7 +121,7 @@ class ProgramFamily:
                 elif name == "argument":
                     read.append(frozenset([a]))
                 else:
-                    read.append(read[a] | read[b] if name in ("sum", "difference", "product") else read[a])
+                    read.append(read[a] | read[b] if name in _BINARY else read[a])
                 if name == "product":
                     yield read[a], read[b]
 

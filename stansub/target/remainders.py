@@ -30,7 +30,7 @@ from stansub.errors import InputError
 from stansub.target.blocks import Blocks
 from stansub.target.cubics import permutations
 from stansub.target.requests import Request
-from stansub.target.rows import Design, Rows
+from stansub.target.rows import Design, Rows, count
 from stansub.types import FloatArray, Places
 
 # Radii in standard deviations, as multiples of the square root of the dimension: |w| of a draw of a normal posterior is
@@ -190,7 +190,7 @@ class LinearPredictors:
         """Return the predictors of some observations."""
         design = tuple(z if len(z) == 1 else z[rows] for z in self.design)
         offset = tuple(o if len(o) == 1 else o[rows] for o in self.offset)
-        n = len(range(*rows.indices(self.n_observations))) if isinstance(rows, slice) else len(rows)
+        n = count(rows, self.n_observations)
         first = np.broadcast_to(offset[0], n)
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
 

@@ -54,8 +54,7 @@ class ColumnRows:
 
     def __getitem__(self, rows: Rows) -> FloatArray:
         """Return some rows, shape (k, dim)."""
-        n = len(range(*rows.indices(len(self)))) if isinstance(rows, slice) else len(rows)
-        out = np.empty((n, self.shape[1]))
+        out = np.empty((count(rows, len(self)), self.shape[1]))
         for place, source in self.runs:
             out[:, place] = source[rows] if isinstance(source, np.ndarray) else source
         return out
@@ -78,8 +77,7 @@ class ColumnRows:
     def part(self, rows: slice) -> ColumnRows:
         """Return some rows, computed from the same columns."""
         runs = tuple((place, one[rows] if isinstance(one, np.ndarray) else one) for place, one in self.runs)
-        n = len(range(*rows.indices(len(self))))
-        return ColumnRows((n, self.shape[1]), runs, self.columns)
+        return ColumnRows((count(rows, len(self)), self.shape[1]), runs, self.columns)
 
     @property
     def nbytes(self) -> int:
@@ -124,6 +122,11 @@ def _is(one: Column | FloatArray, column: DataColumn) -> bool:
 Design: TypeAlias = FloatArray | ColumnRows
 # Some observations: a range, or their indices.
 Rows: TypeAlias = slice | Places
+
+
+def count(rows: Rows, n: int) -> int:
+    """Return how many of n observations these are."""
+    return len(range(*rows.indices(n))) if isinstance(rows, slice) else len(rows)
 
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:

@@ -8,11 +8,11 @@ observations need memory for a few parts of them at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.remainders import Family
-from stansub.target.rows import Design
+from stansub.target.rows import ColumnRows, Design, Rows, count
 from stansub.target.threads import THREADS, one_blas_thread
 from stansub.types import FloatArray
 
@@ -30,8 +30,18 @@ _BLOCK, PART = 1 << 14, 1 << 17
 _TABLE = 1 << 21
 
 R = TypeVar("R")
-# Values, rows and columns of a matrix.
-Entries: TypeAlias = tuple[FloatArray, NDArray[Any], NDArray[Any]]
+
+
+class Entries(NamedTuple):
+    """Entries of a matrix, which are added if several have the same place."""
+
+    values: FloatArray
+    rows: NDArray[Any]
+    columns: NDArray[Any]
+
+    def transposed(self) -> Entries:
+        """Return the entries of the transposed matrix."""
+        return Entries(self.values, self.columns, self.rows)
 
 
 class Column(NamedTuple):
@@ -48,8 +58,8 @@ class Column(NamedTuple):
     places: NDArray[np.int32]
     factors: NDArray[Any]
 
-    def part(self, rows: slice) -> Column:
-        """Return the coefficients of some observations as views."""
+    def part(self, rows: Rows) -> Column:
+        """Return the coefficients of some observations, as views if these are a slice."""
         return Column(self.places[rows], self.factors[rows])
 
     def change(self, change: FloatArray) -> FloatArray:
@@ -160,28 +170,26 @@ class SparseRows:
         """Return the numbers in common places as an array: for a part, or where they are one."""
         return self.dense[:]
 
-    def part(self, rows: slice) -> SparseRows:
-        """Return the rows of some observations as views."""
-        n = len(range(*rows.indices(self.n)))
+    def part(self, rows: Rows) -> SparseRows:
+        """Return the rows of some observations, as views if these are a slice."""
         dense, offset = self.dense, self.offset
         if len(dense) > 1:
-            dense = dense[rows] if isinstance(dense, np.ndarray) else dense.part(rows)
+            dense = dense.part(rows) if isinstance(dense, ColumnRows) and isinstance(rows, slice) else dense[rows]
         if len(offset) > 1:
             offset = offset[rows]
-        return SparseRows(dense, self.places, tuple(one.part(rows) for one in self.columns), offset, n, self.dim)
+        columns = tuple(one.part(rows) for one in self.columns)
+        return SparseRows(dense, self.places, columns, offset, count(rows, self.n), self.dim)
 
-    def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
-        """Return sum_i weights_i a_i b_i', shape (m, m), with b the rows of another argument."""
+    def weighted(self, weights: FloatArray, other: SparseRows) -> list[Entries]:
+        """Return entries of sum_i weights_i a_i b_i', shape (m, m), with b the rows of another argument."""
         both = self._dense_with(weights, other)
-        found: list[Entries] = [(both.ravel(), *_grid(self.places, other.places))]
+        found = [Entries(both.ravel(), *_grid(self.places, other.places))]
         if other.columns:
             found.append(self._by_gathered(weights, other))
         if self.columns:
-            values, rows, columns = found[-1] if other is self else other._by_gathered(weights, self)
-            found.append((values, columns, rows))
-        found += [_products(one, beside, weights) for one in self.columns for beside in other.columns]
-        values, rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
-        return sp.coo_array((values, (rows, columns)), shape=(self.dim, self.dim)).tocsr()
+            own = found[-1] if other is self else other._by_gathered(weights, self)
+            found.append(own.transposed())
+        return found + [_products(one, beside, weights) for one in self.columns for beside in other.columns]
 
     def _dense_with(self, weights: FloatArray, other: SparseRows) -> FloatArray:
         if self.is_constant and other.is_constant:
@@ -198,7 +206,7 @@ class SparseRows:
             sums = np.outer(other.gathered.T @ weights, self.matrix[0])
         else:
             sums = np.asarray(other.gathered.T @ (weights[:, np.newaxis] * self.matrix))
-        return (sums.T.ravel(), *_grid(self.places, np.arange(self.dim)))
+        return Entries(sums.T.ravel(), *_grid(self.places, np.arange(self.dim)))
 
 
 def _products(one: Column, other: Column, weights: FloatArray) -> Entries:
@@ -208,17 +216,27 @@ def _products(one: Column, other: Column, weights: FloatArray) -> Entries:
         rows, columns, values = rows[has], columns[has], values[has]
     if other is one:
         sums = np.asarray(np.bincount(rows, values), np.float64)
-        return sums, np.arange(len(sums)), np.arange(len(sums))
+        return Entries(sums, np.arange(len(sums)), np.arange(len(sums)))
     if not len(rows):
-        return values, rows, columns
+        return Entries(values, rows, columns)
     first, before = int(columns.min()), int(rows.min())
     width = int(columns.max()) - first + 1
     height = int(rows.max()) - before + 1
     if width * height > _TABLE:
-        return values, rows, columns
+        return Entries(values, rows, columns)
     sums = np.asarray(np.bincount((rows - before) * width + (columns - first), values), np.float64)
     codes = np.flatnonzero(sums)
-    return sums[codes], codes // width + before, codes % width + first
+    return Entries(sums[codes], codes // width + before, codes % width + first)
+
+
+def sum_of(entries: Sequence[Entries], dim: int) -> sp.csr_array:
+    """Return the matrix of entries, shape (dim, dim)."""
+    if not entries:
+        return sp.csr_array((dim, dim))
+    values, rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
+    found = sp.coo_array((values, (rows, columns)), shape=(dim, dim)).tocsr()
+    found.eliminate_zeros()
+    return found
 
 
 def columns_of(gathered: sp.csr_array) -> tuple[Column, ...]:
@@ -337,8 +355,8 @@ class SparsePredictors:
         """Return the arguments, shape (q, n): for a part, or few observations."""
         return np.stack([one(phi) + one.offset for one in self.rows])
 
-    def part(self, rows: slice) -> SparsePredictors:
-        """Return the likelihood of some observations, without the constant; its arrays are views."""
+    def part(self, rows: Rows) -> SparsePredictors:
+        """Return the likelihood of some observations without the constant, as views if these are a slice."""
         return SparsePredictors(tuple(one.part(rows) for one in self.rows), self.family.part(rows))
 
     def each(self, work: Callable[[SparsePredictors, slice], R], *, size: int = PART) -> list[R]:
@@ -401,12 +419,10 @@ class SparsePredictors:
     def expanded(self, phi: FloatArray) -> tuple[float, FloatArray, sp.csr_array]:
         """Return value, gradient and precision of the expansion, without the constant."""
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), self.at(phi))
-        precision = sum(
-            (
-                a.weighted(-np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations)), b)
-                for j, a in enumerate(self.rows)
-                for k, b in enumerate(self.rows)
-            ),
-            start=self.empty(),
-        )
-        return float(values.sum()), self.back(slopes), sp.csr_array(precision)
+        found = list[Entries]()
+        for j, k in zip(*np.triu_indices(len(self.rows)), strict=True):
+            if curvatures[j, k].any():
+                weights = -np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations))
+                own = self.rows[j].weighted(weights, self.rows[k])
+                found += own if j == k else [*own, *(one.transposed() for one in own)]
+        return float(values.sum()), self.back(slopes), sum_of(found, self.dim)

@@ -15,6 +15,7 @@ from stansub.progress import Progress
 from stansub.target.split import Split
 from stansub.tuning import surrogate
 from stansub.tuning.maxima import about, is_same, overlap
+from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
@@ -47,10 +48,10 @@ def begun(
     remainders, densities = measured(given)
     far = tuple(map(int, np.flatnonzero(~((remainders < most) & (densities > least)))))
     starts = list(given)
-    known = [(surrogate.ridge_mode(predictors, progress, approximation.point)[0], tuned)] if far else []
+    known = [(ridge_mode(predictors, progress, approximation.point)[0], tuned)] if far else []
     for chain in far:
         progress("Approaching the posterior from the inits")
-        end, _ = surrogate.ridge_mode(predictors, progress, posterior.phi(given[chain]))
+        end, _ = ridge_mode(predictors, progress, posterior.phi(given[chain]))
         own = next((one for other, one in known if is_same(end, other)), None)
         if own is None:
             found = about(split, len(given[chain]), end, rng, progress)

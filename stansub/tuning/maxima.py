@@ -1,35 +1,47 @@
 """Surrogates about all maxima of a likelihood.
 
 A surrogate expands the likelihood about one point, and its chains do not find other modes. The log likelihoods of most
-families have a single maximum in their own arguments. Others, such as mixtures, may have several: climbs from random
-parameters end at these. Each leads to a surrogate of its own. What it holds of the posterior is estimated from its
-draws, so that maxima that the priors exclude, or that lead to the same draws, do not count.
+families have a single maximum in their own arguments. Others may have several, such as mixtures, or very many, such as
+periodic functions of unknown frequency. Random parameters are therefore climbed from on a small random subset of the
+observations, where a climb is cheap; the best ends are climbed from on a larger subset, and so on up to all
+observations.
+
+Each maximum leads to a surrogate of its own. What it holds of the posterior is estimated from its draws, so that maxima
+that the priors exclude, or that lead to the same draws, do not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stansub.errors import RunError
 from stansub.progress import Progress
+from stansub.target.cholesky import cholesky
 from stansub.target.programs import ProgramFamily
-from stansub.target.sparse import Quadratic
-from stansub.target.split import Split
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.split import Split, Surrogate
 from stansub.tuning import surrogate
+from stansub.tuning.ridge import Region, defined, ridge_mode
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 
-# Pairs of random starts, and their radius, as in CmdStan. The second of a pair has all signs changed: if labels of two
-# components can be exchanged, one of the two leads to each order.
-_PAIRS, _RADIUS = 4, 2.0
+# Pairs of random starts of a round, at most and at least (with many arguments a climb takes longer), and their radius,
+# as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
+# two leads to each order.
+_PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 500, 2.0
+# Climbs that must have reached the best end, lest others be missed, and the most rounds.
+REACHED, _ROUNDS = 2, 4
+# Observations of the first subset, at least and for each argument in phi, and growth.
+_LEAST, _LEAST_EACH, _GROWTH = 256, 4, 4
+# Ends from which the next subset is climbed, after the first one and at least.
+_KEPT, _KEPT_AT_LEAST = 16, 4
 # Distance in units of the curvature below which two ends are one maximum; climbs end within half a unit of it.
 _SAME = 3.0
-# Difference from the highest log likelihood above which a maximum is not worth a surrogate, and most surrogates.
+# Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates.
 _WORTH, _MOST = 30.0, 3
 # Draws from which what a surrogate holds of the posterior is estimated.
 _WEIGHED = 40
@@ -54,11 +66,11 @@ def tune(
     if not isinstance(split.predictors.family, ProgramFamily):
         return surrogate.tune(split, dim, rng, progress)
     progress("Looking for maxima of the likelihood")
-    ends, n_starts = _ends(split, dim, rng_of_starts, progress)
-    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0])]
-    found += filter(None, (about(split, dim, end, rng, progress) for end in ends[1:_MOST]))
+    ends, n_starts = _search(split, dim, rng_of_starts, progress)
+    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion)]
+    found += filter(None, (about(split, dim, end.expansion, rng, progress) for end in ends[1:_MOST]))
     best, *others = _modes(split, found, progress) if len(found) > 1 else found
-    return replace(best, others=tuple(others), n_starts=n_starts)
+    return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
 
 
 def about(
@@ -90,33 +102,102 @@ def _modes(split: Split, found: Sequence[TunedSurrogate], progress: Progress) ->
     return kept
 
 
-def _ends(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[Quadratic], int]:
-    """Return the maxima that are worth a surrogate, the highest first, and the number of random starts."""
-    first, _ = surrogate.ridge_mode(split.predictors, progress)
-    ends, n_starts = [first] if first.is_finite else [], 0
-    for start in _starts(split, dim, rng):
-        n_starts += 1
-        end, _ = surrogate.ridge_mode(split.predictors, progress, start)
-        if end.is_finite and not any(is_same(end, other) for other in ends):
-            ends.append(end)
-    ends.sort(key=_height, reverse=True)
-    return [end for end in ends if _height(end) >= _height(ends[0]) - _WORTH] or [first], n_starts
+@dataclass(frozen=True)
+class _End:
+    """The end of climbs.
+
+    Attributes
+    ----------
+    log_evidence : float
+        Log of the integral of likelihood and ridge about it, up to a constant. In the spikes of a mixture about single
+        observations the likelihood has no upper limit, and its integral is small.
+    n_climbs : int
+        Random starts from which climbs led there.
+    """
+
+    expansion: Quadratic
+    log_evidence: float
+    n_climbs: int
+
+    @classmethod
+    def of(cls, expansion: Quadratic, region: Region, n_climbs: int) -> _End:
+        """Return the end with the Laplace approximation of its integral."""
+        value, (_, precision) = region.with_ridge(expansion.value, expansion.point), region.expansion(expansion)
+        return cls(expansion, value - 0.5 * cholesky(precision).log_determinant, n_climbs)
 
 
-def _starts(split: Split, dim: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[_End], int]:
+    """Return the maxima that are worth a surrogate, the best first, and the number of random starts.
+
+    All observations are climbed from where the arguments are 0, too.
+
+    Raises
+    ------
+    RunError
+        If the likelihood is undefined at all ends.
+    """
+    predictors, prior, n_starts, ends = split.predictors, split.prior(), 0, list[_End]()
+    region = Region.of(prior, dim, predictors.dim, rng)
+    parts = [*_subsets(predictors, rng), predictors]
+    n_pairs = int(np.clip(_PAIRS * _MANY // predictors.dim, _PAIRS_AT_LEAST, _PAIRS))
+    for _ in range(_ROUNDS):
+        starts = [(phi, 1) for phi in _starts(prior, dim, n_pairs, rng)]
+        n_starts += len(starts)
+        ends = _climbed(parts[0], starts, region, progress, ends)
+        if ends and ends[0].n_climbs >= REACHED:
+            break
+    kept = _KEPT
+    for part in parts[1:]:
+        ends = _climbed(part, [(one.expansion.point, one.n_climbs) for one in ends[:kept]], region, progress)
+        kept = max(kept // 2, _KEPT_AT_LEAST)
+    ends = _climbed(predictors, [(np.zeros(predictors.dim), 0)], region, progress, ends)
+    if not ends:
+        raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
+    return [end for end in ends if end.log_evidence >= ends[0].log_evidence - _WORTH], n_starts
+
+
+def _subsets(predictors: SparsePredictors, rng: np.random.Generator) -> Iterator[SparsePredictors]:
+    """Yield the likelihoods of random subsets of growing size."""
+    n = predictors.n_observations
+    size = max(_LEAST, _LEAST_EACH * predictors.dim)
+    while size * _GROWTH <= n:
+        yield predictors.part(np.sort(rng.choice(n, size, replace=False, shuffle=False)))
+        size *= _GROWTH
+
+
+def _climbed(
+    predictors: SparsePredictors,
+    starts: Sequence[tuple[FloatArray, int]],
+    region: Region,
+    progress: Progress,
+    known: Sequence[_End] = (),
+) -> list[_End]:
+    """Return the different ends of climbs, with known ones, by their evidence."""
+    found = list(known)
+    for phi, n_climbs in starts:
+        end, _ = ridge_mode(predictors, progress, phi, region=region)
+        if end.is_finite:
+            found.append(_End.of(end, region, n_climbs))
+    return _joined(found)
+
+
+def _joined(ends: Sequence[_End]) -> list[_End]:
+    """Return ends with those at the same maximum joined, by their evidence."""
+    found = list[_End]()
+    for one in sorted(ends, key=lambda end: end.log_evidence, reverse=True):
+        place = next((k for k, other in enumerate(found) if is_same(one.expansion, other.expansion)), None)
+        if place is None:
+            found.append(one)
+        else:
+            found[place] = replace(found[place], n_climbs=found[place].n_climbs + one.n_climbs)
+    return found
+
+
+def _starts(prior: Surrogate, dim: int, n_pairs: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Yield the likelihood's arguments at random parameters where they are defined."""
-    prior = split.prior()
-    for _ in range(_PAIRS):
+    for _ in range(n_pairs):
         theta = rng.uniform(-_RADIUS, _RADIUS, dim)
-        for start in (theta, -theta):
-            with suppress(RunError):
-                phi = prior.phi(start)
-                if np.isfinite(phi).all():
-                    yield phi
-
-
-def _height(end: Quadratic) -> float:
-    return surrogate.with_ridge(end.value, end.point)
+        yield from (phi for start in (theta, -theta) if (phi := defined(prior, start)) is not None)
 
 
 def is_same(one: Quadratic, other: Quadratic) -> bool:

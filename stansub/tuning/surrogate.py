@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from stansub import memory
 from stansub.errors import RunError
@@ -21,7 +20,6 @@ from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
-from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
@@ -33,16 +31,12 @@ from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
+from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.signs import Mirror
 from stansub.tuning.surrogate_gibbs import GibbsTuner
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
-# Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
-# is taken; the factor of the damping from step to step; that of the last decrement of a damped step, which is short.
-_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 60, 0.1, 0.1, 4.0, 1e-3
-# Relative error of a step up to which its precision was positive definite.
-_EXACT = 1e-4
 # Rounds with a new metric, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
 # Ratio of remainders at draws for steps to those before, above which draws left the region where a surrogate is good.
@@ -75,8 +69,8 @@ class TunedSurrogate:
         Changes of signs that leave the posterior unchanged, if they were searched for.
     others : tuple of TunedSurrogate
         Surrogates about other modes of the posterior, if they were searched for.
-    n_starts : int
-        Climbs of that search.
+    n_starts, n_reached : int
+        Climbs of that search, and those of them that reached the highest maximum.
     """
 
     transition: SurrogateTransition
@@ -87,11 +81,12 @@ class TunedSurrogate:
     mirrors: tuple[Mirror, ...] = ()
     others: tuple[TunedSurrogate, ...] = ()
     n_starts: int = 0
+    n_reached: int = 0
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
         sampler = self.transition.inner.describe(self.transition.n)
-        return SurrogateSettled(self.noise, self.n_passes, sampler, self.n_starts, 1 + len(self.others))
+        return SurrogateSettled(self.noise, self.n_passes, sampler, self.n_starts, self.n_reached, 1 + len(self.others))
 
     def normal(self, split: Split) -> NormalApproximation:
         """Return a normal approximation of the posterior."""
@@ -224,50 +219,6 @@ def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> F
         if np.isfinite(value) and np.isfinite(gradient).all():
             return np.asarray(theta)
     raise RunError("the surrogate is not defined at any of the parameter values tried; choose another proposal")
-
-
-def ridge_mode(
-    predictors: SparsePredictors, progress: Progress, start: FloatArray | None = None
-) -> tuple[Quadratic, int]:
-    """Return the expansion near a mode of the likelihood with a ridge, and the passes that it took.
-
-    The search begins where the arguments are 0, unless there is a start.
-
-    The search is Levenberg and Marquardt's: a likelihood of products, such as a discrimination times an ability, has
-    saddles, and damping makes every step go up.
-    """
-    identity = sp.identity(predictors.dim, format="csr")
-    here, n_passes, damping = predictors.expansion(np.zeros(predictors.dim) if start is None else start), 1, 0.0
-    for _ in range(_SEARCH):
-        progress.check()
-        slope = here.gradient - _RIDGE * here.point
-        step, is_definite = _newton_step(here.precision + (_RIDGE + damping) * identity, slope)
-        decrement = float(slope @ step)
-        if not np.isfinite(decrement) or (is_definite and decrement <= (_DAMPED if damping else 1) * _DECREMENT):
-            break
-        share = -np.inf  # of the gain that the expansion promises
-        if is_definite:
-            phi, before = here.point + step, with_ridge(here.value, here.point)
-            promised = with_ridge(here(phi), phi) - before
-            share = (with_ridge(predictors.log_lik(phi), phi) - before) / promised
-            n_passes += 1
-        if share > _ENOUGH:
-            here = predictors.expansion(phi)
-            n_passes += 1
-        less = damping / _FACTOR if damping > 1 else 0.0
-        damping = less if share > 0.5 else max(_FACTOR * damping, 1.0)
-    return here, n_passes
-
-
-def with_ridge(value: float, phi: FloatArray) -> float:
-    """Return a log likelihood with the ridge added."""
-    return value - 0.5 * _RIDGE * float(phi @ phi)
-
-
-def _newton_step(precision: sp.csr_array, slope: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the step, and whether the precision is positive definite, so that the step is exact."""
-    step = cholesky(sp.csc_array(precision)).solve(slope)
-    return step, bool(np.abs(precision @ step - slope).max() <= _EXACT * np.abs(slope).max())
 
 
 class _Explored(NamedTuple):

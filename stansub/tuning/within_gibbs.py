@@ -26,7 +26,8 @@ from stansub.target.split import Split
 from stansub.target.symmetries import Symmetry, symmetries
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.normal import NormalApproximation, of_draws
-from stansub.tuning.surrogate import find_start, ridge_mode
+from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.surrogate import find_start
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 

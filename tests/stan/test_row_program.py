@@ -616,6 +616,38 @@ def test_bounds_of_two_arguments(name: str) -> None:
         assert bound < 1.01 * truth
 
 
+LOG_SUM_EXP = (("argument", 0, 0), ("argument", 1, 0), ("log_sum_exp", 0, 1))
+PLACES = np.array([[0.3, -1.2, 9.0, -30.0, -5e17, -1.3, 800.0], [0.4, 2.0, -3.0, -31.0, -1.3, -5e17, 801.0]])
+
+
+def test_a_log_of_a_sum_is_that_of_numpy_also_if_one_term_is_nearly_0() -> None:
+    """From the smaller term, rounding would lose the larger one."""
+    codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in LOG_SUM_EXP], np.int32)
+    family = ProgramFamily(Code(np.array([0, 3], np.int32), codes, np.zeros(3)), 2, np.zeros((1, PLACES.shape[1])))
+    truth, shares = np.logaddexp(*PLACES), special.softmax(PLACES, axis=0)
+    values, slopes = family.gradients(PLACES)
+    expanded, gradients, hessians = family.derivatives((0, 1, 2), PLACES)
+    for one in (values, expanded):
+        np.testing.assert_allclose(one, truth, rtol=1e-14)
+    for one in (slopes, gradients):
+        np.testing.assert_allclose(one, shares, rtol=1e-12, atol=1e-15)
+    product = shares[0] * shares[1]
+    np.testing.assert_allclose(hessians, np.array([[product, -product], [-product, product]]), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("centre", [(0.0, 0.0), (1.5, 0.2), (-0.4, 2.0)])
+def test_bounds_of_a_log_of_a_sum(centre: tuple[float, float]) -> None:
+    """Never below the supremum of the sum of absolute derivatives: eight times that of one logistic function."""
+    of = program(*LOG_SUM_EXP, n_arguments=2)
+    for radius in (1e-6, 0.01, 0.1):
+        change = centre[1] - centre[0] + np.linspace(-2 * radius, 2 * radius, 401)
+        share = special.expit(change)
+        truth = 8 * np.abs(share * (1 - share) * (1 - 2 * share)).max()
+        bound = largest(of, 3, list(centre), [1.0, 1.0], radius)
+        assert truth * (1 - 1e-9) <= bound
+        assert bound < 1.01 * truth + 8 * radius
+
+
 def test_beyond_where_a_function_is_defined_there_is_no_bound() -> None:
     of = program(("argument", 0, 0), ("log", 0, 0))
     assert largest(of, 3, [1.0], [1.0], 1.5) == np.inf

@@ -8,14 +8,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
+from stansub.target.cholesky import cholesky
 from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import Family
 from stansub.target.rows import ColumnRows
-from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows
+from stansub.target.sparse import PART, Column, SparsePredictors, SparseRows, sum_of
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate import cholesky, find_start
+from stansub.tuning.surrogate import find_start
 
 Array = NDArray[np.float64]
 N, P, J, M = 200, 3, 12, 17
@@ -54,7 +55,7 @@ def test_products(row: SparseRows, other: SparseRows) -> None:
     np.testing.assert_allclose(row(change), matrix(row) @ change, atol=1e-12)
     np.testing.assert_allclose(row.back(slopes), slopes @ matrix(row), atol=1e-12)
     expected = matrix(row).T @ (weights[:, np.newaxis] * matrix(other))
-    np.testing.assert_allclose(row.weighted(weights, other).toarray(), expected, atol=1e-11)
+    np.testing.assert_allclose(sum_of(row.weighted(weights, other), M).toarray(), expected, atol=1e-11)
 
 
 LIKELIHOODS = pytest.mark.parametrize(
@@ -142,6 +143,15 @@ def test_sums_over_parts_are_those_of_all_at_once(tall: SparsePredictors) -> Non
     for one in (found.gradient, tall.gradient(phi)):
         np.testing.assert_allclose(one, gradient, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.precision.toarray(), precision.toarray(), rtol=1e-9, atol=1e-9)
+
+
+def test_parts_by_index_are_those_by_slice(tall: SparsePredictors) -> None:
+    phi, rows = 0.3 * RNG.standard_normal(M), slice(3, 1000)
+    by_slice, by_index = (tall.part(one) for one in (rows, np.arange(tall.n_observations)[rows]))
+    (value, gradient, precision), expected = by_index.expanded(phi), by_slice.expanded(phi)
+    assert by_index.log_lik(phi) == pytest.approx(value, rel=1e-12) == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-9)
+    np.testing.assert_allclose(precision.toarray(), expected[2].toarray(), rtol=1e-9)
 
 
 def test_the_threads_of_a_pass_make_no_difference(tall: SparsePredictors, monkeypatch: pytest.MonkeyPatch) -> None:

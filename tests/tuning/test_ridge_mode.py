@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from stansub.progress import Progress
 from stansub.target.families import Poisson
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning import surrogate as tuning
+from stansub.tuning import ridge as tuning
 
 N, J = 3_000, 20
 

@@ -1,0 +1,139 @@
+"""Maxima of a likelihood with a weak ridge, in its own arguments.
+
+The ridge makes a maximum exist where observations do not determine all arguments, and does not depend on scales, as the
+priors of effects do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stansub.errors import RunError
+from stansub.progress import Progress
+from stansub.target.cholesky import cholesky
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.split import Surrogate
+from stansub.types import FloatArray
+
+# Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
+# is taken; the factor of the damping from step to step; that of the last decrement of a damped step, which is short.
+_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 60, 0.1, 0.1, 4.0, 1e-3
+# Relative error of a step up to which its precision was positive definite.
+_EXACT = 1e-4
+# Half widths of the cubes on the unconstrained space whose arguments are compared, points in each, and the relative
+# difference of their extremes up to which these are bounds.
+_WIDTHS, _POINTS, _EQUAL = (20.0, 40.0), 64, 1e-6
+# Half width of the cube that shows the scale of arguments, and their mean square above which the ridge is weaker.
+_NEAR, _SQUARE = 2.0, 4.0
+# Distance from a bound at which climbs stop, at most and as a share of the distance between two; and what is added to
+# the precision there.
+_MARGIN, _FIXED = 1e-3, 1e12
+
+
+class Region(NamedTuple):
+    """Where climbs may lead.
+
+    Attributes
+    ----------
+    lower, upper : ndarray, shape (m,)
+        Bounds on arguments; infinite for none. A likelihood may be defined, and even larger, where no parameters lead,
+        such as a mixture at a negative scale.
+    weights : ndarray, shape (m,)
+        Factors of the ridge's precision: less than 1 for arguments of a large scale.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def whole(cls, m: int) -> Region:
+        """Return the region without bounds, for arguments of scale 1."""
+        return cls(np.full(m, -np.inf), np.full(m, np.inf), np.ones(m))
+
+    @classmethod
+    def of(cls, prior: Surrogate, dim: int, m: int, rng: np.random.Generator) -> Region:
+        """Return the region with bounds that arguments approach, but do not pass, as parameters become extreme."""
+
+        def sample(width: float) -> FloatArray:
+            points = (rng.uniform(-width, width, dim) for _ in range(_POINTS))
+            return np.array([phi for theta in points if (phi := defined(prior, theta)) is not None]).reshape(-1, m)
+
+        near, *far = (sample(width) for width in (_NEAR, *_WIDTHS))
+        if not all(map(len, (near, *far))):
+            return cls.whole(m)
+        (low, lower), (high, upper) = (([*(extreme(one, axis=0) for one in far)]) for extreme in (np.min, np.max))
+        varies, margin = lower < upper, _MARGIN * np.minimum(1.0, upper - lower)
+        return cls(
+            np.where(varies & (np.abs(low - lower) <= _EQUAL * (1 + np.abs(lower))), lower + margin, -np.inf),
+            np.where(varies & (np.abs(high - upper) <= _EQUAL * (1 + np.abs(upper))), upper - margin, np.inf),
+            np.minimum(1.0, _SQUARE / np.maximum(np.mean(near**2, axis=0), _SQUARE)),
+        )
+
+    def nearest(self, phi: FloatArray) -> FloatArray:
+        """Return the nearest point inside."""
+        return np.clip(phi, self.lower, self.upper)
+
+    def with_ridge(self, value: float, phi: FloatArray) -> float:
+        """Return a log likelihood with the ridge added."""
+        return value - 0.5 * _RIDGE * float(phi @ (self.weights * phi))
+
+    def expansion(self, here: Quadratic, damping: float = 0.0) -> tuple[FloatArray, sp.csc_array]:
+        """Return gradient and precision with the ridge, and a damping, so that arguments do not pass their bounds."""
+        slope, own = here.gradient - _RIDGE * self.weights * here.point, (_RIDGE + damping) * self.weights
+        outward = np.where(slope < 0, here.point <= self.lower, here.point >= self.upper)
+        added = sp.diags_array(own + _FIXED * outward, format="csr")
+        return np.where(outward, 0.0, slope), sp.csc_array(here.precision + added)
+
+
+def defined(prior: Surrogate, theta: FloatArray) -> FloatArray | None:
+    """Return the arguments at parameters, shape (m,); None if they are not finite."""
+    try:
+        phi = prior.phi(theta)
+    except RunError:
+        return None
+    return phi if np.isfinite(phi).all() else None
+
+
+def ridge_mode(
+    predictors: SparsePredictors, progress: Progress, start: FloatArray | None = None, *, region: Region | None = None
+) -> tuple[Quadratic, int]:
+    """Return the expansion near a mode of the likelihood with a ridge, and the passes that it took.
+
+    The search begins where the arguments are 0, unless there is a start.
+
+    The search is Levenberg and Marquardt's: a likelihood of products, such as a discrimination times an ability, has
+    saddles, and damping makes every step go up.
+    """
+    region = Region.whole(predictors.dim) if region is None else region
+    begin = np.zeros(predictors.dim) if start is None else region.nearest(start)
+    here, n_passes, damping = predictors.expansion(begin), 1, 0.0
+    for _ in range(_SEARCH):
+        progress.check()
+        slope, precision = region.expansion(here, damping)
+        step, is_definite = _newton_step(precision, slope)
+        decrement = float(slope @ step)
+        if not np.isfinite(decrement) or (is_definite and decrement <= (_DAMPED if damping else 1) * _DECREMENT):
+            break
+        share = -np.inf  # of the gain that the expansion promises
+        if is_definite:
+            phi, before = region.nearest(here.point + step), region.with_ridge(here.value, here.point)
+            promised = region.with_ridge(here(phi), phi) - before
+            gained = region.with_ridge(predictors.log_lik(phi), phi) - before
+            share = gained / promised if promised > 0 else -np.inf
+            n_passes += 1
+        if share > _ENOUGH:
+            here = predictors.expansion(phi)
+            n_passes += 1
+        less = damping / _FACTOR if damping > 1 else 0.0
+        damping = less if share > 0.5 else max(_FACTOR * damping, 1.0)
+    return here, n_passes
+
+
+def _newton_step(precision: sp.csc_array, slope: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the step, and whether the precision is positive definite, so that the step is exact."""
+    step = cholesky(precision).solve(slope)
+    return step, bool(np.abs(precision @ step - slope).max() <= _EXACT * np.abs(slope).max())
