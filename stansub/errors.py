@@ -29,7 +29,11 @@ MAY_QUALIFY = 5
 MISSED_MODE = 4
 
 
-class InterruptError(RunError):
+class EndedError(RunError):
+    """A run ended before it was done, but nothing failed: an interrupt, a stop, or the time limit."""
+
+
+class InterruptError(EndedError):
     """A run was interrupted. Exit code 3 if draws were written, 130 if there was nothing to write."""
 
     WRITTEN, NOTHING = 3, 130

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub import clock
-from stansub.errors import RunError
+from stansub.errors import EndedError
 
 # Seconds after which a stage is named, and of counting after which the remaining time is estimated.
 _WORTH_NAMING, _COUNTED = 0.1, 1.0
 
 
-class TimeLimitError(RunError):
+class TimeLimitError(EndedError):
     """The time limit was reached before there were any draws."""
 
 
-class StoppedError(RunError):
+class StoppedError(EndedError):
     """Work was abandoned because the run was stopped."""
 
 

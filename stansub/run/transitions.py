@@ -24,7 +24,7 @@ from stansub import streams
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.acceptance.stopping import StoppingRule
-from stansub.errors import InputError, RunError
+from stansub.errors import EndedError, InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.output.checks import LEAST_ACCEPTED
@@ -131,9 +131,9 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         return None
     try:
         return _by_default(given, config, progress)
+    except EndedError:
+        raise
     except (NoPredictorsError, RunError) as error:
-        if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
-            raise
         hardly_moves = many and bool(effects)
         left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), isinstance(error, NoFamilyError))
         return left if suited else None
@@ -146,9 +146,9 @@ def find_without_mode(given: ModelInput, config: SampleConfig, progress: Progres
     """
     try:
         found = _with_surrogate(*_split(given, config, progress), config, progress)
-    except (NoPredictorsError, RunError) as error:
-        if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
-            raise
+    except EndedError:
+        raise
+    except (NoPredictorsError, RunError):
         return None
     return found if isinstance(found, TransitionSetup) and not found.hardly_moves else None
 

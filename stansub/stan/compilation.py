@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stansub import streams
-from stansub.errors import InputError, RunError
+from stansub.errors import EndedError, InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain
@@ -60,9 +60,9 @@ class CompiledParts(NamedTuple):
         """Return the parts of a program; None if compiling them fails, because the whole program suffices."""
         try:
             return cls(parts, *(None if one is None else Library(one.result()) for one in compiling))
-        except RunError as error:
-            if type(error) is not RunError:  # an interrupt, or the time limit
-                raise
+        except EndedError:
+            raise
+        except RunError:
             return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stansub import memory
 from stansub._loop import Slices, SurrogateGibbs, SurrogateHamiltonian
-from stansub.errors import RunError
+from stansub.errors import EndedError, RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH, as_data
@@ -148,9 +148,9 @@ def split(
     try:
         options = {"suffix": "_surrogate", "goal": PROPOSALS, **COMPILED_WITH}
         library = toolchain.compile_library(own.surrogate, name=name, progress=progress, **options)
+    except EndedError:
+        raise
     except RunError as error:
-        if type(error) is not RunError:  # an interrupt, or the time limit
-            raise
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
     found = Split(Library(library), values.of(own.declarations), predictors)
     try:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from stansub.errors import RunError
+from stansub.errors import EndedError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import processes
 from stansub.stan.bridgestan_home import Home, find_home
@@ -127,8 +127,10 @@ def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callabl
     headers = _headers(wanted, build, variables, log, check)
     try:
         _run_make(wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check)
-    except RunError as error:
-        if not headers or type(error) is not RunError:
+    except EndedError:
+        raise
+    except RunError:
+        if not headers:
             raise
         check()
         log(f"Compiling {name} again with all of Stan's headers")

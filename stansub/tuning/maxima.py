@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stansub.errors import RunError
+from stansub.errors import EndedError, RunError
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
 from stansub.target.programs import ProgramFamily
@@ -85,9 +85,9 @@ def about(
     """
     try:
         return surrogate.tune(split, dim, rng, progress, begin=end)
-    except RunError as error:
-        if type(error) is not RunError:
-            raise
+    except EndedError:
+        raise
+    except RunError:
         return None
 
 

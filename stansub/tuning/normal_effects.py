@@ -17,7 +17,7 @@ import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.errors import RunError
+from stansub.errors import EndedError, RunError
 from stansub.target.affine import AffineMap
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import cholesky
@@ -128,9 +128,9 @@ def find_normal_effects(
     """
     try:
         return _Search(split, about, full, draws, rng, check).found()
-    except RunError as error:
-        if type(error) is not RunError:  # an interrupt, or the time limit
-            raise
+    except EndedError:
+        raise
+    except RunError:
         return None  # not defined at one of the points
 
 
@@ -236,9 +236,10 @@ class _Search:
             theta[self.scales] = node
             try:
                 slope[:] = self.prior(theta)[self.scales] + of_effects
-            except RunError as error:
-                if type(error) is not RunError:
-                    raise
+            except EndedError:
+                raise
+            except RunError:
+                pass
         middle = int(np.searchsorted(nodes, np.median(self.draws[:, self.scales])))
         bad = np.flatnonzero(~np.isfinite(slopes).all(axis=1))
         first, end = bad[bad < middle].max(initial=-1) + 1, bad[bad >= middle].min(initial=len(nodes))
