@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import spatial
 
 from stansub.errors import InputError
-from stansub.output.inference_data import attrs, group
+from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.output.layout import by_variable
 from stansub.output.statistics import scalar_names, still
 from stansub.types import FloatArray
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
-
 
 _MIN_DRAWS = 4  # minimum that R-hat and ESS need
 _SAME = 1e-5  # relative; rounding of text files with six digits

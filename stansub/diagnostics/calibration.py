@@ -20,7 +20,7 @@ from stansub.diagnostics.ranks import Rank, band, difference, p_value, rank
 from stansub.errors import InputError, RunError, one_line
 from stansub.findings import Severity
 from stansub.output import plots
-from stansub.output.inference_data import attrs, group
+from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.output.statistics import scalars, table
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
 from stansub.progress import as_progress
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from stansub.output.inference_data import InferenceData
 
 Values = Mapping[str, Any]
 Simulate = Callable[[np.random.Generator], tuple[Values, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -17,13 +17,11 @@ from stansub.nuts.base import Program
 from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
 from stansub.output import files, inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import data_of
 from stansub.run.reading import read_draws
 from stansub.stan.sources import DataLike
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 
 def compare(

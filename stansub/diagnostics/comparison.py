@@ -15,12 +15,10 @@ from stansub.diagnostics.statistics import compare_marginals, critical, side
 from stansub.diagnostics.verdict import Evidence, Verdict, judge, n_tests
 from stansub.errors import InputError
 from stansub.findings import Finding, Unrecorded
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import InferenceData, attrs
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from stansub.output.inference_data import InferenceData
 
 
 @dataclass(frozen=True)

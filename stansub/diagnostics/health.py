@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 from stansub.diagnostics.statistics import Side
 from stansub.findings import Finding
 from stansub.output.checks import STUCK_BELOW, findings_of
-from stansub.output.inference_data import attrs, group, groups
+from stansub.output.inference_data import InferenceData, attrs, group, groups
 from stansub.output.record import error_level, missed_modes, record_of
 from stansub.output.statistics import still
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 
 class Health(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -19,6 +18,7 @@ from stansub.diagnostics.subsets import (
 )
 from stansub.errors import InputError, RunError
 from stansub.output import inference_data, psis
+from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import scalars
 from stansub.progress import Progress
 from stansub.run.progress import default_console, stage_progress, wanted
@@ -34,9 +34,6 @@ from stansub.target.functions import FunctionFactors
 from stansub.target.requests import ask_all
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 # Log likelihoods held at once: 32 MB.
 _HELD = 1 << 22

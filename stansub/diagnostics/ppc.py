@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -13,7 +12,7 @@ from rich.console import Console
 from stansub.diagnostics.subsets import Places, check_subset, log_likelihoods, random_rows, unconstrained_draws
 from stansub.errors import InputError, RunError
 from stansub.output import inference_data
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import InferenceData, attrs
 from stansub.run.constrain import SavedQuantities, constrain
 from stansub.run.limits import Count
 from stansub.run.progress import default_console, stage_progress, wanted
@@ -27,9 +26,6 @@ from stansub.stan.shares import SumOfParts
 from stansub.stan.sources import DataLike
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 # Suffixes of replicated data, after the name of the data.
 _SUFFIXES = ("_rep", "_hat")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -32,6 +32,7 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.progress import duration
 from stansub.run import executors, inits
 from stansub.run.facts import facts as facts_of
@@ -44,10 +45,6 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
 from stansub.wording import percent
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
-
 
 # Share of the truth's error in the lowest risk from which a note is added.
 _LARGE_FLOOR = 0.3

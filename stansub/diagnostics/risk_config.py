@@ -17,6 +17,7 @@ from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS
 from stansub.diagnostics.risk_runs import Budget
 from stansub.errors import InputError
+from stansub.output.inference_data import InferenceData
 from stansub.run import choices, decisions
 from stansub.run.limits import MOST, Count, Named
 from stansub.run.option import check, declared, documented, option
@@ -24,7 +25,6 @@ from stansub.run.options import DataOptions
 from stansub.run.progress import default_console, wanted
 
 if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
     from stansub.run.inits import Inits
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)

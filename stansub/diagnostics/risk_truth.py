@@ -13,14 +13,13 @@ from stansub.diagnostics.subsets import unconstrained_draws
 from stansub.errors import InputError
 from stansub.kernels.proposals import RandomWalk, optimal_walk
 from stansub.output import inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import scalars, table
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from stansub.output.inference_data import InferenceData
 
 
 # Draws at which quantities are evaluated, and from which proposal and starts are made.

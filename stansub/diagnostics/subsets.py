@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
 from stansub.errors import InputError
 from stansub.output import inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.output.layout import Layout
 from stansub.run.inits import unconstrain
 from stansub.run.limits import MOST, Count
@@ -17,9 +16,6 @@ from stansub.stan.partitions import PartitionedData
 from stansub.stan.posterior import Posterior
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 Places = NDArray[np.int64]
 

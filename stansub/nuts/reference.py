@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from stansub.nuts import cmdstan, equivalence, exact, nutpie
 from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
+from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import affordable, table
 from stansub.run.choices import cores
 from stansub.run.facts import versions
@@ -28,9 +29,6 @@ from stansub.stan import data as data_module
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
 from stansub.stan.sources import DataLike, DataSources
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 __all__ = ["ENGINES", "Program", "reference"]
 

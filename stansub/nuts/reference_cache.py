@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.errors import InputError
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
 from stansub.output import files, inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.stan import data as data_module
 from stansub.stan.sources import DataLike
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 # Options that do not change the draws, or are checked in another way.
 _NOT_COMPARED = ("parallel_chains", "engine", "reference_model", "install_cmdstan", "show_progress", "console")

@@ -16,7 +16,7 @@ from stansub import decision_findings, findings
 from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
 from stansub.decision_selection import ExactOfFew, ExactOfSmall
 from stansub.findings import Audit, Finding, Quantities
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import InferenceData, attrs
 from stansub.output.record import (
     BOUNDS,
     UNKNOWN,
@@ -34,7 +34,6 @@ from stansub.output.words import WITHOUT_MODE
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stansub.output.inference_data import InferenceData
 
 R_HAT_MAX = 1.01
 ESS_PER_CHAIN = 100

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.output import files, inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import scalar_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from stansub.output.inference_data import InferenceData
 
 CMDSTAN_CSV, CSV, PARQUET = ("cmdstan-csv", "csv", "parquet")
 

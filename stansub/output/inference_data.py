@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import arviz
     import xarray
 
-    InferenceData: TypeAlias = arviz.InferenceData | xarray.DataTree
-    Variables: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
+InferenceData: TypeAlias = "arviz.InferenceData | xarray.DataTree"
+Variables: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 
 LIBRARY = "stansub"
 SCHEMA_ATTRS = (
@@ -69,7 +69,7 @@ def build(
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Any] | None = None,
     descriptions: Mapping[str, Mapping[str, str]] | None = None,
-    **groups: "Variables",
+    **groups: Variables,
 ) -> "xarray.DataTree":
     """Return arrays gathered into groups.
 
@@ -324,7 +324,7 @@ def _schema_attrs() -> dict[str, str]:
 
 
 def _dataset(
-    variables: "Variables",
+    variables: Variables,
     lead: tuple[str, ...],
     dims: Mapping[str, Sequence[str]],
     coords: Mapping[str, Any],

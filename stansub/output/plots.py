@@ -10,7 +10,7 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.output import files
-from stansub.output.inference_data import attrs, group, groups
+from stansub.output.inference_data import InferenceData, attrs, group, groups
 from stansub.output.record import error_level
 from stansub.output.statistics import affordable, count, scalars, table
 from stansub.output.style import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from stansub.output.inference_data import InferenceData
 
 _RANK_BINS = 20
 _PREDICTIVE_BINS, _INTEGER_BINS = 40, 60

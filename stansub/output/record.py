@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import scipy
 
 from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, MissedMode
-from stansub.output.inference_data import attrs, group
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
+from stansub.output.inference_data import InferenceData, attrs, group
 
 # Guarantees of tests that are not of this package, and of thinning tests with learned bounds.
 UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"

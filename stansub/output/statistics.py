@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.output import convergence
 from stansub.output.apportioning import apportioned
-from stansub.output.inference_data import attrs, group
+from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stansub.output.inference_data import InferenceData
 
 _STILL = 1e-12  # relative spread below which a quantity varies by rounding alone
 _CHECKED_VALUES = 5_000_000  # they take about 0.5 us per value, so that a summary takes seconds at most

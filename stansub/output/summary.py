@@ -10,7 +10,7 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.headline import headline, observations
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import InferenceData, attrs
 from stansub.output.record import (
     LEARNED,
     THINNED,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from stansub.output.inference_data import InferenceData
 
 # Number of lines in redirected output, and maximum on a terminal.
 _WIDTH = 100

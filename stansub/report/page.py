@@ -11,7 +11,7 @@ from stansub.diagnostics.covariance import NEGLIGIBLE
 from stansub.diagnostics.statistics import share as test_level
 from stansub.findings import Words
 from stansub.output.checks import R_HAT_MAX
-from stansub.output.inference_data import attrs, group
+from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.output.record import error_level, estimates_of
 from stansub.output.words import with_level
 from stansub.report import figures
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from stansub.diagnostics.comparison import Comparison
-    from stansub.output.inference_data import InferenceData
 
 MAX_ROWS = 60
 MISSING = "–"

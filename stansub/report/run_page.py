@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stansub._version import __version__
 from stansub.findings import Severity
@@ -14,12 +14,9 @@ from stansub.output import plots
 from stansub.output import summary as summaries
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.headline import headline
-from stansub.output.inference_data import attrs
+from stansub.output.inference_data import InferenceData, attrs
 from stansub.report.page import Cell, Table, origin_of
 from stansub.report.render import Picture, Spell, html_page, picture
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 
 def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stansub import clock
 from stansub.errors import InputError
 from stansub.output import files
-from stansub.output.inference_data import container, load
+from stansub.output.inference_data import InferenceData, container, load
 from stansub.progress import Progress
 from stansub.run import checkpoint, store
 from stansub.run.collect import Finished, collect
@@ -19,9 +18,6 @@ from stansub.run.partitions import opened
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import check, resumed
 from stansub.stan.compilation import compile_model
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 
 def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:

@@ -22,7 +22,7 @@ from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.appending import DrawsFile
-from stansub.output.inference_data import arviz_module, container, keeps_trees
+from stansub.output.inference_data import InferenceData, arviz_module, container, keeps_trees
 from stansub.output.summary import Summary, summarise
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
@@ -47,7 +47,6 @@ from stansub.wording import DECLARE_OR_NUTS, sentence
 if TYPE_CHECKING:
     import xarray
 
-    from stansub.output.inference_data import InferenceData
 
 # Seconds between two computations of R-hat for the display.
 _R_HAT_EVERY = 2.0
