@@ -16,7 +16,7 @@ from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.context import ChainContext
 from stansub.run.inits import Init, start
-from stansub.run.prepare import Prepared
+from stansub.run.prepare import Prepared, Setup
 from stansub.run.state import Plan
 from stansub.stan.posterior import Posterior
 from stansub.tuning.adapt import adapter_of
@@ -31,21 +31,33 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
     starts = starting_values(prepared.posterior, setup.found, setup.starts, setup.seed)
     for number, theta in enumerate(starts):
         progress.advance(number, len(setup.starts))
-        chain = make_chain(
-            prepared.posterior,
-            setup.rule,
-            prepared.ranges,
-            setup.plan,
-            setup.moves,
-            theta,
-            seed=setup.seed,
-            chain=number,
-            stop=stop,
-            trial=setup.trial,
-            found=setup.found,
-        )
-        chains.append(chain)
+        chains.append(chain_of(prepared.posterior, setup, prepared.ranges, theta, chain=number, stop=stop))
     return chains
+
+
+def chain_of(
+    posterior: Posterior,
+    setup: Setup,
+    ranges: choices.Ranges,
+    theta: FloatArray,
+    *,
+    chain: int,
+    stop: NDArray[np.int32],
+) -> Chain:
+    """Return a chain with this setup (see `make_chain`)."""
+    return make_chain(
+        posterior,
+        setup.rule,
+        ranges,
+        setup.plan,
+        setup.moves,
+        theta,
+        seed=setup.seed,
+        chain=chain,
+        stop=stop,
+        trial=setup.trial,
+        found=setup.found,
+    )
 
 
 def starting_values(

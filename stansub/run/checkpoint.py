@@ -432,12 +432,7 @@ def _facts(prepared: Prepared) -> Encoded:
     setup, posterior = prepared.setup, prepared.posterior
     in_file = bool(prepared.data_file) or not posterior.program.code
     facts = Facts(
-        seed=setup.seed,
-        **{
-            name: getattr(setup, name)
-            for name in ("asked_rule", "rule", "guarantee", "range_kind", "found", "transition", "plan", "trial")
-        },
-        notes=dict(setup.notes),
+        **setup.chosen(),
         block_size=posterior.blocks.size,
         evaluator=posterior.population.kind,
         model_hash=posterior.model_hash,

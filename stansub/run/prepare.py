@@ -21,12 +21,13 @@ from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.output.words import WITHOUT_MODE
 from stansub.progress import Progress
 from stansub.run import choices, transitions
+from stansub.run.choices import Ranges
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, load
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
-from stansub.run.state import Plan
+from stansub.run.state import Plan, SetupState
 from stansub.selection import Choices, Chosen, updated
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
@@ -43,44 +44,23 @@ from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesWithoutMode
 
 
-@dataclass(frozen=True)
-class Setup:
+@dataclass(frozen=True, kw_only=True)
+class Setup(SetupState):
     """Setup of a run as values; together with program and data it determines the draws.
 
     Attributes
     ----------
     config : SampleConfig
         The options, with the seed drawn and the number of threads.
-    asked_rule, rule : StoppingRule
-        The test before its looks were fitted, and the test with which chains begin.
-    found : ModeSetup or None
-        The mode, with control variates and proposals there.
-    transition : SurrogateTransition, MetropolisWithinGibbs or None
-        Set if the posterior is split into prior and likelihood.
     moves : str, Proposal or Recipe
         The chains' proposal, or their kernel.
     starts : tuple of Init, ndarray or None
         Starting value of each chain; None for overdispersed starts about the mode.
-    plan : Plan
-        Length of the chains, what they keep, and the share of decisions that is audited.
-    trial : bool
-        Whether to test the normality assumption of a t-test at the end of warmup.
-    notes : mapping of str to Chosen
-        Choices besides those about the mode, with reasons.
     """
 
     config: SampleConfig
-    asked_rule: StoppingRule
-    rule: StoppingRule
-    guarantee: str
-    range_kind: str
-    found: ModeSetup | None
-    transition: SurrogateTransition | MetropolisWithinGibbs | None
     moves: str | Proposal | Recipe
     starts: tuple[Init | FloatArray | None, ...]
-    plan: Plan
-    trial: bool
-    notes: Choices
 
     def adapted(self, adaptation: CrossChainAdaptation | None) -> Setup:
         """Return the setup with the results of cross-chain adaptation; the same for a run without it."""
@@ -92,12 +72,6 @@ class Setup:
         if not isinstance(config.executor, str):
             config = replace(config, executor="threads")
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"config": config}
-
-    @property
-    def seed(self) -> int:
-        """Return the seed of everything random."""
-        assert self.config.seed is not None
-        return self.config.seed
 
     @property
     def threads(self) -> int:
@@ -127,6 +101,11 @@ class Setup:
         """Return the order of the control variates."""
         return self.found.order if self.found is not None else 0
 
+    def ranges(self, posterior: Posterior, progress: Progress | None = None) -> Ranges:
+        """Return the source of the range that was chosen, for another process or a resumed run."""
+        kind = "auto" if self.range_kind == "none" else self.range_kind
+        return choices.choose_range(self.asked_rule, posterior, kind, order=self.config.order, progress=progress)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -148,7 +127,7 @@ class Prepared:
 
     setup: Setup
     posterior: Posterior
-    ranges: choices.Ranges
+    ranges: Ranges
     compiled_at: float
     data_file: str = ""
     tuned: transitions.Tuned | None = None
@@ -206,12 +185,14 @@ def _prepare_transitions(
 ) -> Prepared:
     """Prepare a run of surrogate transitions."""
     config, posterior, rule = config.of_length(transitions=True), found.posterior, found.rule
+    assert config.seed is not None
     _check_memory(posterior, config, folder)
     promise = rule.guarantee(None)
     audit, audit_note = _audits(posterior, rule, promise, config)
     starts, moved = found.starts(config, inits, progress)
     setup = Setup(
         config=config,
+        seed=config.seed,
         asked_rule=rule,
         rule=rule,
         guarantee=promise.value,
@@ -224,7 +205,7 @@ def _prepare_transitions(
         trial=False,
         notes=updated({}, *found.notes, *moved, *audit_note),
     )
-    return Prepared(setup, posterior, choices.Ranges("none"), found.compiled_at, tuned=found.tuned)
+    return Prepared(setup, posterior, Ranges("none"), found.compiled_at, tuned=found.tuned)
 
 
 def _prepare_subsampled(
@@ -264,6 +245,7 @@ def _prepare_subsampled(
     block_note = _block_note(posterior, fitted, found, given=fixed)
     setup = Setup(
         config=config,
+        seed=config.seed,
         # Cross-chain adaptation begins with the test before its looks were fitted, or the test that replaced it.
         asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
@@ -390,7 +372,7 @@ def _audits(
 
 
 def _mode_setup(
-    posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
+    posterior: Posterior, rule: StoppingRule, ranges: Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
     """Call `find_mode_setup` with these options; return its reasons if nothing was found."""
     if not config.smooth:

@@ -22,9 +22,9 @@ import numpy as np
 from stansub.codec import Encoded, NotKeptError
 from stansub.errors import InputError
 from stansub.kernels.base import Records
-from stansub.run import choices, executors
+from stansub.run import executors
 from stansub.run.chain import Chain
-from stansub.run.chain_factory import make_chain
+from stansub.run.chain_factory import chain_of
 from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.functions import FunctionRecipe
 from stansub.run.prepare import Prepared, Setup
@@ -165,17 +165,5 @@ def _setup(folder: str, name: str) -> Setup:
 def _chain(folder: str, name: str, number: int) -> Chain:
     """Return a chain with this setup, ready to receive a state."""
     posterior, setup = _posterior(folder), _setup(folder, name)
-    kind = "auto" if setup.range_kind == "none" else setup.range_kind
-    return make_chain(
-        posterior,
-        setup.rule,
-        choices.choose_range(setup.asked_rule, posterior, kind, order=setup.config.order),
-        setup.plan,
-        setup.moves,
-        np.zeros(posterior.dim),
-        seed=setup.seed,
-        chain=number,
-        stop=np.zeros(1, np.int32),
-        trial=setup.trial,
-        found=setup.found,
-    )
+    theta, stop = np.zeros(posterior.dim), np.zeros(1, np.int32)
+    return chain_of(posterior, setup, setup.ranges(posterior), theta, chain=number, stop=stop)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress
-from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
@@ -43,23 +42,13 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         posterior, compiled_at = _posterior(given, facts, config, progress)
         digest = posterior.values.digest()
     check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=digest)
-    kind = "auto" if facts.range_kind == "none" else facts.range_kind
-    ranges = choices.choose_range(facts.asked_rule, posterior, kind, order=config.order, progress=progress)
     setup = Setup(
+        **replace(facts, plan=replace(facts.plan, iter_sampling=config.iter_sampling)).chosen(),
         config=with_seed(config, facts.seed),
-        asked_rule=facts.asked_rule,
-        rule=facts.rule,
-        guarantee=facts.guarantee,
-        range_kind=facts.range_kind,
-        found=facts.found,
-        transition=facts.transition,
         moves=moves_of(config, facts.found, facts.transition),
         starts=(None,) * config.chains,
-        plan=replace(facts.plan, iter_sampling=config.iter_sampling),
-        trial=facts.trial,
-        notes=facts.notes,
     )
-    return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
+    return Prepared(setup, posterior, setup.ranges(posterior, progress), compiled_at, recorded_of(data))
 
 
 def _posterior(given: ModelInput, facts: Facts, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:

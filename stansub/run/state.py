@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from stansub.kernels.proposals import Adapter
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.run.moments import Moments
-from stansub.selection import Chosen
+from stansub.selection import Choices
 from stansub.target.laplace import Mode
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.types import FloatArray
@@ -116,7 +116,43 @@ class ChainState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class SetupState:
+    """What was chosen before the first step.
+
+    Attributes
+    ----------
+    asked_rule, rule : StoppingRule
+        The test before its looks were fitted, and the test with which chains begin.
+    found : ModeSetup or None
+        The mode, with control variates and proposals there.
+    transition : SurrogateTransition, MetropolisWithinGibbs or None
+        Set if the posterior is split into prior and likelihood.
+    plan : Plan
+        Length of the chains, what they keep, and the share of decisions that is audited.
+    trial : bool
+        Whether to test the normality assumption of a t-test at the end of warmup.
+    notes : mapping of str to Chosen
+        Choices besides those about the mode, with reasons.
+    """
+
+    seed: int
+    asked_rule: StoppingRule
+    rule: StoppingRule
+    guarantee: str
+    range_kind: str
+    found: ModeSetup | None
+    transition: SurrogateTransition | MetropolisWithinGibbs | None
+    plan: Plan
+    trial: bool
+    notes: Choices
+
+    def chosen(self) -> dict[str, Any]:
+        """Return these fields by name, without those of subclasses."""
+        return {one.name: getattr(self, one.name) for one in fields(SetupState)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts(SetupState):
     """What was chosen before the first step, and the program and data of the run.
 
     Attributes
@@ -133,16 +169,6 @@ class Facts:
         Name of the data in messages.
     """
 
-    seed: int
-    asked_rule: StoppingRule
-    rule: StoppingRule
-    guarantee: str
-    range_kind: str
-    found: ModeSetup | None
-    transition: SurrogateTransition | MetropolisWithinGibbs | None
-    plan: Plan
-    trial: bool
-    notes: dict[str, Chosen]
     block_size: int
     evaluator: str
     model_hash: str
