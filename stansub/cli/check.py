@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Model, Quiet, forcing, shared, sources_of, taking
+from stansub.cli.options import Columns, Model, Quiet, forcing, shared, sources_of, taking
 
 
 @taking(shared("observations", group="", default="", common=True))
@@ -35,7 +35,6 @@ def check(
     ] = False,
     columns: Columns = None,
     quiet: Quiet = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Check whether a program can be subsampled, and show its likelihood and its global part.
@@ -61,7 +60,6 @@ def check(
 
 def doctor(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled programs from the cache first.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Show compiler, stanc, BridgeStan, versions and cache, with a remedy for anything missing or damaged.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_code
-from stansub.cli.options import Columns, Debug, Draws, HelpAll, Quiet, forcing, into, moving, sources_of, stages, taking
+from stansub.cli.options import Columns, Draws, Quiet, forcing, into, moving, sources_of, stages, taking
 from stansub.cli.reference import of_nuts
 from stansub.run.options import OUTPUT
 
@@ -49,8 +49,6 @@ def compare(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Compare draws with NUTS: print a verdict and the savings, and write a report.

@@ -13,8 +13,6 @@ from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
     Data,
-    Debug,
-    HelpAll,
     Model,
     Quiet,
     forcing,
@@ -59,8 +57,6 @@ def diagnose(
     force: Annotated[bool, forcing("Overwrite the picture.", OUTPUT)] = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Test the normality assumption of the t-tests and suggest alternatives."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Debug, Draws, Quiet, Verbose, forcing, into, stages
+from stansub.cli.options import Draws, Quiet, Verbose, forcing, into, stages
 
 
 def summary(
@@ -17,7 +17,6 @@ def summary(
     everything: Annotated[bool, typer.Option("--all", help="Show all rows of the table.")] = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Print the posterior table, convergence, exactness and cost in one line, and the warnings."""
     with stages(quiet=quiet) as log:
@@ -38,7 +37,6 @@ def plot(
     var_names: Annotated[list[str] | None, typer.Option("--var-name", help="Variable to show. Repeatable.")] = None,
     force: Annotated[bool, forcing("Overwrite the pictures.")] = False,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""
     with stages(quiet=quiet) as log:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stansub.cli.options import Debug, Draws, Quiet, forcing, into, stages
+from stansub.cli.options import Draws, Quiet, forcing, into, stages
 
 
 class FormatName(StrEnum):
@@ -31,7 +31,6 @@ def export(
     output_dir: Annotated[Path | None, into("Folder for the files.")] = None,
     force: Annotated[bool, forcing("Overwrite the files.")] = False,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Export draws for other software: DRAWS_1.csv, DRAWS_2.csv, ..., DRAWS.csv or DRAWS.parquet."""
     from stansub.output import export as working

@@ -12,7 +12,6 @@ import typer
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
-    Debug,
     Json,
     Moved,
     PartitionExecutor,
@@ -46,7 +45,6 @@ def loo(
     executor: PartitionExecutor = None,
     json: Json = False,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Estimate the expected log predictive density by PSIS-LOO on a random subset of the observations.
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from stansub.cli.options import Debug
 from stansub.errors import InputError
 
 
@@ -23,7 +22,6 @@ def new(
         typer.Option(min=1, max=10**8, help="Rows of the example data.", show_default="100,000; multilevel 20,000"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the example data.")] = 1,
-    debug: Debug = False,
 ) -> None:
     """Create a folder with a Stan program, example data and a README with the commands to run."""
     from stansub.cli import starters

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -80,7 +80,6 @@ PartitionExecutor = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -187,9 +186,9 @@ def show_all(context: typer.Context, value: bool) -> None:
         raise typer.Exit
 
 
-HelpAll = Annotated[
-    bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=show_all)
-]
+# Options that commands have but do not read: the application acts on them.
+_HELP_ALL = "help_all", typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=show_all)
+_DEBUG = "debug", typer.Option("--debug", help="Show the traceback of an error.")
 
 
 def declared(name: str, kind: Any, default: Any, **info: Any) -> inspect.Parameter:
@@ -219,12 +218,33 @@ def taking(*options: inspect.Parameter | str) -> Callable[[_Command], _Command]:
             plain = {one.name: _plain(one.name, given[one.name]) for one in added}
             command(**given | plain)
 
-        signature = inspect.Signature([*arguments, *added, *named])
-        vars(wrapped)["__signature__"] = signature
-        wrapped.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        _sign(wrapped, [*arguments, *added, *named])
         return wrapped
 
     return decorate
+
+
+def for_application(command: _Command) -> Callable[..., None]:
+    """Return a command with the options that all commands have, and ``--help-all`` if some options are hidden."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    both = any(one.annotation.__metadata__[0].hidden for one in own)
+    unread = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info])
+        for name, info in ((_HELP_ALL, _DEBUG) if both else (_DEBUG,))
+    ]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        command(**{one.name: given[one.name] for one in own})
+
+    _sign(wrapped, [*own, *unread])
+    return wrapped
+
+
+def _sign(function: _Command, parameters: Sequence[inspect.Parameter]) -> None:
+    """Give a function these parameters, which Typer reads."""
+    vars(function)["__signature__"] = inspect.Signature(parameters)
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
 
 
 def _plain(name: str, value: Any) -> Any:

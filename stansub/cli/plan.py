@@ -14,8 +14,6 @@ from stansub.cli.flags import FlagConsole, flag_of
 from stansub.cli.options import (
     Columns,
     Data,
-    Debug,
-    HelpAll,
     Json,
     Model,
     Quiet,
@@ -58,8 +56,6 @@ def plan(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Plan a run for a time budget: test, error level, proposal and number of draws, compared with NUTS.

@@ -10,7 +10,6 @@ import typer
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
-    Debug,
     Draws,
     Moved,
     PartitionExecutor,
@@ -35,7 +34,6 @@ def ppc(
     columns: Columns = None,
     executor: PartitionExecutor = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Compare data with replicated data for a random subset of the observations (posterior predictive check).
 

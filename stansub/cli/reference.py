@@ -13,8 +13,6 @@ from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
     Data,
-    Debug,
-    HelpAll,
     Model,
     Quiet,
     declared,
@@ -93,8 +91,6 @@ def reference(
     force: Annotated[bool, forcing("Run again and overwrite the output file.")] = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Sample the posterior with NUTS, as a reference for subsampled draws.

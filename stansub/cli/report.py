@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_code, as_flags
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of, stages, to_file
+from stansub.cli.options import Columns, Draws, Moved, Quiet, forcing, sources_of, stages, to_file
 from stansub.run import config
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def report(
     data: Moved = None,
     columns: Columns = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Write one HTML page about draws, for a colleague.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, Quiet, forcing, into, shared, sources_of, taking
+from stansub.cli.options import Columns, Data, Model, Quiet, forcing, into, shared, sources_of, taking
 from stansub.errors import InterruptError
 from stansub.run.options import DECISIONS, OUTPUT
 
@@ -97,8 +97,6 @@ def risk(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Show the error of posterior means and variances against time, for several error levels.

@@ -13,8 +13,6 @@ from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
     Data,
-    Debug,
-    HelpAll,
     Model,
     Quiet,
     Verbose,
@@ -94,8 +92,6 @@ def sample(
     verbose: Verbose = False,
     quiet: Quiet = False,
     columns: Columns = None,
-    help_all: HelpAll = False,
-    debug: Debug = False,
     **options: Any,
 ) -> None:
     """Sample the posterior of a Stan program by subsampled Metropolis-Hastings.

@@ -22,7 +22,7 @@ from stansub.findings import Severity
 from stansub.output import plots
 from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.output.statistics import scalars, table
-from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.output.style import CHAIN_COLOURS, INK, blank, styled
 from stansub.progress import as_progress
 from stansub.run import limits
 from stansub.run.config import SampleConfig
@@ -162,6 +162,7 @@ class Calibration:
             index=pd.Index(self.names, name="quantity"),
         )
 
+    @styled
     def plot(self, path: str | os.PathLike[str] | None = None, *, error: float = 0.05) -> Figure:
         """Plot the empirical distribution function of each quantity's ranks, less the uniform one, with its band.
 
@@ -172,18 +173,14 @@ class Calibration:
         error : float
             Probability that a quantity of a calibrated sampler leaves the band anywhere.
         """
-        import matplotlib
-        from matplotlib.figure import Figure
-
-        with matplotlib.rc_context(STYLE):
-            figure = Figure(figsize=(5.4, 3.4), layout="constrained")
-            axes = figure.subplots()
-            draw_band(axes, len(self.uniforms), error=error)
-            for k, (name, own) in enumerate(zip(self.names, self.uniforms.T, strict=True)):
-                draw_differences(axes, own, label=name, color=CHAIN_COLOURS[k % len(CHAIN_COLOURS)])
-            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-            if path is not None:
-                plots.save(figure, path)
+        figure = blank(5.4, 3.4)
+        axes = figure.subplots()
+        draw_band(axes, len(self.uniforms), error=error)
+        for k, (name, own) in enumerate(zip(self.names, self.uniforms.T, strict=True)):
+            draw_differences(axes, own, label=name, color=CHAIN_COLOURS[k % len(CHAIN_COLOURS)])
+        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+        if path is not None:
+            plots.save(figure, path)
         return figure
 
 

@@ -18,13 +18,15 @@ from stansub.output.style import (
     DPI,
     ERROR_COLOUR,
     INK,
-    STYLE,
+    blank,
     clipped,
     count_ticks,
+    entitle,
     few_ticks,
     literal,
     percent_ticks,
     scale_shares,
+    styled,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
 _RANK_BINS = 20
 _PREDICTIVE_BINS, _INTEGER_BINS = 40, 60
-_PAIR_DRAWS = 1000
-_HEADING: dict[str, Any] = {"fontsize": 11, "weight": "bold"}
+# Most correlated quantities and draws in a picture of pairs, and replicated data sets in one of predictions.
+_PAIRED, _PAIR_DRAWS, _REPLICATED = 4, 1000, 50
 # Larger figures overflow the lengths of axes.
 _LARGEST = 1e300
 
 
+@styled
 def trace(
     idata: "InferenceData",
     path: str | os.PathLike[str],
@@ -67,8 +70,6 @@ def trace(
     RunError
         If the file cannot be written.
     """
-    import matplotlib
-
     names, draws = scalars(idata, var_names, max(affordable(idata), max_vars))
     note = ""
     if len(names) > max_vars:
@@ -78,22 +79,21 @@ def trace(
         if left := count(idata, var_names) - len(names):
             note += f"; {left:,} left out"
         names, draws = [names[k] for k in shown], draws[..., shown]
-    with matplotlib.rc_context(STYLE):
-        figure, axes = _grid(rows=max(len(names), 1), height=1.45)
-        for row, name in enumerate(names):
-            _trace_of(axes[row][0], name, draws[..., row])
-            _ranks_of(axes[row][1], draws[..., row])
-        for row in axes[:-1]:
-            for ax in row:
-                ax.tick_params(labelbottom=False)
-        figure.align_ylabels(axes[:, 0])
-        axes[0][0].set_title("Trace", loc="left")
-        axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
-        axes[-1][0].set_xlabel("Draw")
-        axes[-1][1].set_xlabel("Rank")
-        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", **_HEADING)
-        _chain_legend(figure, draws.shape[0])
-        save(figure, path)
+    figure, axes = _grid(rows=max(len(names), 1), height=1.45)
+    for row, name in enumerate(names):
+        _trace_of(axes[row][0], name, draws[..., row])
+        _ranks_of(axes[row][1], draws[..., row])
+    for row in axes[:-1]:
+        for ax in row:
+            ax.tick_params(labelbottom=False)
+    figure.align_ylabels(axes[:, 0])
+    axes[0][0].set_title("Trace", loc="left")
+    axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
+    axes[-1][0].set_xlabel("Draw")
+    axes[-1][1].set_xlabel("Rank")
+    entitle(figure, _title(attrs(idata), f"traces{note}"))
+    _chain_legend(figure, draws.shape[0])
+    save(figure, path)
 
 
 def n_pairable(idata: "InferenceData") -> int:
@@ -101,15 +101,14 @@ def n_pairable(idata: "InferenceData") -> int:
     return len(_varying(idata)[0])
 
 
-def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int = 4) -> None:
+@styled
+def pairs(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     """Draw joint draws of the most correlated quantities, with the distribution of each on the diagonal.
 
     Parameters
     ----------
     path
         File to write; its suffix (.png, .pdf, .svg) is the format.
-    max_vars
-        Number of quantities to draw.
 
     Raises
     ------
@@ -118,34 +117,30 @@ def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int
     RunError
         If the file cannot be written.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     names, values = _varying(idata)
     if len(names) < 2:
         raise InputError("a pair plot needs at least two quantities that vary")
-    shown = _most_correlated(values, max_vars)
+    shown = _most_correlated(values, _PAIRED)
     step = max(1, len(values) // _PAIR_DRAWS)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 8), layout="constrained")
-        axes = figure.subplots(len(shown), len(shown), sharex="col", squeeze=False)
-        for row, i in enumerate(shown):
-            for column, j in enumerate(shown):
-                ax = axes[row][column]
-                if column > row:
-                    ax.axis("off")
-                elif column == row:
-                    ax.hist(values[:, i], bins=_PREDICTIVE_BINS, color=CHAIN_COLOURS[0])
-                    ax.set_yticks([])
-                else:
-                    ax.plot(values[::step, j], values[::step, i], ".", markersize=2, alpha=0.4, color=CHAIN_COLOURS[0])
-                    ax.yaxis.set_major_locator(few_ticks())
-                ax.xaxis.set_major_locator(few_ticks(3))
-                ax.tick_params(labelbottom=row == len(shown) - 1, labelleft=column == 0 and row > 0)
-            axes[row][0].set_ylabel(literal(clipped(names[i])))
-            axes[-1][row].set_xlabel(literal(clipped(names[i])))
-        figure.suptitle(_title(attrs(idata), "pairs"), x=0.01, ha="left", **_HEADING)
-        save(figure, path)
+    figure = blank(8, 8)
+    axes = figure.subplots(len(shown), len(shown), sharex="col", squeeze=False)
+    for row, i in enumerate(shown):
+        for column, j in enumerate(shown):
+            ax = axes[row][column]
+            if column > row:
+                ax.axis("off")
+            elif column == row:
+                ax.hist(values[:, i], bins=_PREDICTIVE_BINS, color=CHAIN_COLOURS[0])
+                ax.set_yticks([])
+            else:
+                ax.plot(values[::step, j], values[::step, i], ".", markersize=2, alpha=0.4, color=CHAIN_COLOURS[0])
+                ax.yaxis.set_major_locator(few_ticks())
+            ax.xaxis.set_major_locator(few_ticks(3))
+            ax.tick_params(labelbottom=row == len(shown) - 1, labelleft=column == 0 and row > 0)
+        axes[row][0].set_ylabel(literal(clipped(names[i])))
+        axes[-1][row].set_xlabel(literal(clipped(names[i])))
+    entitle(figure, _title(attrs(idata), "pairs"))
+    save(figure, path)
 
 
 def _varying(idata: "InferenceData") -> tuple[list[str], np.ndarray[Any, Any]]:
@@ -181,6 +176,7 @@ def records_share(idata: "InferenceData") -> bool:
     return {"n_obs_used", "accepted"} <= set(needed) and numbers and ("audited" in needed) <= ("audit_wrong" in needed)
 
 
+@styled
 def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     """Draw how much of the data each decision used, with audited decisions marked, and the acceptance.
 
@@ -196,33 +192,31 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     RunError
         If the file cannot be written.
     """
-    import matplotlib
-
     facts = attrs(idata)
     if not records_share(idata):
         raise InputError("these draws do not record how much data each decision used")
     stats = group(idata, "sample_stats")
     share = stats["n_obs_used"].values / facts["n_observations"]
     accepted = stats["accepted"].values
-    with matplotlib.rc_context(STYLE):
-        figure, ((over, spread), (acceptance, corner)) = _grid(rows=2, height=2.6, heights=(3, 1.4), ratio=2.6)
-        _share_over_draws(over, share)
-        _mark_audited(over, share, stats)
-        _share_spread(spread, share)
-        spread.set(yscale=over.get_yscale(), ylim=over.get_ylim())
-        spread.yaxis.set_major_formatter(percent_ticks())
-        _acceptance_over_draws(acceptance, accepted)
-        acceptance.sharex(over)
-        count_ticks(acceptance.xaxis)
-        over.tick_params(labelbottom=False)
-        corner.axis("off")
-        handles, labels = over.get_legend_handles_labels()
-        corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
-        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", **_HEADING)
-        save(figure, path)
+    figure, ((over, spread), (acceptance, corner)) = _grid(rows=2, height=2.6, heights=(3, 1.4), ratio=2.6)
+    _share_over_draws(over, share)
+    _mark_audited(over, share, stats)
+    _share_spread(spread, share)
+    spread.set(yscale=over.get_yscale(), ylim=over.get_ylim())
+    spread.yaxis.set_major_formatter(percent_ticks())
+    _acceptance_over_draws(acceptance, accepted)
+    acceptance.sharex(over)
+    count_ticks(acceptance.xaxis)
+    over.tick_params(labelbottom=False)
+    corner.axis("off")
+    handles, labels = over.get_legend_handles_labels()
+    corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
+    entitle(figure, _title(facts, "share of the data used"))
+    save(figure, path)
 
 
-def predictive(idata: "InferenceData", path: str | os.PathLike[str], *, max_draws: int = 50) -> None:
+@styled
+def predictive(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     """Draw the distribution over the observations of each replicated data set, and that of the data.
 
     Parameters
@@ -231,25 +225,17 @@ def predictive(idata: "InferenceData", path: str | os.PathLike[str], *, max_draw
         Groups ``posterior_predictive`` and ``observed_data`` with the same variables, as `stansub.ppc` returns them.
     path
         File to write; its suffix (.png, .pdf, .svg) is the format.
-    max_draws
-        Number of replicated data sets drawn; the mean is over all.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     replicated, observed = (group(idata, name) for name in ("posterior_predictive", "observed_data"))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7, 0.6 + 2.8 * len(observed.data_vars)), layout="constrained")
-        for ax, name in zip(figure.subplots(len(observed.data_vars), 1, squeeze=False).flat, observed, strict=True):
-            values = replicated[name].values.reshape(-1, observed[name].size)
-            _predictive_of(ax, str(name), values, observed[name].values.ravel(), max_draws)
-        figure.suptitle(_title(attrs(idata), "posterior predictive check"), x=0.01, ha="left", **_HEADING)
-        save(figure, path)
+    figure = blank(7, 0.6 + 2.8 * len(observed.data_vars))
+    for ax, name in zip(figure.subplots(len(observed.data_vars), 1, squeeze=False).flat, observed, strict=True):
+        values = replicated[name].values.reshape(-1, observed[name].size)
+        _predictive_of(ax, str(name), values, observed[name].values.ravel())
+    entitle(figure, _title(attrs(idata), "posterior predictive check"))
+    save(figure, path)
 
 
-def _predictive_of(
-    ax: "Axes", name: str, values: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], max_draws: int
-) -> None:
+def _predictive_of(ax: "Axes", name: str, values: np.ndarray[Any, Any], observed: np.ndarray[Any, Any]) -> None:
     """Draw histograms with common bins; for integers one bin per integer, unless there are too many."""
     from matplotlib.lines import Line2D
 
@@ -259,7 +245,7 @@ def _predictive_of(
     else:
         edges = np.linspace(low, high if high > low else low + 1, _PREDICTIVE_BINS + 1)
     heights = np.array([np.histogram(one, edges)[0] for one in values]) / observed.size
-    drawn = heights[:: max(1, len(heights) // max_draws)]
+    drawn = heights[:: max(1, len(heights) // _REPLICATED)]
     for one in drawn:
         ax.stairs(one, edges, color=CHAIN_COLOURS[0], linewidth=0.5, alpha=0.25, baseline=None)
     mean: Any = {"color": CHAIN_COLOURS[1], "linewidth": 1.4, "linestyle": "--"}
@@ -285,9 +271,7 @@ def _predictive_of(
 def _grid(
     *, rows: int, height: float, heights: Sequence[float] | None = None, ratio: float = 1.5
 ) -> tuple["Figure", Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 0.9 + height * rows), layout="constrained")
+    figure = blank(10, 0.9 + height * rows)
     axes = figure.subplots(rows, 2, squeeze=False, width_ratios=(ratio, 1), height_ratios=heights)
     return figure, axes
 

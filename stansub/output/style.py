@@ -1,10 +1,18 @@
 """Style of all pictures: colours, matplotlib settings, ticks, names cut to fit."""
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from stansub.wording import without_exponent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_Parameters = ParamSpec("_Parameters")
+_Drawn = TypeVar("_Drawn")
 
 DPI = 150
 # Okabe and Ito's palette, which colour-blind readers can distinguish; vermilion is reserved for errors.
@@ -28,6 +36,31 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
+
+
+def styled(draw: Callable[_Parameters, _Drawn]) -> Callable[_Parameters, _Drawn]:
+    """Let a function draw in this style."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Parameters.args, **options: _Parameters.kwargs) -> _Drawn:
+        import matplotlib
+
+        with matplotlib.rc_context(STYLE):
+            return draw(*args, **options)
+
+    return drawn
+
+
+def blank(width: float, height: float) -> "Figure":
+    """Return an empty picture of this size in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def entitle(figure: "Figure", title: str, *, colour: str = INK) -> None:
+    """Add a bold title above all panels."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold", color=colour)
 
 
 def few_ticks(most: int = 4) -> Any:

@@ -5,7 +5,6 @@ the order of the comparison's table, the worst first. Quantities with non-finite
 samplers, are left out.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -22,12 +21,14 @@ from stansub.output.style import (
     ERROR_COLOUR,
     INK,
     ORANGE,
-    STYLE,
+    blank,
     clipped,
+    entitle,
     few_ticks,
     literal,
     percent_ticks,
     scale_shares,
+    styled,
 )
 from stansub.wording import percent
 
@@ -90,18 +91,7 @@ def drawable(comparison: "Comparison") -> list[Quantity]:
     ]
 
 
-def _styled(picture: "Picture") -> "Picture":
-    @functools.wraps(picture)
-    def drawn(comparison: "Comparison") -> "Figure | None":
-        import matplotlib
-
-        with matplotlib.rc_context(STYLE):
-            return picture(comparison)
-
-    return drawn
-
-
-@_styled
+@styled
 def forest(comparison: "Comparison") -> "Figure | None":
     """Draw medians and central 90 % intervals of both samplers, a row per quantity.
 
@@ -119,7 +109,7 @@ def forest(comparison: "Comparison") -> "Figure | None":
     standardised = np.ptp(quantiles) > _SAME_SCALE * sds.min()
     if standardised:
         quantiles = (quantiles - centres[:, None, None]) / sds[:, None, None]
-    figure = _figure(8, 1.45 + 0.27 * max(len(shown), 2))
+    figure = blank(8, 1.45 + 0.27 * max(len(shown), 2))
     ax = figure.subplots()
     rows = np.arange(len(shown))
     for k, (colour, name) in enumerate(zip(_COLOURS, names, strict=True)):
@@ -141,7 +131,7 @@ def forest(comparison: "Comparison") -> "Figure | None":
     return figure
 
 
-@_styled
+@styled
 def marginals(comparison: "Comparison") -> "Figure | None":
     """Draw marginal densities of both samplers over each other."""
     quantities = drawable(comparison)
@@ -169,7 +159,7 @@ def marginals(comparison: "Comparison") -> "Figure | None":
     return figure
 
 
-@_styled
+@styled
 def worst_pair(comparison: "Comparison") -> "Figure | None":
     """Draw joint draws of the two quantities whose correlation differs most: points, and regions of 50 and 90 %."""
     found = {quantity.name: quantity for quantity in drawable(comparison)}
@@ -178,7 +168,7 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
     if len(names) < 2:
         return None
     across, up = (found[name] for name in names)
-    figure = _figure(6.2, 5.6)
+    figure = blank(6.2, 5.6)
     ax = figure.subplots()
     window = (_range_of(across), _range_of(up))
     for k, (colour, sampler) in enumerate(zip(_COLOURS, sampler_names(comparison), strict=True)):
@@ -199,7 +189,7 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
     return figure
 
 
-@_styled
+@styled
 def rank_histograms(comparison: "Comparison") -> "Figure | None":
     """Draw the ranks of each chain's draws among those of both samplers, with the band expected under agreement.
 
@@ -215,7 +205,7 @@ def rank_histograms(comparison: "Comparison") -> "Figure | None":
     shown = quantities[:RANK_ROWS]
     if not shown:
         return None
-    figure = _figure(10, 1.4 + 1.5 * len(shown))
+    figure = blank(10, 1.4 + 1.5 * len(shown))
     axes = figure.subplots(len(shown), 2, squeeze=False, sharex=True, sharey="row")
     for row, quantity in zip(axes, shown, strict=True):
         counts = rank_counts(*thinned(comparison, quantity))
@@ -250,7 +240,7 @@ def rank_histograms(comparison: "Comparison") -> "Figure | None":
     return figure
 
 
-@_styled
+@styled
 def ecdf_differences(comparison: "Comparison") -> "Figure | None":
     """Draw the difference of the empirical distribution functions, subsampled less reference, on thinned draws.
 
@@ -289,7 +279,7 @@ def ecdf_differences(comparison: "Comparison") -> "Figure | None":
     return figure
 
 
-@_styled
+@styled
 def share_of_data(comparison: "Comparison") -> "Figure | None":
     """Draw the share of the data per decision: the mean of each chain, and the central 80 % of the decisions."""
     facts = attrs(comparison.draws)
@@ -302,7 +292,7 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
     edges = np.linspace(0, share.shape[1], int(np.clip(share.shape[1] // 25, 1, 50)) + 1).astype(int)
     windows = [share[:, start:end] for start, end in itertools.pairwise(edges)]
     low, high = np.transpose([np.quantile(window, (0.1, 0.9)) for window in windows])
-    figure = _figure(8, 3.4)
+    figure = blank(8, 3.4)
     ax = figure.subplots()
     ax.stairs(high, edges, baseline=low, fill=True, color=BLUE, alpha=0.15, label="80 % of the decisions")
     middles = (edges[:-1] + edges[1:]) / 2
@@ -444,17 +434,11 @@ def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # adding 0.0 turns -0.00 into 0.00
 
 
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def _panels(number: int, *, shared: bool = False) -> tuple["Figure", list[Any]]:
     """Return a figure of `number` panels, four per row."""
     columns = min(number, 4)
     rows = math.ceil(number / columns)
-    figure = _figure(max(5.0, 2.5 * columns), 1.3 + 1.75 * rows)
+    figure = blank(max(5.0, 2.5 * columns), 1.3 + 1.75 * rows)
     axes = figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False).ravel()
     for ax in axes[number:]:
         ax.remove()
@@ -474,7 +458,7 @@ def _entitle(
     """Add a bold title and, below it, how to read the picture."""
     some = f", the {shown:,} worst of {of:,}" if shown < of else ""
     title = f"{literal(clipped(comparison.name, 30))}: {subject}{some}"
-    figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=11, weight="bold")
+    entitle(figure, f"{title}\n")
     figure.text(0.01, 1 - 0.25 / figure.get_figheight(), reading, va="top", fontsize=9)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from stansub.acceptance.normality import TOLERATED, Trial, spaced
-from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, STYLE, literal
+from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, blank, entitle, literal, styled
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -24,30 +24,21 @@ _REACH = 2.0
 _BACKED: Any = {"frameon": True, "framealpha": 0.9, "edgecolor": "none"}
 
 
+@styled
 def figure(result: NormalityTrial) -> Figure:
     """Draw t against Student's t, how often |t| exceeds critical values, and the spread of the block differences.
 
     The pairs are those from the later half of the trial chain.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     trial = result.trials["end"]
-    with matplotlib.rc_context(STYLE):
-        picture = Figure(figsize=(12, 4.6), layout="constrained")
-        quantiles, tails, differences = picture.subplots(1, 3)
-        _student_quantiles(quantiles, trial)
-        _exceedance(tails, result.tails[result.tails["phase"] == "end"])
-        _difference_quantiles(differences, trial)
-        blocks = f"{result.n_blocks:,} blocks of {result.block_size:,}"
-        picture.suptitle(
-            f"{literal(result.model)}: {result.headline[0].lower()}{result.headline[1:-1]} ({blocks})",
-            x=0.01,
-            ha="left",
-            fontsize=11,
-            weight="bold",
-            color=INK if result.trusted else ERROR_COLOUR,
-        )
+    picture = blank(12, 4.6)
+    quantiles, tails, differences = picture.subplots(1, 3)
+    _student_quantiles(quantiles, trial)
+    _exceedance(tails, result.tails[result.tails["phase"] == "end"])
+    _difference_quantiles(differences, trial)
+    blocks = f"{result.n_blocks:,} blocks of {result.block_size:,}"
+    title = f"{literal(result.model)}: {result.headline[0].lower()}{result.headline[1:-1]} ({blocks})"
+    entitle(picture, title, colour=INK if result.trusted else ERROR_COLOUR)
     return picture
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stansub.output.style import CHAIN_COLOURS, INK, STYLE, literal
+from stansub.output.style import CHAIN_COLOURS, INK, blank, literal, styled
 from stansub.planning.plan import BudgetPlan, budgets
 
 if TYPE_CHECKING:
@@ -15,26 +15,23 @@ if TYPE_CHECKING:
 _NUTS_COLOUR = "#8C8C8C"
 
 
+@styled
 def figure(found: BudgetPlan) -> Figure:
     """Draw a line for each method with its 90 % band, on logarithmic axes; exact methods are solid, others dashed."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     times = budgets(found)
-    with matplotlib.rc_context(STYLE):
-        picture = Figure(figsize=(9, 5), layout="constrained")
-        ax = picture.subplots()
-        for place, method in enumerate(found.all):
-            colour = _NUTS_COLOUR if method is found.nuts else (INK, *CHAIN_COLOURS)[place % (1 + len(CHAIN_COLOURS))]
-            risks = np.array([method.risk(float(time)) for time in times])
-            risks[~np.isfinite(risks)] = np.nan
-            line = "-" if method.exact else (0, (4, 1.5))
-            width = 2.6 if method is found.best else 1.5
-            ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=method.label)
-            ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
-        ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
-        ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")
-        ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
-        ax.set_title(f"{literal(found.name)}: {found.best.label} is best within {found.budget:g} s", loc="left")
-        picture.legend(loc="outside right upper", title="bands: 90 %")
+    picture = blank(9, 5)
+    ax = picture.subplots()
+    for place, method in enumerate(found.all):
+        colour = _NUTS_COLOUR if method is found.nuts else (INK, *CHAIN_COLOURS)[place % (1 + len(CHAIN_COLOURS))]
+        risks = np.array([method.risk(float(time)) for time in times])
+        risks[~np.isfinite(risks)] = np.nan
+        line = "-" if method.exact else (0, (4, 1.5))
+        width = 2.6 if method is found.best else 1.5
+        ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=method.label)
+        ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
+    ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
+    ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")
+    ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
+    ax.set_title(f"{literal(found.name)}: {found.best.label} is best within {found.budget:g} s", loc="left")
+    picture.legend(loc="outside right upper", title="bands: 90 %")
     return picture

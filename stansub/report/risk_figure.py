@@ -8,7 +8,7 @@ import numpy as np
 
 from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
-from stansub.output.style import CHAIN_COLOURS, INK, STYLE, literal
+from stansub.output.style import CHAIN_COLOURS, INK, blank, entitle, literal, styled
 from stansub.wording import percent
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _FLOOR_COLOUR = "#8C8C8C"
 _LEGEND_ROWS = 8
 
 
+@styled
 def figure(found: Risk) -> Figure:
     """Draw the curves: a row for each group of test functions.
 
@@ -32,38 +33,34 @@ def figure(found: Risk) -> Figure:
     shows squared bias and variance at the end of the budget. A squared bias below two standard errors is shown as its
     upper limit.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     whats = list(found.curves["what"].unique())
-    with matplotlib.rc_context(STYLE):
-        picture = Figure(figsize=(12, 1.6 + 3.6 * len(whats)), layout="constrained")
-        rows = picture.subplots(len(whats), 3, squeeze=False, width_ratios=(1.25, 1.25, 1))
-        for what, (over_time, over_passes, parts) in zip(whats, rows, strict=True):
-            chosen = found.curves[found.curves["what"] == what]
-            final: pd.DataFrame = found.final.loc[[what]].droplevel("what")
-            floor = found.facts["floor"][what]
-            limits = _limits(chosen, final, floor)
-            for ax, axis in ((over_time, "seconds"), (over_passes, "passes")):
-                for place, (epsilon, curve) in enumerate(chosen[chosen["axis"] == axis].groupby("epsilon")):
-                    _curve(ax, curve, place, float(epsilon))
-                ax.set(xscale="log", yscale="log", ylim=limits)
-                _floor(ax, floor)
-            over_time.set_ylabel(f"Risk of the {label(what)}\n({_unit(what)})")
-            _parts(parts, final)
-            parts.set(yscale="log", ylim=limits)
-            _floor(parts, floor)
-        rows[0][0].set_title("Risk decreases with time until only bias remains", loc="left")
-        rows[0][1].set_title("The same against evaluations", loc="left")
-        rows[0][2].set_title(f"Remaining risk after {_budget(found.facts)}", loc="left")
-        rows[-1][0].set_xlabel("Seconds per run")
-        rows[-1][1].set_xlabel("Passes over the data per run")
-        rows[-1][2].set_xlabel("epsilon")
-        facts = found.facts
-        model, run = literal(facts["model"]), f"{facts['test']}, {facts['n_observations']:,} observations"
-        title = f"{model}: risk of the estimates ({run})"
-        picture.suptitle(title, x=0.01, ha="left", fontsize=11, weight="bold")
-        _legend(picture, found)
+    picture = blank(12, 1.6 + 3.6 * len(whats))
+    rows = picture.subplots(len(whats), 3, squeeze=False, width_ratios=(1.25, 1.25, 1))
+    for what, (over_time, over_passes, parts) in zip(whats, rows, strict=True):
+        chosen = found.curves[found.curves["what"] == what]
+        final: pd.DataFrame = found.final.loc[[what]].droplevel("what")
+        floor = found.facts["floor"][what]
+        limits = _limits(chosen, final, floor)
+        for ax, axis in ((over_time, "seconds"), (over_passes, "passes")):
+            for place, (epsilon, curve) in enumerate(chosen[chosen["axis"] == axis].groupby("epsilon")):
+                _curve(ax, curve, place, float(epsilon))
+            ax.set(xscale="log", yscale="log", ylim=limits)
+            _floor(ax, floor)
+        over_time.set_ylabel(f"Risk of the {label(what)}\n({_unit(what)})")
+        _parts(parts, final)
+        parts.set(yscale="log", ylim=limits)
+        _floor(parts, floor)
+    rows[0][0].set_title("Risk decreases with time until only bias remains", loc="left")
+    rows[0][1].set_title("The same against evaluations", loc="left")
+    rows[0][2].set_title(f"Remaining risk after {_budget(found.facts)}", loc="left")
+    rows[-1][0].set_xlabel("Seconds per run")
+    rows[-1][1].set_xlabel("Passes over the data per run")
+    rows[-1][2].set_xlabel("epsilon")
+    facts = found.facts
+    model, run = literal(facts["model"]), f"{facts['test']}, {facts['n_observations']:,} observations"
+    title = f"{model}: risk of the estimates ({run})"
+    entitle(picture, title)
+    _legend(picture, found)
     return picture
 
 

@@ -40,7 +40,6 @@ def learn(
     rng: np.random.Generator,
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
-    n_draws: int = DRAWS,
     factor: float = FACTOR,
 ) -> RemainderBounds:
     """Return bounds learned from remainders at draws of a normal approximation; each draw takes a pass over the data.
@@ -68,17 +67,17 @@ def learn(
     with Team(posterior.population, threads=threads, progress=log) as team:
         together = ParallelEvaluator(team)
         there = together.block_log_lik(anchor)
-        for number, z in enumerate(rng.standard_normal((n_draws, len(anchor))), start=1):
+        for number, z in enumerate(rng.standard_normal((DRAWS, len(anchor))), start=1):
             theta, length = anchor + cholesky @ z, float(np.linalg.norm(z))
             with np.errstate(invalid="ignore"):
                 remainders = together.block_log_lik(theta) - there - variates.changes(anchor, theta)
             if np.isfinite(remainders).all():
                 np.maximum(largest, np.abs(remainders) / length**power, out=largest)
                 lengths.append(length)
-            log.advance(number, n_draws)
-    if len(lengths) < _DEFINED * n_draws:
+            log.advance(number, DRAWS)
+    if len(lengths) < _DEFINED * DRAWS:
         raise InputError(
-            f"cannot learn bounds: the log likelihood is not finite at {n_draws - len(lengths)} of {n_draws} draws "
+            f"cannot learn bounds: the log likelihood is not finite at {DRAWS - len(lengths)} of {DRAWS} draws "
             "around the expansion point; choose another test"
         )
     constants = factor * np.maximum(largest, np.median(largest))

@@ -146,7 +146,6 @@ def find_modes(
     *,
     points: Sequence[FloatArray | Mode] = (),
     starts: int | None = None,
-    radius: float = RADIUS,
     threads: int = 1,
     predictors: Predictors | None = None,
     progress: Callable[[str], None] | None = None,
@@ -161,8 +160,6 @@ def find_modes(
         Starts that precede those drawn; Newton steps from a mode begin with its curvature.
     starts : int, optional
         Number of starts to draw; by default until no further mode is expected.
-    radius : float
-        Half width of the uniform distribution of random starts on the unconstrained space.
     predictors : Predictors, optional
         How observations depend on the parameters; all the data are then evaluated without autodiff, and kinks are
         smoothed.
@@ -176,7 +173,7 @@ def find_modes(
         approximation.
     """
     with _searching(posterior, rng, threads, progress, predictors) as search:
-        search.scout(points, starts, radius)
+        search.scout(points, starts)
         search.follow()
         return search.finish()
 
@@ -187,7 +184,6 @@ def find_other_modes(
     *,
     points: Sequence[FloatArray],
     starts: int,
-    radius: float = RADIUS,
     threads: int = 1,
     predictors: Predictors | None = None,
     progress: Callable[[str], None] | None = None,
@@ -201,7 +197,7 @@ def find_other_modes(
         data, only the number of their modes: nothing then needs checking on all the data.
     """
     with _searching(posterior, rng, threads, progress, predictors) as search:
-        search.scout(points, starts, radius)
+        search.scout(points, starts)
         hopeful, known = search.hopeful(), search.ascents[: len(points)]
         if all(
             ascent.failure is None and is_maximum(ascent) and any(ascent is one for one in known) for ascent in hopeful
@@ -311,14 +307,14 @@ class _Search:
         """Return the gradient evaluations so far, in passes over all observations."""
         return self.observations / self.team.population.blocks.n_observations
 
-    def scout(self, points: Sequence[FloatArray | Mode], n_drawn: int | None, radius: float) -> None:
+    def scout(self, points: Sequence[FloatArray | Mode], n_drawn: int | None) -> None:
         """Climb from all starts on the first objective."""
         first = self.shares[0] if self.shares else self.whole
         self.log(f"Looking for modes: {self._share(first)}")
         for point in points:
             at, hessian = (point.position, point.hessian) if isinstance(point, Mode) else (point, None)
             self._start(first, Ascent(at, at, hessian=hessian))
-        starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
+        starts, kinds = Starts(self.team, first, self.rng, RADIUS), itertools.cycle(KINDS)
         while n_drawn is None or len(self.ascents) < len(points) + n_drawn:
             if n_drawn is None and self._enough(len(self.ascents) - len(points)):
                 break
