@@ -110,30 +110,24 @@ class WrongDecisions(Finding):
 class NoiseUnderestimated(Finding):
     """Estimated log ratios are further off than the noise that the test accounts for."""
 
+    text = (
+        "{estimates.clause}: the {test} test underestimates the noise, because means of so few blocks are not normal."
+    )
+    remedy = "Raise `first_look`, or use `test='pocock'` or `test='exact'`. These draws may be biased."
     estimates: Estimates
     test: str
-
-    def describe(self) -> Words:
-        return Words(
-            f"{self.estimates.clause()}: the {self.test} test underestimates the noise, because means of so "
-            "few blocks are not normal.",
-            "Raise `first_look`, or use `test='pocock'` or `test='exact'`. These draws may be biased.",
-        )
 
 
 @dataclass(frozen=True)
 class NoiseTooLarge(Finding):
     """The noise of this share of the decisions was too large for the test."""
 
+    text = (
+        "The noise of {share:percent} of the decisions was too large for the {test} test: pocock took these decisions."
+    )
+    remedy = "Use `test='pocock'`, or reduce the noise with control variates (`control_variates=2`)."
     share: float
     test: str
-
-    def describe(self) -> Words:
-        return Words(
-            f"The noise of {percent(self.share)} of the decisions was too large for the {self.test} test: pocock "
-            "took these decisions.",
-            "Use `test='pocock'`, or reduce the noise with control variates (`control_variates=2`).",
-        )
 
 
 @dataclass(frozen=True)
@@ -157,6 +151,7 @@ class HeavyTail:
     nominal: float
     undefined: float
 
+    @property
     def clause(self) -> str:
         text = (
             f"|t| is beyond its critical value in {percent(self.observed)} of random subsets of "
@@ -213,6 +208,7 @@ class TrialDecisionsWrong:
     high: float
     promised: float
 
+    @property
     def clause(self) -> str:
         return (
             f"{percent(self.wrong)} of simulated decisions go the wrong way ({percent(self.low)} to "
@@ -228,7 +224,7 @@ class NormalityFails(Finding):
 
     def describe(self) -> Words:
         return Words(
-            f"The t-test cannot be trusted on these data: {'; and '.join(one.clause() for one in self.reasons)}.",
+            f"The t-test cannot be trusted on these data: {'; and '.join(one.clause for one in self.reasons)}.",
             "Run `stansub diagnose` on the same program and data to find larger blocks or a later first look that "
             "work. `test='bernstein-serfling'` and `test='exact'` do not assume normal means.",
         )
@@ -252,15 +248,13 @@ class VoidGuarantee(Finding):
 class RangeViolated(Finding):
     """Decisions in which observations differed by more than the given range."""
 
+    text = (
+        "In {n:,} of {n_steps:,} decisions the observations differed by more than their declared range: the bound does "
+        "not hold there."
+    )
+    remedy = "Correct the range constants of the program: they must hold for every observation."
     n: int
     n_steps: int
-
-    def describe(self) -> Words:
-        return Words(
-            f"In {self.n:,} of {self.n_steps:,} decisions the observations differed by more "
-            "than their declared range: the bound does not hold there.",
-            "Correct the range constants of the program: they must hold for every observation.",
-        )
 
 
 @dataclass(frozen=True)
@@ -282,7 +276,7 @@ class BoundsTooSmall(Finding):
     def describe(self) -> Words:
         acceptances = self.acceptances
         return Words(
-            f"The learned bounds may be too small: {acceptances.clause()}, more than the "
+            f"The learned bounds may be too small: {acceptances.clause}, more than the "
             f"{percent(self.accepted)} accepted (`max_error`); {self.n_violated:,} decisions used a block beyond its "
             "bound.",
             "Use `test='pocock'` or `test='exact'`. These draws may be biased."
@@ -299,26 +293,18 @@ class ShortSteps(Finding):
     """A random walk whose proposals are accepted too often."""
 
     severity = Severity.COST
+    text = "{acceptance_rate:percent} of the proposals were accepted: the steps are too short to explore well."
+    remedy = "Raise `iter_warmup`, so that the proposal scale can adapt."
     acceptance_rate: float
-
-    def describe(self) -> Words:
-        return Words(
-            f"{percent(self.acceptance_rate)} of the proposals were accepted: the steps are too short to explore well.",
-            "Raise `iter_warmup`, so that the proposal scale can adapt.",
-        )
 
 
 @dataclass(frozen=True)
 class NonfiniteProposals(Finding):
     """Share of the proposals with a log density of NaN."""
 
+    text = "{share:percent} of the proposals were rejected because the log density was not a number."
+    remedy = "Check the constraints declared in the program: parameters may leave the support."
     share: float
-
-    def describe(self) -> Words:
-        return Words(
-            f"{percent(self.share)} of the proposals were rejected because the log density was not a number.",
-            "Check the constraints declared in the program: parameters may leave the support.",
-        )
 
 
 @dataclass(frozen=True)

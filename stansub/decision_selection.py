@@ -28,6 +28,7 @@ class LookTrial:
     wrong: float
     n_decisions: int
 
+    @property
     def clause(self) -> str:
         """Return it in a clause."""
         return (
@@ -41,12 +42,10 @@ class FirstLookFits(Chosen):
     """The first look (in blocks) with the shortest decisions, ``drawn`` blocks, at which means are nearly normal."""
 
     about = "first look"
+    text = "{first} blocks, of {drawn:.2g} in a typical decision: {trial.clause}"
     first: int
     drawn: float
     trial: LookTrial
-
-    def describe(self) -> str:
-        return f"{self.first} blocks, of {self.drawn:.2g} in a typical decision: {self.trial.clause()}"
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,9 @@ class FirstLookNotNormal(Chosen):
     """The first look with fewest wrong decisions, if means of remainders are not normal at any."""
 
     about = "first look"
+    text = "{first} blocks, though means of remainders are not normal: {trial.clause}"
     first: int
     trial: LookTrial
-
-    def describe(self) -> str:
-        return f"{self.first} blocks, though means of remainders are not normal: {self.trial.clause()}"
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,8 @@ class FirstLookUntried(Chosen):
     """The latest first look, because no trial was possible."""
 
     about = "first look"
+    text = "as late as possible: no trial was possible"
     first: int
-
-    def describe(self) -> str:
-        return "as late as possible: no trial was possible"
 
 
 @dataclass(frozen=True)
@@ -96,12 +91,10 @@ class TestTaken(Chosen):
 
     __test__ = False
     about = "test"
+    text = "{test}, {gain:.2g} times the effective draws per observation of {instead_of}"
     test: str
     instead_of: str
     gain: float
-
-    def describe(self) -> str:
-        return f"{self.test}, {self.gain:.2g} times the effective draws per observation of {self.instead_of}"
 
 
 @dataclass(frozen=True)
@@ -110,16 +103,14 @@ class TestStays(Chosen):
 
     __test__ = False
     about = "test"
+    text = (
+        "{test}; {other}, which assumes more about subset means, would make {gain:.2g} times the effective draws per "
+        "observation; stansub switches at {wanted:g} times"
+    )
     test: str
     other: str
     gain: float
     wanted: float
-
-    def describe(self) -> str:
-        return (
-            f"{self.test}; {self.other}, which assumes more about subset means, would make {self.gain:.2g} times the "
-            f"effective draws per observation; stansub switches at {self.wanted:g} times"
-        )
 
 
 @dataclass(frozen=True)
@@ -127,14 +118,12 @@ class ExactTaken(Chosen):
     """Exact decisions, because bounds are proved and cost less than another test's minimum."""
 
     about = "test"
+    text = (
+        "{exact}, which is exact: bounds are known, and another test would draw at least {least:,} observations a "
+        "decision"
+    )
     exact: str
     least: int
-
-    def describe(self) -> str:
-        return (
-            f"{self.exact}, which is exact: bounds are known, and another test would draw at least {self.least:,} "
-            "observations a decision"
-        )
 
 
 @dataclass(frozen=True)
@@ -154,10 +143,8 @@ class ExactOfSmall(Chosen):
     """Exact decisions from all observations, because there are few."""
 
     about = "test"
+    text = "exact, from all {n_observations:,} observations, which are few: a test on some would save little"
     n_observations: int
-
-    def describe(self) -> str:
-        return f"exact, from all {self.n_observations:,} observations, which are few: a test on some would save little"
 
 
 @dataclass(frozen=True)
@@ -171,14 +158,12 @@ class ExactByAll(Chosen):
     """
 
     about = "test"
+    text = (
+        "exact, from all observations: {instead_of}, which is approximate, would make only {gain:.2g} times the "
+        "effective draws per observation"
+    )
     instead_of: str
     gain: float
-
-    def describe(self) -> str:
-        return (
-            f"exact, from all observations: {self.instead_of}, which is approximate, would make only {self.gain:.2g} "
-            "times the effective draws per observation"
-        )
 
 
 @dataclass(frozen=True)
@@ -186,10 +171,8 @@ class ExactWithoutVariates(Chosen):
     """Exact decisions from all observations, because there are no control variates."""
 
     about = "test"
+    text = "exact, from all observations: without control variates, {instead_of} would read most of them"
     instead_of: str
-
-    def describe(self) -> str:
-        return f"exact, from all observations: without control variates, {self.instead_of} would read most of them"
 
 
 @dataclass(frozen=True)
@@ -282,10 +265,8 @@ class NoBounds(Chosen):
     """There are no proved bounds on the remainders of control variates, with the reason."""
 
     about = "bounds"
+    text = "none for exact decisions: {reason}"
     reason: str
-
-    def describe(self) -> str:
-        return f"none for exact decisions: {self.reason}"
 
 
 # Blocks and audits

@@ -8,13 +8,12 @@ command line shows them as flags.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, filled, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -41,14 +40,16 @@ class Words(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding(ABC):
-    """A reason to distrust draws."""
+class Finding:
+    """A reason to distrust draws; a subclass has templates of text and remedy (see `filled`), or describes itself."""
 
     severity: ClassVar[Severity] = Severity.DOUBT
+    text: ClassVar[str]
+    remedy: ClassVar[str]
 
-    @abstractmethod
     def describe(self) -> Words:
         """Return text and remedy."""
+        return Words(filled(self.text, self), filled(self.remedy, self))
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Estimates:
         """Return whether the errors exceed their standard errors by more than tolerated."""
         return self.low > SQUARE_ABOVE
 
+    @property
     def clause(self) -> str:
         """Return the result of the audit of estimates, in a clause."""
         off, n = math.sqrt(self.mean_square), self.n_audited
@@ -121,6 +123,7 @@ class Acceptances:
     mean: float
     limit: float
 
+    @property
     def clause(self) -> str:
         """Return the result of the audit of acceptance probabilities, in a clause."""
         return (
@@ -205,27 +208,21 @@ class MissedMode(Finding):
 class ModesUnchecked(Finding):
     """The search for modes after sampling failed."""
 
+    text = "stansub could not check whether the chains missed a mode: {reason}."
+    remedy = "Compare with a second run that has another `seed` and other `inits`."
     reason: str
-
-    def describe(self) -> Words:
-        return Words(
-            f"stansub could not check whether the chains missed a mode: {self.reason}.",
-            "Compare with a second run that has another `seed` and other `inits`.",
-        )
 
 
 @dataclass(frozen=True)
 class LabelsSwitch(Finding):
     """Elements of these parameters can change places without changing the posterior."""
 
+    text = (
+        "Labels switch: exchanging the elements of {names:joined} does not change the posterior, so their individual "
+        "means and sds are meaningless."
+    )
+    remedy = "Declare one of these parameters as ordered, or give its elements different priors."
     names: tuple[str, ...]
-
-    def describe(self) -> Words:
-        return Words(
-            f"Labels switch: exchanging the elements of {', '.join(self.names)} does not change the posterior, so "
-            "their individual means and sds are meaningless.",
-            "Declare one of these parameters as ordered, or give its elements different priors.",
-        )
 
 
 # The run
@@ -277,12 +274,9 @@ class NotPreciseEnough(Finding):
 class LeftOut(Finding):
     """Generated quantities could not be computed; with a clause that says which and why."""
 
+    text = "The {what}."
+    remedy = "Check those blocks of the Stan program. The draws of the parameters are complete."
     what: str
-
-    def describe(self) -> Words:
-        return Words(
-            f"The {self.what}.", "Check those blocks of the Stan program. The draws of the parameters are complete."
-        )
 
 
 @dataclass(frozen=True)
@@ -323,30 +317,23 @@ class StuckChain(Finding):
 class Divergences(Finding):
     """Divergent iterations of NUTS (Betancourt 2017, section 6.2)."""
 
+    text = "{n:,} iterations of NUTS diverged: NUTS may have missed a part of the posterior."
+    remedy = (
+        "Raise `adapt_delta` above {adapt_delta:g}. If that does not help, reparameterise the program "
+        "(`reference_model`)."
+    )
     n: int
     adapt_delta: float
-
-    def describe(self) -> Words:
-        return Words(
-            f"{self.n:,} iterations of NUTS diverged: NUTS may have missed a part of the posterior.",
-            f"Raise `adapt_delta` above {self.adapt_delta:g}. If that does not help, reparameterise the program "
-            "(`reference_model`).",
-        )
 
 
 @dataclass(frozen=True)
 class TreesCutShort(Finding):
     """Iterations of NUTS that reached the largest tree depth."""
 
+    text = "{n:,} iterations of NUTS reached the maximum tree depth {max_treedepth}: the chains move slowly."
+    remedy = "Raise `max_treedepth` above {max_treedepth}, or bring the predictors to a similar scale."
     n: int
     max_treedepth: int
-
-    def describe(self) -> Words:
-        depth = self.max_treedepth
-        return Words(
-            f"{self.n:,} iterations of NUTS reached the maximum tree depth {depth}: the chains move slowly.",
-            f"Raise `max_treedepth` above {depth}, or bring the predictors to a similar scale.",
-        )
 
 
 # Convergence and precision
@@ -356,11 +343,8 @@ class TreesCutShort(Finding):
 class OneChain(Finding):
     """There is no second chain to compare with."""
 
-    def describe(self) -> Words:
-        return Words(
-            "The run has one chain: R-hat needs at least two, and one chain cannot show which regions it missed.",
-            "Run `chains=4`.",
-        )
+    text = "The run has one chain: R-hat needs at least two, and one chain cannot show which regions it missed."
+    remedy = "Run `chains=4`."
 
 
 @dataclass(frozen=True)
@@ -418,26 +402,19 @@ class HighRHat(Finding):
 class NotFinite(Finding):
     """Quantities with draws that are not finite; the first few names."""
 
+    text = "{n:,} quantities have draws that are not finite: {names:joined}."
+    remedy = "Check how the Stan program computes them. Their accuracy is unknown."
     n: int
     names: tuple[str, ...]
-
-    def describe(self) -> Words:
-        return Words(
-            f"{self.n:,} quantities have draws that are not finite: {', '.join(self.names)}.",
-            "Check how the Stan program computes them. Their accuracy is unknown.",
-        )
 
 
 @dataclass(frozen=True)
 class TooFewDraws(Finding):
     """Too few draws per chain for R-hat and ESS."""
 
+    text = "There are too few draws ({n_draws} a chain) for R-hat and ESS."
+    remedy = "Raise `iter_sampling` to 1000."
     n_draws: int
-
-    def describe(self) -> Words:
-        return Words(
-            f"There are too few draws ({self.n_draws} a chain) for R-hat and ESS.", "Raise `iter_sampling` to 1000."
-        )
 
 
 @dataclass(frozen=True)
@@ -487,7 +464,6 @@ class Unrecorded(Finding):
 class NotChecked(Finding):
     """The draws could not be checked."""
 
+    text = "These draws were not checked ({reason})."
+    remedy = "Run `stansub summary`."
     reason: str
-
-    def describe(self) -> Words:
-        return Words(f"These draws were not checked ({self.reason}).", "Run `stansub summary`.")

@@ -7,12 +7,11 @@ Choices of control variates are in `stansub.variates_selection`, those of tests,
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from stansub.wording import listed, percent, same_with_signs
+from stansub.wording import filled, listed, percent, same_with_signs
 
 # Maximum number of parameters named.
 _MOST_NAMED = 4
@@ -21,19 +20,20 @@ _HARDLY_MOVED = 10_000
 
 
 @dataclass(frozen=True)
-class Chosen(ABC):
-    """A choice with its reason."""
+class Chosen:
+    """A choice with its reason; a subclass has a template of its text (see `filled`), or describes itself."""
 
     about: ClassVar[str]
     """What it is a choice of; the last choice of a thing stands."""
+    text: ClassVar[str]
 
     def record(self) -> dict[str, Any]:
         """Return the choice as stored in the output: plain values, and the kind by name."""
         return {"kind": type(self).__name__, **asdict(self)}
 
-    @abstractmethod
     def describe(self) -> str:
         """Return the choice and its reason in words."""
+        return filled(self.text, self)
 
 
 Choices = Mapping[str, Chosen]
@@ -319,6 +319,7 @@ class RaceOutcome:
     accepted: float
     rivals: tuple[Rival, ...]
 
+    @property
     def clause(self) -> str:
         """Return it in a clause."""
         text = f"{percent(self.accepted)} accepted"
@@ -340,7 +341,7 @@ class RaceWon(Chosen):
     sticky: bool = False
 
     def describe(self) -> str:
-        text = f"{self.race.winner} and one random-walk step in {self.walk_every}: {self.race.clause()}"
+        text = f"{self.race.winner} and one random-walk step in {self.walk_every}: {self.race.clause}"
         return f"{text}; no pCN, because chains stayed in tails for long" if self.sticky else text
 
 
@@ -349,10 +350,8 @@ class ProposalStays(Chosen):
     """The current proposal won against others about the pooled moments."""
 
     about = "proposal"
+    text = "{race.winner} as before: {race.clause}"
     race: RaceOutcome
-
-    def describe(self) -> str:
-        return f"{self.race.winner} as before: {self.race.clause()}"
 
 
 @dataclass(frozen=True)
@@ -360,10 +359,8 @@ class WalkWon(Chosen):
     """A random walk won, whose scale is adapted."""
 
     about = "proposal"
+    text = "{race.winner} with an adapted scale: {race.clause}"
     race: RaceOutcome
-
-    def describe(self) -> str:
-        return f"{self.race.winner} with an adapted scale: {self.race.clause()}"
 
 
 @dataclass(frozen=True)
@@ -371,13 +368,11 @@ class WalkSinceFewAccepted(Chosen):
     """Adaptive Metropolis: too few independent draws from the Laplace approximation were accepted."""
 
     about = "proposal"
+    text = (
+        "adaptive Metropolis that starts from the Laplace approximation: {accepted:percent} of independent draws from "
+        "it were accepted"
+    )
     accepted: float
-
-    def describe(self) -> str:
-        return (
-            f"adaptive Metropolis that starts from the Laplace approximation: {percent(self.accepted)} of independent "
-            "draws from it were accepted"
-        )
 
 
 @dataclass(frozen=True)
@@ -385,13 +380,11 @@ class BetweenModes(Chosen):
     """Independent draws from the Laplace approximations of several modes, with random-walk steps about each."""
 
     about = "proposal"
+    text = (
+        "independent draws from the Laplace approximations of {n_modes} modes, so that chains switch modes, and as "
+        "many random-walk steps around each mode"
+    )
     n_modes: int
-
-    def describe(self) -> str:
-        return (
-            f"independent draws from the Laplace approximations of {self.n_modes} modes, so that chains switch "
-            "modes, and as many random-walk steps around each mode"
-        )
 
 
 @dataclass(frozen=True)

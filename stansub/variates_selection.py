@@ -148,10 +148,8 @@ class NoVariatesForTest(Chosen):
     """The test uses the differences themselves."""
 
     about = "control variates"
+    text = "none: the {test} test uses the differences themselves"
     test: str
-
-    def describe(self) -> str:
-        return f"none: the {self.test} test uses the differences themselves"
 
 
 @dataclass(frozen=True)
@@ -159,10 +157,8 @@ class NoVariatesWithoutMode(Chosen):
     """There is no mode to expand about."""
 
     about = "control variates"
+    text = "none: {reason}"
     reason: str
-
-    def describe(self) -> str:
-        return f"none: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -215,8 +211,7 @@ class ExpansionPoint(Chosen):
 class KeptForFewDraws(ExpansionPoint):
     """Kept: too few different draws to tell."""
 
-    def describe(self) -> str:
-        return f"kept: too few different draws in the first {self.n_steps:,} steps of warmup"
+    text = "kept: too few different draws in the first {n_steps:,} steps of warmup"
 
 
 @dataclass(frozen=True)
@@ -233,8 +228,7 @@ class KeptSinceNear(ExpansionPoint):
 class KeptSinceApart(ExpansionPoint):
     """Kept: the chains are far apart with lower density between them."""
 
-    def describe(self) -> str:
-        return f"kept: after {self.n_steps:,} steps of warmup the chains are far apart with lower density between them"
+    text = "kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
 
 
 @dataclass(frozen=True)
@@ -289,8 +283,7 @@ class Moved(ExpansionPoint):
 class GivenUp(ExpansionPoint):
     """Dropped: control variates do not pay."""
 
-    def describe(self) -> str:
-        return f"given up after {self.n_steps:,} steps of warmup"
+    text = "given up after {n_steps:,} steps of warmup"
 
 
 def _order(order: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from string import Formatter
+from typing import Any
 
 # Remedies if chains hardly move. Surrogate transitions need products of effects and scales as arguments.
 _COMMANDS = "`fallback=nuts`, or `stansub reference`"
@@ -24,6 +26,24 @@ def percent(share: float) -> str:
 def without_exponent(value: float, *, digits: int) -> str:
     """Return a number to so many significant digits, as people write it: 0.00001 rather than 1e-05."""
     return format(Decimal(f"{value:.{digits}g}"), "f")
+
+
+class _Template(Formatter):
+    """Formatter of templates whose fields are attributes of a value."""
+
+    _words: Mapping[str, Callable[[Any], str]] = {"percent": percent, "joined": ", ".join}
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return getattr(args[0], str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        in_words = self._words.get(format_spec)
+        return format(value, format_spec) if in_words is None else in_words(value)
+
+
+def filled(template: str, value: object) -> str:
+    """Return a template with attributes of a value, such as ``{n:,}``, ``{share:percent}`` or ``{names:joined}``."""
+    return _Template().vformat(template, (value,), {})
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,9 +1,23 @@
 """Parts of sentences."""
 
+from dataclasses import fields
+from string import Formatter
+from typing import get_type_hints
+
 import pytest
 
+from stansub import decision_findings, decision_selection, findings, selection, variates_selection
 from stansub.output.style import percent_ticks
-from stansub.wording import percent
+from stansub.wording import filled, percent
+
+DESCRIBED = [
+    one
+    for module in (findings, decision_findings, selection, decision_selection, variates_selection)
+    for one in vars(module).values()
+    if isinstance(one, type)
+    and issubclass(one, findings.Finding | selection.Chosen)
+    and one.__module__ == module.__name__
+]
 
 
 @pytest.mark.parametrize(
@@ -17,3 +31,26 @@ def test_percentages_have_no_exponents(share: float, written: str) -> None:
 @pytest.mark.parametrize(("share", "written"), [(0.0, "0 %"), (1e-7, "0.00001 %"), (0.025, "2.5 %"), (1.0, "100 %")])
 def test_nor_have_those_beside_axes(share: float, written: str) -> None:
     assert percent_ticks()(share) == written
+
+
+def test_templates_take_attributes_in_words() -> None:
+    mode = findings.MissedMode(0.123, -1.0, 2.5, {})
+    assert filled("{share:percent}, {above:.2f} above {log_density}", mode) == "12 %, 2.50 above -1.0"
+    assert filled("{names:joined}", findings.LabelsSwitch(("mu", "tau"))) == "mu, tau"
+
+
+@pytest.mark.parametrize("kind", DESCRIBED)
+def test_fields_of_templates_exist(kind: type) -> None:
+    types = {one.name: get_type_hints(kind)[one.name] for one in fields(kind)}
+    for template in (getattr(kind, name, "") for name in ("text", "remedy")):
+        for field in filter(None, (field for _, field, _, _ in Formatter().parse(template))):
+            name, _, attribute = field.partition(".")
+            assert name in types
+            assert not attribute or attribute in {*dir(types[name]), *get_type_hints(types[name])}
+
+
+def test_every_kind_has_a_template_or_describes_itself() -> None:
+    bases = findings.Finding, selection.Chosen, variates_selection.ExpansionPoint
+    plain = [one for one in DESCRIBED if one not in bases and not hasattr(one, "text")]
+    assert all(one.describe not in (findings.Finding.describe, selection.Chosen.describe) for one in plain)
+    assert len(plain) > 20

@@ -91,7 +91,7 @@ def _print(result: NormalityTrial, console: Console) -> None:
             console.print(Text(line, style=style), soft_wrap=True)
 
     write(result.headline, "bold green" if result.trusted else "bold yellow")
-    for reason in (one.clause() for one in result.reasons):
+    for reason in (one.clause for one in result.reasons):
         write(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
     for advice in result.advice:
         write(f"  -> {advice}", hang=5)

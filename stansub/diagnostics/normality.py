@@ -377,7 +377,7 @@ def _note(
     reasons = normality_fails(judged(trials["start"], test))
     if not reasons:
         return ""
-    return f"During burn-in, whose draws are discarded: {'; and '.join(one.clause() for one in reasons)}."
+    return f"During burn-in, whose draws are discarded: {'; and '.join(one.clause for one in reasons)}."
 
 
 def _advice(

@@ -270,7 +270,7 @@ def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
 def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     audit, estimates = record.audit, record.estimates
     if estimates is not None:
-        yield "Audit", f"{estimates.clause()}."
+        yield "Audit", f"{estimates.clause}."
     if audit is not None:
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
     elif facts.get("test") in THINNED:
@@ -298,7 +298,7 @@ def _waits(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
 def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Return how often learned bounds were exceeded, and the effect on the acceptance probability."""
     if facts.get("guarantee") == LEARNED:
-        audit = record.acceptances.clause() if record.acceptances else "no decision was audited"
+        audit = record.acceptances.clause if record.acceptances else "no decision was audited"
         yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions used a block beyond its bound; {audit}"
 
 

@@ -467,7 +467,7 @@ def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
         estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
         parts = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
-        parts += [estimates.clause()] if estimates is not None else []
+        parts += [estimates.clause] if estimates is not None else []
         yield "Audit", "; ".join(parts) or "none"
     if facts.get("stopped"):
         yield "Stopped", str(facts["stopped"])

@@ -68,10 +68,10 @@ def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTri
     tail, decisions = heavy.reasons
     assert isinstance(tail, HeavyTail)
     assert tail.low > 2 * tail.nominal
-    assert "|t| is beyond its critical value" in tail.clause()
+    assert "|t| is beyond its critical value" in tail.clause
     assert isinstance(decisions, TrialDecisionsWrong)
     assert decisions.low > decisions.promised
-    assert "simulated decisions go the wrong way" in decisions.clause()
+    assert "simulated decisions go the wrong way" in decisions.clause
     assert "No larger block" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
     assert "`test='exact'`" in heavy.advice[-1]
