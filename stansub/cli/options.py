@@ -130,7 +130,7 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
         What else is declared otherwise (see `stansub.run.option.Option`).
     """
     option = replace(config.declared(name), **changes)
-    kind: Any = config.plain_type(name)
+    kind: Any = config.TYPES[name]
     default = value[0] if value else config.DEFAULTS[name]
     if isinstance(option.bounds, limits.Named) and option.bounds.only:
         make: Any = StrEnum

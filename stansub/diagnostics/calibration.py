@@ -24,8 +24,8 @@ from stansub.output.inference_data import InferenceData, attrs, group
 from stansub.output.statistics import scalars, table
 from stansub.output.style import CHAIN_COLOURS, INK, blank, styled
 from stansub.progress import as_progress
-from stansub.run import limits
 from stansub.run.config import SampleConfig
+from stansub.run.limits import MOST, Count
 from stansub.run.sample import check as check_draws
 from stansub.run.sample import draw
 from stansub.stan.compilation import CompiledModel, compile_model
@@ -243,8 +243,8 @@ def calibrate(
     converged are ranked too: leaving them out would make any sampler look calibrated. ``warned`` counts them. A repeat
     that fails with `RunError` has no ranks and is listed in ``failed``.
     """
-    limits.check_count("repeats", repeats, at_most=limits.MOST["repeats"], at_least=2)
-    limits.check_count("seed", seed, at_least=0, at_most=limits.MOST["seed"])
+    Count(2, MOST["repeats"]).check("repeats", repeats)
+    Count(0, MOST["seed"]).check("seed", seed)
     log = as_progress(progress)
     model = compile_model(program, progress=log) if isinstance(program, str | Path) else program
     done = []

@@ -92,7 +92,8 @@ def compare(
     else:
         check_comparable(own, var_names)
         lengths = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
-        settings = _given(**lengths, adapt_delta=adapt_delta, max_treedepth=max_treedepth)
+        given = {**lengths, "adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
+        settings = {name: value for name, value in given.items() if value is not None}
         program = Program.read(reference_model) if reference_model is not None else None
         wish = _ReferenceOptions(engine, program, settings, parallel_chains)
         folder = Path(draws).parent if isinstance(draws, str | Path) else None
@@ -102,11 +103,6 @@ def compare(
     with safe, stage_progress(console, show=show) as log:
         log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
-
-
-def _given(**settings: float | None) -> dict[str, float]:
-    """Return the settings that are not left open."""
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 class _ReferenceOptions(NamedTuple):

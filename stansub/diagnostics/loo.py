@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -95,9 +94,11 @@ def loo(
     check_scale(scale)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
-    with ExitStack() as stack, stage_progress(console, show=wanted(show_progress, console)) as log:
-        facts = inference_data.attrs(own)
-        posterior = stack.enter_context(posterior_of_draws(facts, model=model, data=data, executor=executor, log=log))
+    facts = inference_data.attrs(own)
+    with (
+        stage_progress(console, show=wanted(show_progress, console)) as log,
+        posterior_of_draws(facts, model=model, data=data, executor=executor, log=log) as posterior,
+    ):
         theta = unconstrained_draws(own, posterior)
         n = posterior.blocks.n_observations
         rows = random_rows(n, observations, seed)

@@ -26,6 +26,7 @@ from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_BATCH, Chain
 from stansub.run.chain_factory import make_chain, starting_values
 from stansub.run.inits import Init, Inits, load
+from stansub.run.limits import MOST, Count
 from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import find_mode_setup
 from stansub.run.progress import default_console, stage_progress, wanted
@@ -56,7 +57,13 @@ _REMEDY_WORK = 1_000_000
 
 # Steps of a default run of `sample`, for which control variates are weighed.
 _N_STEPS = 48_000
-_MOST = 1_000_000
+_BOUNDS = {
+    "pairs": Count(8, 1_000_000),
+    "subsets": Count(50, 1_000_000),
+    "iter_warmup": Count(8 * WARMUP_BATCH),
+    "block_size": Count(),
+    "seed": Count(0, MOST["seed"]),
+}
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ def diagnose(
     InputError
         If the program, the data or an option cannot be used, or the first look uses all the blocks.
     """
-    _check_counts(pairs, subsets, iter_warmup, block_size, seed)
+    limits.check(_BOUNDS, pairs=pairs, subsets=subsets, iter_warmup=iter_warmup, block_size=block_size, seed=seed)
     rule = _t_test(test, epsilon, looks, first_look)
     order = check_order(control_variates)
     check_proposal(proposal)
@@ -232,18 +239,6 @@ def _try(
     rng = streams.generator(seed, streams.Chain.TRIAL)
     found = _pairs_along(chain, posterior.population.evaluator(), variates, settings["pairs"], iter_warmup, rng, log)
     return _judge(found, posterior, rule, variates is not None, settings, rng, log)
-
-
-def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | None, seed: int | None) -> None:
-    limits.check_count("pairs", pairs, at_least=8, at_most=_MOST)
-    limits.check_count("subsets", subsets, at_least=50, at_most=_MOST)
-    for name, value, least in (
-        ("iter_warmup", iter_warmup, 8 * WARMUP_BATCH),
-        ("block_size", block_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value is not None:
-            limits.check_count(name, value, at_least=least)
 
 
 def _t_test(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,9 +84,10 @@ def ppc(
     Count().check("draws", n_draws)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
-    with ExitStack() as stack, stage_progress(console, show=wanted(show_progress, console)) as log:
-        opened = posterior_of_draws(attrs(own), model=None, data=data, executor=executor, log=log)
-        posterior = stack.enter_context(opened)
+    with (
+        stage_progress(console, show=wanted(show_progress, console)) as log,
+        posterior_of_draws(attrs(own), model=None, data=data, executor=executor, log=log) as posterior,
+    ):
         names = _replicated(posterior)
         rows = random_rows(posterior.blocks.n_observations, observations, seed)
         theta = unconstrained_draws(own, posterior)

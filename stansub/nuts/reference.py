@@ -23,7 +23,7 @@ from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import affordable, table
 from stansub.run.choices import cores
 from stansub.run.facts import versions
-from stansub.run.limits import check_count
+from stansub.run.limits import MOST, Bounds, Count, Interval, check
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 from stansub.stan.bridgestan_home import find_home
@@ -37,8 +37,16 @@ ENGINES = ("auto", *_ENGINES)
 _NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie", "exact": "exact decisions of stansub"}
 # Bytes of generated quantities per observation that are still computed and then discarded.
 _MAX_UNUSED = 5e8
-# Upper bounds that the engines accept.
-_MOST = {"iter_warmup": 2**31 - 1, "iter_sampling": 2**31 - 1, "seed": 2**32 - 1, "max_treedepth": 30}
+_BOUNDS: dict[str, Bounds] = {
+    "chains": Count(1, MOST["chains"]),
+    "parallel_chains": Count(1, MOST["parallel_chains"]),
+    # What the engines accept.
+    "iter_warmup": Count(1, 2**31 - 1),
+    "iter_sampling": Count(1, 2**31 - 1),
+    "seed": Count(0, 2**32 - 1),
+    "max_treedepth": Count(1, 30),
+    "adapt_delta": Interval("between 0 and 1"),
+}
 
 
 def reference(
@@ -282,18 +290,8 @@ def _settings(
     adapt_delta: float,
     max_treedepth: int,
 ) -> Settings:
-    for name, value, least in (
-        ("chains", chains, 1),
-        ("parallel_chains", parallel_chains, 1),
-        ("iter_warmup", iter_warmup, 1),
-        ("iter_sampling", iter_sampling, 1),
-        ("seed", seed, 0),
-        ("max_treedepth", max_treedepth, 1),
-    ):
-        if value is not None:
-            check_count(name, value, at_least=least, at_most=_MOST.get(name))
-    if not 0 < adapt_delta < 1:
-        raise InputError(f"`adapt_delta={adapt_delta}` must be between 0 and 1")
+    given = chains, parallel_chains, iter_warmup, iter_sampling, seed, max_treedepth, adapt_delta
+    check(_BOUNDS, **dict(zip(_BOUNDS, given, strict=True)))
     return Settings(
         chains=int(chains),
         parallel_chains=min(int(chains), int(parallel_chains or cores())),

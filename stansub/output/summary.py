@@ -327,7 +327,8 @@ def _lines(statistics: "pd.DataFrame", width: int) -> list[str]:
 
     If the lines would be wider than `width`, columns come closer, then some are left out, then names are cut.
     """
-    columns = {column: _aligned([column, *_on_points(texts)]) for column, texts in cells(statistics).items()}
+    columns = {column: [column, *_on_points(texts)] for column, texts in cells(statistics).items()}
+    columns = {column: [one.rjust(max(map(len, texts))) for one in texts] for column, texts in columns.items()}
     longest = max(map(len, statistics.index), default=0)
 
     def room(gap: int) -> int:
@@ -380,11 +381,6 @@ def _on_points(cells: list[str]) -> list[str]:
         cell if "e" in cell else cell + " " * (max(tails) - tail) for cell, tail in zip(cells, tails, strict=True)
     ]
     return padded if max(map(len, padded), default=0) <= _ALIGNED_MAX else cells
-
-
-def _aligned(cells: list[str]) -> list[str]:
-    width = max(map(len, cells))
-    return [cell.rjust(width) for cell in cells]
 
 
 def _short(number: float) -> str:

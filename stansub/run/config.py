@@ -50,7 +50,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         from stansub.tuning.proposal_names import check_proposal
 
         self._set_derived()
-        check(**{one.name: getattr(self, one.name) for one in fields(self)})
+        option.check(_DECLARED, {name: getattr(self, name) for name in _DECLARED})
         self._check_precision()
         if self.iter_sampling is not None and self.stored_every > self.iter_sampling:
             raise InputError(
@@ -231,7 +231,8 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
 _DECLARED = option.declared(SampleConfig)
 DEFAULTS: dict[str, Any] = {one.name: one.default for one in fields(SampleConfig)}
-_TYPES = {one.name: option.plain_type(str(one.type)) for one in fields(SampleConfig)}
+# Types of values as written on the command line.
+TYPES = {one.name: option.plain_type(str(one.type)) for one in fields(SampleConfig)}
 
 
 def declared(name: str) -> Option:
@@ -242,16 +243,6 @@ def declared(name: str) -> Option:
 def names(*groups: str) -> tuple[str, ...]:
     """Return names of the options in some groups; of all options without groups."""
     return tuple(name for name, option in _DECLARED.items() if not groups or option.group in groups)
-
-
-def check(**values: Any) -> None:
-    """Raise InputError if a value is out of its option's bounds; None is always allowed."""
-    option.check(_DECLARED, values)
-
-
-def plain_type(name: str) -> type:
-    """Return the type of the option's values as written on the command line."""
-    return _TYPES[name]
 
 
 documented(SampleConfig)

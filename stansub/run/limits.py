@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -101,6 +102,8 @@ MAX_ERROR = Interval("between 0 and 1; the exact test makes no errors")
 RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "predictors", "scan", "estimate"))
 
 
-def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
-    """Raise InputError unless ``value`` is an integer (or numpy integer) within bounds, by default those of `MOST`."""
-    Count(at_least, MOST.get(name, MOST_COUNT) if at_most is None else at_most).check(name, value)
+def check(bounds: Mapping[str, Bounds], **values: Any) -> None:
+    """Raise InputError if a value is out of the bounds of its name; None is always allowed."""
+    for name, value in values.items():
+        if value is not None:
+            bounds[name].check(name, value)

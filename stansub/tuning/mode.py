@@ -383,7 +383,8 @@ class _Search:
         """Continue, on growing shares of the data, from the ends that may be as high as the highest."""
         for present, following in itertools.pairwise([*self.shares, self.whole]):
             going = self.hopeful(present)
-            self.log(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
+            points = "point" if len(going) == 1 else "points"
+            self.log(f"Looking for modes: {self._share(following)} from {len(going)} {points}")
             self.ends, self.copies = [], []
             for number, ascent in enumerate(going):
                 self.log.advance(number, len(going))
@@ -470,10 +471,6 @@ class _Search:
 
     def _share(self, objective: Objective) -> str:
         return "all the data" if self._is_whole(objective) else f"{percent(1 / objective.weight)} of the data"
-
-
-def _points(n: int) -> str:
-    return "point" if n == 1 else "points"
 
 
 def indexed(name: str) -> str:
