@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stansub import memory
 from stansub.selection import Chosen
-from stansub.wording import listed
+from stansub.wording import filled, listed
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,8 @@ class VariatesGivenUp(Chosen):
 
 # The expansion point of the control variates, which is checked when chains pool their draws after `n_steps` of warmup
 
+_MEAN = "the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
+
 
 @dataclass(frozen=True)
 class ExpansionPoint(Chosen):
@@ -218,10 +220,8 @@ class KeptForFewDraws(ExpansionPoint):
 class KeptSinceNear(ExpansionPoint):
     """Kept: the mean of the chains is ``distance`` sds from it, and their sds are alike."""
 
+    text = f"kept: {_MEAN}, and their sds are similar"
     distance: float
-
-    def describe(self) -> str:
-        return f"kept: {_mean_is(self.n_steps, self.distance)}, and their sds are similar"
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,9 @@ class KeptSinceApart(ExpansionPoint):
 class KeptSinceUndefined(ExpansionPoint):
     """Kept: derivatives are not defined at the mean of the chains."""
 
+    text = f"kept: {_MEAN}; there {{error}}"
     distance: float
     error: str
-
-    def describe(self) -> str:
-        return f"kept: {_mean_is(self.n_steps, self.distance)}; there {self.error}"
 
 
 @dataclass(frozen=True)
@@ -252,7 +250,7 @@ class KeptForCost(ExpansionPoint):
     n_blocks: int
 
     def describe(self) -> str:
-        text = f"kept: {_mean_is(self.n_steps, self.distance)}; a decision needs about {_blocks(self.blocks)} of "
+        text = f"kept: {filled(_MEAN, self)}; a decision needs about {_blocks(self.blocks)} of "
         text += f"{self.n_blocks:,} blocks"
         if self.blocks_there is not None:
             text += f", {_blocks(self.blocks_there)} with control variates computed there"
@@ -292,7 +290,3 @@ def _order(order: int) -> str:
 
 def _blocks(blocks: float) -> str:
     return f"{max(1, round(blocks)):,}"
-
-
-def _mean_is(n_steps: int, distance: float) -> str:
-    return f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"

@@ -121,5 +121,4 @@ def _rho(n: IntArray) -> FloatArray:
 def _divisor_n(n: IntArray) -> FloatArray:
     """Return the factor from a standard deviation with divisor n - 1 to one with divisor n."""
     few = n.astype(np.float64)
-    factor: FloatArray = np.sqrt((few - 1) / few)
-    return factor
+    return np.asarray(np.sqrt((few - 1) / few))

@@ -37,8 +37,7 @@ class Correction(NamedTuple):
         """Return the logits of the uniform numbers that separate the points, shape (k - 1,)."""
         below = np.cumsum(self.masses[:-1])
         above = np.cumsum(self.masses[:0:-1])[::-1]
-        bounds: FloatArray = np.where(below < 0.5, scipy.special.logit(below), -scipy.special.logit(above))
-        return bounds
+        return np.asarray(np.where(below < 0.5, scipy.special.logit(below), -scipy.special.logit(above)))
 
     def cdf(self, x: FloatArray, sd: float) -> FloatArray:
         """Return the distribution function at x of the sum with a normal number of this sd."""

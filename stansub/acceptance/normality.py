@@ -272,8 +272,7 @@ def looks_tried(table: Table) -> NDArray[np.intp]:
 def critical_values(table: Table) -> FloatArray:
     """Return the critical values of |t| at the looks before the last, shape (K - 1,)."""
     n = table.n[:-1].astype(float)
-    values: FloatArray = table.scale[:-1] * np.sqrt(n) / _correction(n, float(table.n[-1]))
-    return values
+    return np.asarray(table.scale[:-1] * np.sqrt(n) / _correction(n, float(table.n[-1])))
 
 
 def figures(
@@ -414,8 +413,7 @@ def _crossings(
 def spaced(n: int) -> FloatArray:
     """Return probabilities for the quantiles of ``n`` values, equally spaced in their logit from 1 / (2 n) on."""
     reach = np.log(2 * n - 1)
-    probabilities: FloatArray = 1 / (1 + np.exp(-np.linspace(-reach, reach, _N_QUANTILES)))
-    return probabilities
+    return np.asarray(1 / (1 + np.exp(-np.linspace(-reach, reach, _N_QUANTILES))))
 
 
 def share(counts: NDArray[np.integer], each: int) -> Share:

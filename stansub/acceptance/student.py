@@ -183,8 +183,7 @@ def _crossing_probability(critical: float, correlations: FloatArray) -> float:
 
 
 def _normal_density(z: FloatArray) -> FloatArray:
-    density: FloatArray = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return density
+    return np.asarray(np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi))
 
 
 def _t_table(n: IntArray, tail: float) -> Table:

@@ -186,8 +186,7 @@ def shared_chains(x: FloatArray, y: FloatArray) -> int:
 
 def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
     equal = np.isclose(x[0, 0], y[0, 0], rtol=_SAME, atol=0, equal_nan=True)
-    both: NDArray[np.bool_] = still(x) & still(y) & equal
-    return both
+    return np.asarray(still(x) & still(y) & equal)
 
 
 def _copies(x: FloatArray, y: FloatArray) -> dict[int, int]:

@@ -155,8 +155,7 @@ def _draw(rng: np.random.Generator, weights: FloatArray, n: int) -> Places:
     # Counting the levels reached is faster, for few particles, than a search in each series.
     levels = np.cumsum(weights, axis=0)
     reached = rng.random((n, weights.shape[1])) * levels[-1]
-    drawn: Places = (reached >= levels[:-1, np.newaxis]).sum(axis=0)
-    return drawn
+    return np.asarray((reached >= levels[:-1, np.newaxis]).sum(axis=0))
 
 
 class ParticleGibbsKernel(DirectKernel):

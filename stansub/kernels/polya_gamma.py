@@ -65,8 +65,7 @@ class Regression:
     @cached_property
     def pull(self) -> FloatArray:
         """Return X'(y - 1/2) + B^-1 b, shape (p,), computed once from all the data."""
-        pull: FloatArray = self.x.T @ (self.y - 0.5) + self.prior_precision @ self.prior_mean
-        return pull
+        return np.asarray(self.x.T @ (self.y - 0.5) + self.prior_precision @ self.prior_mean)
 
     def precision(self, rng: np.random.Generator, beta: FloatArray, which: IntArray | None = None) -> FloatArray:
         """Return S^-1 with new Pólya-Gamma variables, shape (p, p) (Johndrow et al. 2015, equations 9 and 10).
@@ -86,8 +85,7 @@ class Regression:
             scaled = rows * np.sqrt(omega)[:, np.newaxis]
             total += scaled.T @ scaled
         share = 1.0 if which is None else len(which) / self.n_observations
-        precision: FloatArray = total / share + self.prior_precision
-        return precision
+        return np.asarray(total / share + self.prior_precision)
 
     def _rows(self, which: IntArray | None) -> Iterator[FloatArray]:
         """Yield rows of the design, a chunk at a time."""

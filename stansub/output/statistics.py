@@ -138,8 +138,7 @@ def still(values: FloatArray) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         spread = flat.max(axis=0) - flat.min(axis=0)
         unmoved = spread <= _STILL * np.abs(flat).max(axis=0)
-    moved: NDArray[np.bool_] = unmoved | np.isnan(flat).all(axis=0)
-    return moved
+    return np.asarray(unmoved | np.isnan(flat).all(axis=0))
 
 
 def scalar_names(name: str, values: Any) -> list[str]:

@@ -68,8 +68,7 @@ def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
     """
     decreasing = DecreasingLevel(first, last, _STEPS)
     at = np.log([decreasing.level(step) for step in range(_STEPS)])
-    parts: FloatArray = np.array([np.interp(at, np.log(tried), one) for one in np.eye(len(tried))]).mean(1)
-    return parts
+    return np.asarray(np.array([np.interp(at, np.log(tried), one) for one in np.eye(len(tried))]).mean(1))
 
 
 def schedules(measured: Sequence[Measurement]) -> Iterator[Mixture]:

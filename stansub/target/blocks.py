@@ -92,8 +92,7 @@ class Blocks:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of observations in each block."""
-        sizes: NDArray[np.int64] = np.diff(self._edges)
-        return sizes
+        return np.asarray(np.diff(self._edges))
 
     def __len__(self) -> int:
         return sum(map(self._number, self.counts))

@@ -201,8 +201,7 @@ class Objective:
             above, below = np.split(gradients, 2)
             # The actual step, after rounding, is the divisor.
             rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
-        hessian: FloatArray = (rows + rows.T) / 2
-        return hessian
+        return np.asarray((rows + rows.T) / 2)
 
 
 def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, steps: FloatArray) -> FloatArray:

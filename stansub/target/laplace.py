@@ -46,8 +46,7 @@ class Mode:
     @property
     def covariance(self) -> FloatArray:
         """Return the covariance of the Laplace approximation, shape (dim, dim)."""
-        covariance: FloatArray = self.cholesky @ self.cholesky.T
-        return covariance
+        return np.asarray(self.cholesky @ self.cholesky.T)
 
     @property
     def steps(self) -> FloatArray:

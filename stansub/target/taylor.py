@@ -57,8 +57,7 @@ class Expansion:
     @property
     def total(self) -> FloatArray:
         """Return the sum of the rows in double precision, shape (n_features,)."""
-        total: FloatArray = self.coefficients.sum(0, dtype=np.float64)
-        return total
+        return np.asarray(self.coefficients.sum(0, dtype=np.float64))
 
     def gradient_of(self, row: FloatArray) -> Callable[[FloatArray], FloatArray]:
         """Return the gradient g + H (theta - m) of the expansion with this row of coefficients, shape (n_features,)."""

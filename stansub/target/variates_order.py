@@ -141,8 +141,7 @@ def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
     """Return the cost of ``n_steps`` decisions with each order, shape (3,), in evaluations of a block."""
     widths = np.array([n_features(dim, order) for order in range(3)])
     # Of the two values in a difference, that of the current state is often known.
-    cost: FloatArray = n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
-    return cost
+    return np.asarray(n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT))
 
 
 def _pairs(mode: Mode, rng: np.random.Generator, step: float | None) -> tuple[FloatArray, FloatArray]:
