@@ -14,7 +14,7 @@ import numpy as np
 from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import Decision
 from stansub.kernels.base import BatchControl, Info, Records, Stat, State, step_by_step
-from stansub.kernels.proposals import Proposal, checked
+from stansub.kernels.proposals import Proposal, compiled
 from stansub.types import FloatArray
 
 STATS = (
@@ -155,7 +155,7 @@ class MetropolisHastings:
         Random walks, affine proposals and mixtures of them run in C++ without the interpreter lock; other proposals are
         called from Python.
         """
-        proposals = checked(params).compiled()
+        proposals = compiled(params)
         if proposals is None:
             return step_by_step(self, rng, state, params, out, n_steps, control)
         self._move_to(state)

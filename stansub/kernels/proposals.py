@@ -457,6 +457,11 @@ def optimal_walk(cholesky: FloatArray) -> RandomWalk:
     return RandomWalk(optimal_scale(len(cholesky)) * cholesky)
 
 
+def compiled(proposal: Proposal) -> _loop.Proposals | None:
+    """Return the proposal for the C++ decision loop; None if C++ does not support it."""
+    return checked(proposal).compiled()
+
+
 def lower_triangular(cholesky: FloatArray, what: str, *, invertible: bool = False) -> FloatArray:
     """Return a factor as an array; raise InputError if it is not square, finite, lower triangular (and invertible)."""
     cholesky = np.ascontiguousarray(cholesky, dtype=np.float64)
