@@ -44,11 +44,7 @@ class VariatesByCost(Chosen):
     memory_allowed: int
 
     def describe(self) -> str:
-        needed = [_blocks(blocks) for blocks in self.blocks]
-        text = (
-            f"{_order(self.order)}: a decision near the mode needs about {needed[self.order]} of {self.n_blocks:,} "
-            f"blocks ({needed[2]} with order 2, {needed[1]} with order 1, {needed[0]} with none)"
-        )
+        text = f"{_order(self.order)}: a decision near the mode {_needs(self)}"
         if self.order:
             text += f"; {memory.amount(self.memory)}, about {self.seconds:.1g} s to compute"
         elif self.far_from_quadratic:
@@ -171,12 +167,7 @@ class VariatesMoved(Chosen):
     n_blocks: int
 
     def describe(self) -> str:
-        none, first, second = map(_blocks, self.blocks)
-        needed = (none, first, second)[self.order]
-        return (
-            f"{_order(self.order)}: at this expansion point a decision needs about {needed} of {self.n_blocks:,} "
-            f"blocks ({second} with order 2, {first} with order 1, {none} with none)"
-        )
+        return f"{_order(self.order)}: at this expansion point a decision {_needs(self)}"
 
 
 @dataclass(frozen=True)
@@ -286,6 +277,15 @@ class GivenUp(ExpansionPoint):
 
 def _order(order: int) -> str:
     return f"order {order}" if order else "none"
+
+
+def _needs(choice: VariatesByCost | VariatesMoved) -> str:
+    """Return how many blocks a decision needs with this order, and with others."""
+    needed = [*map(_blocks, choice.blocks)]
+    return (
+        f"needs about {needed[choice.order]} of {choice.n_blocks:,} blocks ({needed[2]} with order 2, {needed[1]} with "
+        f"order 1, {needed[0]} with none)"
+    )
 
 
 def _blocks(blocks: float) -> str:

@@ -335,19 +335,16 @@ class CrossChainAdaptation:
 
     def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:
         """Return control variates about the mean of moments; raise InputError if they are undefined."""
-        posterior, log = self._posterior, self._progress
+        posterior, log, threads = self._posterior, self._progress, self._asked.request.threads
+        at, cholesky = moments.position, moments.cholesky
         if self.found.variates is not None and self.found.variates.blockwise is None:
-            predictors, threads = posterior.predictors(log), self._asked.request.threads
-            return ObservationVariates.at(predictors, moments.position, moments.cholesky, threads=threads)
-        threads = self._asked.request.threads
-        made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
+            return ObservationVariates.at(posterior.predictors(log), at, cholesky, threads=threads)
+        made = taylor.build(posterior, at, order=order, steps=steps, threads=threads, progress=log)
         if self.test.learns_bounds:
-            bounds = learn(posterior, made, moments.cholesky, rng=rng, threads=threads, progress=log)
-            return replace(made, bounds=bounds)
-        if not needs_bounds(self.test, self._asked.request.spread):
-            return made
-        bounds = posterior.remainder_bounds(made.anchor, moments.cholesky, order, progress=log)
-        return replace(made, bounds=bounds)
+            return replace(made, bounds=learn(posterior, made, cholesky, rng=rng, threads=threads, progress=log))
+        if needs_bounds(self.test, self._asked.request.spread):
+            return replace(made, bounds=posterior.remainder_bounds(made.anchor, cholesky, order, progress=log))
+        return made
 
     def _race(
         self,

@@ -57,11 +57,6 @@ class Team:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    @property
-    def passes(self) -> float:
-        """Return the gradient evaluations so far, in passes over all observations."""
-        return self.observations / self.population.blocks.n_observations
-
     def map(
         self,
         work: Callable[[Evaluator, T], R],
