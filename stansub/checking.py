@@ -32,7 +32,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
-from stansub.stan.sizes import adds, observations_in, outcome_sizes, sizes_of_parameters
+from stansub.stan.sizes import adds, observations_in, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.sparse import cutting, sparse_predictors
@@ -314,7 +314,7 @@ def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
     if observations:
         return (observations,)
     program = analysis.program
-    return tuple(dict.fromkeys([analysis.size, *sorted(set(outcome_sizes(program)) - sizes_of_parameters(program))]))
+    return tuple(dict.fromkeys([analysis.size, *sorted(set(outcome_sizes(program)) - program.sizes_of_parameters)]))
 
 
 def _terms(program: Program) -> list[Statement]:

@@ -127,12 +127,12 @@ class Engine:
 def compile_program(task: Task, program: Path | None = None, *, lipschitz: bool = False) -> bool:
     """Compile the workload's program, or another one, and with ``lipschitz`` its function ``log_lik_lipschitz_i``."""
     import stansub
-    from stansub.stan.ranges import LIPSCHITZ, largest_constant
+    from stansub.stan.ranges import LIPSCHITZ
 
     told: list[str] = []
     compiled = stansub.compile_model(program or task.workload.program, progress=told.append)
     if lipschitz:
-        largest_constant(compiled.with_data(task.data), LIPSCHITZ, progress=told.append)
+        compiled.with_data(task.data).constants(LIPSCHITZ, progress=told.append)
     return bool(told)
 
 

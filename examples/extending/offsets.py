@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 
 from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Call, Declaration, Name, Node, Program
 
 
 @Pass.named("offsets in transformed data")
 def with_offsets(program: Program) -> Edits | None:
     """Compute functions of data vectors in transformed data."""
-    vectors = {one.name: one for one in data_declarations(program) if one.base == "vector" and not one.array_dims}
+    vectors = {one.name: one for one in program.data_declarations if one.base == "vector" and not one.array_dims}
     symbols, variables, replacements = Symbols.of(program), dict[Call, str](), []
     for call in _offsets(program.model, vectors):
         if call not in variables:  # expressions are equal if they say the same

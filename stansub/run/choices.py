@@ -16,7 +16,7 @@ from stansub.run.decisions import check_range
 from stansub.selection import Chosen
 from stansub.stan.analysis import Analysis
 from stansub.stan.posterior import Posterior
-from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
+from stansub.stan.ranges import LIPSCHITZ, range_function
 from stansub.variates_selection import RangeByPredictors
 
 # Share of the decisions that are audited, their maximum and minimum number, and the limits of what they may evaluate.
@@ -190,13 +190,13 @@ def choose_range(
             )
         if analysis.takes_metric(DERIVATIVES[bounded]):
             return Ranges(kind, sources.Predictors(bounded))
-        constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
-        return Ranges(kind, sources.Derivative(constant, bounded))
+        constants = posterior.constants(DERIVATIVES[bounded], progress=progress)
+        return Ranges(kind, sources.Derivative(float(constants.max()), bounded))
     if kind == "lipschitz":
         if LIPSCHITZ not in functions:
             raise InputError(f"`range_source='lipschitz'` needs a function {LIPSCHITZ}(int i, ...) in the program")
-        lipschitz = sources.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
-        return Ranges(kind, lipschitz)
+        constants = posterior.constants(LIPSCHITZ, progress=progress)
+        return Ranges(kind, sources.Lipschitz(float(constants.max())))
     if kind == "function":
         if "log_lik_range" not in functions:
             raise InputError("`range_source='function'` needs a function log_lik_range(...) in the program")

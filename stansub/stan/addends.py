@@ -24,11 +24,11 @@ def term_by_term(program: Program) -> Edits | None:
     reading = Steps.of(program).reads({size: [size, *data_along(program, size)] for size in outcome_sizes(program)})
     # A number may be added to a vector, whose elements then all have it; not to another number.
     blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters, program.model)
-    scope, types = {one.name: one.type.unsized for block in blocks for one in block.declarations}, Types(program)
+    types = Types(program, {one.name: one.type.unsized for block in blocks for one in block.declarations})
     replacements = [
         (one.span, "\n".join(f"target += {term};" for term in terms))
         for one, terms in sums
-        if types.of(one.expression, scope) == REAL and len({together(reading, names(term)) for term in terms}) > 1
+        if types.of(one.expression) == REAL and len({together(reading, names(term)) for term in terms}) > 1
     ]
     return Edits([], replacements) if replacements else None
 

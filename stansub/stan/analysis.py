@@ -22,7 +22,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import with_scaled_effects
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import main_size, outcome_sizes, reads_observations, sizes_of_parameters
+from stansub.stan.sizes import main_size, outcome_sizes, reads_observations
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
@@ -90,7 +90,7 @@ class Analysis:
     @cached_property
     def table(self) -> frozenset[str]:
         """Return the sizes of tables of outcomes whose cells are the observations; empty if their rows are."""
-        of_cells = self.over_rows is not None and self.size in sizes_of_parameters(self.program)
+        of_cells = self.over_rows is not None and self.size in self.program.sizes_of_parameters
         return frozenset(outcome_sizes(self.program)) if of_cells else frozenset()
 
     def is_per_observation(self, declaration: Declaration, sizes: Collection[str]) -> bool:
@@ -121,7 +121,7 @@ class Analysis:
     def _over_all(self, size: str) -> tuple[Program, *tuple[str, ...]]:
         """Return the program that is split in two, and all that counts outcomes in it."""
         program, counted = self.over_data(size)
-        outcomes = () if counted == N_ROWS else set(outcome_sizes(self.program)) - sizes_of_parameters(self.program)
+        outcomes = () if counted == N_ROWS else set(outcome_sizes(self.program)) - self.program.sizes_of_parameters
         return program, *dict.fromkeys((counted, *sorted(outcomes)))
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:

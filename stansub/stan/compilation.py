@@ -30,7 +30,7 @@ from stansub.stan.recognise import Form, plain
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.shares import Shares
-from stansub.stan.sizes import declarations, outcome_sizes, size_candidates
+from stansub.stan.sizes import outcome_sizes, size_candidates
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
@@ -280,7 +280,7 @@ class CompiledModel:
     def _counting(self) -> tuple[str, ...]:
         """Return integers of the data block that determine the number of units, the likeliest first."""
         words = [one.name for one in find(Name, [parse_expression(self.form.n)])]
-        dims = {d.name: names(*d.all_dims) for d in declarations(self.program)}
+        dims = {d.name: names(*d.all_dims) for d in self.program.declarations}
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 

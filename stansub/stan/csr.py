@@ -8,14 +8,14 @@ zeros to the same number. The product is computed in a loop over rows.
 from __future__ import annotations
 
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.sizes import counting, data_names
+from stansub.stan.sizes import counting
 from stansub.stan.syntax import Call, Expression, Name, Program, Span, find, unlooped
 
 
 @Pass.named("products of sparse designs row by row")
 def with_dense_rows(program: Program) -> Edits | None:
     """Write products of sparse designs that are data, with a row for each observation, in loops over rows."""
-    data, counts, symbols = data_names(program), counting(program), Symbols.of(program)
+    data, counts, symbols = program.data_names, counting(program), Symbols.of(program)
     designs, replacements = dict[tuple[Expression, ...], _Design](), dict[Span, str]()
     for statement, _ in unlooped(program.evaluated):
         before = Span(statement.span.start, statement.span.start)

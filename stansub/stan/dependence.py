@@ -13,18 +13,16 @@ from typing import NamedTuple
 
 from stansub.stan.syntax import (
     Assign,
-    Braces,
+    Compound,
     Declaration,
     Empty,
     For,
     ForEach,
     If,
     Node,
-    Profile,
     Program,
     Span,
     Statement,
-    While,
     calls,
     names,
 )
@@ -150,7 +148,7 @@ def text_of(program: Program, statements: Sequence[Statement], kept: Collection[
             if then or orelse:
                 otherwise = f" else {{\n{orelse}\n}}" if orelse else ""
                 lines.append(f"{statement.head} {{\n{then}\n}}{otherwise}")
-        elif isinstance(statement, For | ForEach | While | Profile | Braces):
+        elif isinstance(statement, Compound):
             if inside := text_of(program, statement.body, kept):
                 lines.append(f"{statement.head} {{\n{inside}\n}}")
         elif span in kept and span not in seen:

@@ -12,7 +12,7 @@ from stansub.stan.densities import PRODUCTS, SPECS
 from stansub.stan.passes import rewriting
 from stansub.stan.recognise import Form, partial_sums, recognise
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import changing_names, main_size, observations_in
+from stansub.stan.sizes import main_size, observations_in
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -56,7 +56,7 @@ def _has_family(program: Program, form: Form, size: str) -> bool:
     if isinstance(form.likelihood, Call):
         return _is_known(_returned(partial_sums(program, form.likelihood)))
     statements = observations_in(program, size) if size else []
-    return len(statements) == 1 and _is_known(_drawn(program, statements[0]), changing_names(program))
+    return len(statements) == 1 and _is_known(_drawn(program, statements[0]), program.changing_names)
 
 
 def _is_known(density: Density | None, changing: Collection[str] = ()) -> bool:

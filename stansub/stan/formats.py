@@ -82,8 +82,6 @@ def opened(part: Any, name: str) -> Table | Values:
     if kind == "numpy":
         return _arrays(path)
     if kind not in ("json", "rdump"):
-        if not path.exists():
-            raise InputError(f"{path}: no such file")
         return open_file(path, kind)
     text = _text(path)
     if kind == "rdump":
@@ -94,12 +92,7 @@ def opened(part: Any, name: str) -> Table | Values:
 
 def _partition(part: str | Path | Callable[[], Any], name: str) -> Table:
     """Open a Parquet file, or the table that a function returns."""
-    if not isinstance(part, str | Path):
-        return of_stream(part(), name)
-    path = Path(part)
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    return open_file(path, "parquet")
+    return open_file(Path(part), "parquet") if isinstance(part, str | Path) else of_stream(part(), name)
 
 
 def _arrays(path: Path) -> Values:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from stansub.stan.recognise import REDUCE_SUM, normalised
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
-from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -33,6 +31,7 @@ from stansub.stan.syntax import (
     changed,
     find,
     printed,
+    substituted,
     walk,
 )
 from stansub.stan.typing import REAL
@@ -51,7 +50,7 @@ def inlined(program: Program) -> Program:
     """
     for _ in range(_DEPTH):
         functions, unused = _functions(program), Symbols.of(program)
-        lengths = {one.name: one.all_dims[0] for one in data_declarations(program) if one.all_dims}
+        lengths = {one.name: one.all_dims[0] for one in program.data_declarations if one.all_dims}
         found = [
             (one.span, text)
             for one in _simple(program.evaluated)
@@ -151,16 +150,10 @@ def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Exp
 def _with(node: N, given: Mapping[str, Expression]) -> N:
     """Return a node with values for names; ``i - 1 + 1`` becomes ``i``, as in indices of a slice that starts at 1."""
 
-    def value(one: Node) -> Node | None:
+    def shorter(one: Node) -> Node | None:
         match one:
-            case Name(name):
-                return given.get(name)
-            case Infix("+", Infix("-", left, first), Literal("1")) if _with(first, given) == Literal("1"):
-                return _with(left, given)
-            case Declaration(name=own) if own in given:
-                return changed(replace(one, name=str(given[own])), value)
-            case For(variable=own) | ForEach(variable=own) if own in given:
-                return changed(replace(one, variable=str(given[own])), value)
+            case Infix("+", Infix("-", left, first), Literal("1")) if substituted(first, given) == Literal("1"):
+                return changed(left, shorter)
         return None
 
-    return changed(node, value)
+    return substituted(changed(node, shorter), given)

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from stansub.errors import InputError
 from stansub.stan.approximation import ADDED, CALL, DATA, FUNCTION, PHI, SIZE
 from stansub.stan.densities import SPECS
-from stansub.stan.dependence import Step, Steps, needed, text_of
+from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
 from stansub.stan.scales import FIXED, without_scales
-from stansub.stan.sizes import data_declarations, size_candidates, sizes_of_parameters
+from stansub.stan.sizes import size_candidates
 from stansub.stan.syntax import (
     PRODUCTS,
     Assign,
@@ -106,9 +106,9 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
         raise NotSeparableError("no statement of the model adds a term that depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
-    if more := reading.other_sizes(free) & size_candidates(program).keys() - sizes_of_parameters(program) - set(sizes):
+    if more := reading.other_sizes(free) & size_candidates(program).keys() - program.sizes_of_parameters - set(sizes):
         return split_likelihood(program, *sizes, *sorted(more))
-    changing = {key.partition("@")[0] for key in reading.changing}
+    changing = plain_names(reading.changing)
     linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
@@ -151,10 +151,10 @@ class _Reading:
 
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
-        data, counts = data_declarations(program), set(sizes)
+        data, counts = program.data_declarations, set(sizes)
         sized = [*sizes, *(one.name for one in data if counts & names(*one.all_dims, *one.type.elements))]
         own = [one.name for one in program.parameters.declarations]
-        if found := counts & sizes_of_parameters(program):
+        if found := counts & program.sizes_of_parameters:
             raise NotSeparableError(f"the number of parameters grows with the observations ({min(found)})")
         depends = steps.depending({"observations": sized, "parameters": own})
         declared, local = {one.name: one for one in program.parameters.declarations}, dict[str, Declaration]()

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from stansub.errors import InputError
-from stansub.stan.syntax import Token, matching, tokenize
+from stansub.stan.syntax import TYPES, Token, matching, tokenize
 
-_VECTORS = {"vector", "row_vector", "simplex", "ordered", "positive_ordered", "unit_vector"}
-_MATRICES = {"matrix", "cov_matrix", "corr_matrix", "cholesky_factor_cov", "cholesky_factor_corr"}
-_TYPES = {"int", "real", *_VECTORS, *_MATRICES}
+_TYPES = TYPES - {"array", "tuple"}
 
 
 class _Change(NamedTuple):

@@ -11,7 +11,6 @@ from stansub.stan.branches import KINK, Sign
 from stansub.stan.containers import Rows, Total, Value, elementwise, product
 from stansub.stan.expansions import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
-from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Program, names
 
 
@@ -21,7 +20,7 @@ class Count(int):
 
 def counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
     """Return integers that are sizes of data and count the observations."""
-    sizes = {name for one in data_declarations(program) for dim in one.all_dims for name in names(dim)}
+    sizes = {name for one in program.data_declarations for dim in one.all_dims for name in names(dim)}
     return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 

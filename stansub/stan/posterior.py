@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
+from stansub.stan import rewrite, toolchain
 from stansub.stan.analysis import Analysis, explain
-from stansub.stan.constants import constants
 from stansub.stan.data import Data
+from stansub.stan.library import Library
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.recognise import Form
 from stansub.stan.size_variables import size_expressions
-from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
-from stansub.stan.syntax import Program
+from stansub.stan.syntax import For, Program
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
@@ -185,7 +185,7 @@ class Posterior:
         Integers that passes declare are given as expressions. Empty if the observations are the cells of a table whose
         rows have parameters.
         """
-        own = {one.name: one.name for one in data_declarations(self.program)}
+        own = {one.name: one.name for one in self.program.data_declarations}
         if own.keys() >= set(self.sizes):
             return self.sizes
         own |= size_expressions(self.analysis.rewriting.program)
@@ -288,16 +288,25 @@ class Posterior:
         InputError
             If the program has no such function, or it returns a negative or non-finite value.
         """
-        found = constants(
-            self.program,
-            self.form,
-            self.values,
-            function,
-            sizes=self.counts,
-            name=self.name,
-            metric=metric,
-            progress=progress,
+        log, likelihood, values = as_progress(progress), self.form.likelihood, self.values
+        first = str(likelihood.lower) if isinstance(likelihood, For) else "1"
+        code = rewrite.silent(
+            rewrite.constants_program(self.program, function, self.form.n or self.counts[0], first=first)
         )
+        goal = f"for {function}"
+        file = toolchain.compile_library(code, name=self.name, suffix="_constants", goal=goal, progress=log)
+        log(f"Evaluating {function}")
+        if metric is not None:
+            given = {rewrite.METRIC_SIZE: len(metric), rewrite.METRIC: metric}
+            values = replace(values, values=values.values | given)
+        model = values.model(Library(file))
+        found = model.param_constrain(np.empty(0), include_gq=True, rng=model.rng(0))
+        bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        if bad.size:
+            raise InputError(
+                f"{function} returned {found[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not "
+                "negative"
+            )
         if found.size != self.blocks.n_observations:
             raise RunError(f"{function} returned {found.size} constants for {self.blocks.n_observations} observations")
         return np.asarray(np.add.reduceat(found if self.order is None else found[self.order], self.blocks.starts))

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE
-from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
+from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.series.affine import Affine
-from stansub.stan.sizes import JOINT, data_declarations, sizes_of_parameters
+from stansub.stan.sizes import JOINT
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -43,12 +43,12 @@ _ONE = Literal("1")
 
 
 @Pass.named("groups of different sizes row by row, or from where they start")
-def by_rows(program: Program) -> Edits | Refusal | None:
+def by_rows(program: Program) -> Edits | None:
     """Write densities of segments of data in loops over rows.
 
     If anything else is computed from segments, the groups are the observations, and data tell where each starts.
 
-    Returns a `Refusal` if there are parameters for each of these groups.
+    Refused if there are parameters for each of these groups.
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
@@ -60,12 +60,12 @@ def by_rows(program: Program) -> Edits | Refusal | None:
             group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
             lines.append(found.groups(group))
             replacements.append((found.loop.span, found.over_rows(group, row)))
-        elif names(found.loop.upper).isdisjoint(sizes_of_parameters(program)):
+        elif names(found.loop.upper).isdisjoint(program.sizes_of_parameters):
             start = symbols.fresh("stansub_start")
             lines.append(found.starts(start))
             replacements.append((found.loop.span, found.from_starts(start)))
         elif found.is_of_segments:
-            return Refusal(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
+            raise RefusedError(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
     return Edits(lines, replacements) if replacements else None
 
 
@@ -91,7 +91,7 @@ class _Ragged:
     @classmethod
     def of(cls, program: Program, loop: For) -> _Ragged | None:
         """Return a loop of the model block as such a loop; None if it is another."""
-        data = data_declarations(program)
+        data = program.data_declarations
         if loop.lower != _ONE or not names(loop.upper) <= {one.name for one in data}:
             return None
         match loop.body[-1:]:

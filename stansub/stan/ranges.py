@@ -33,17 +33,6 @@ _CALLBACK = ctypes.CFUNCTYPE(
 LIPSCHITZ = "log_lik_lipschitz_i"
 
 
-def largest_constant(posterior: Posterior, function: str, *, progress: Callable[[str], None] | None = None) -> float:
-    """Return the largest block sum of the constants that a program function gives for observations.
-
-    Raises
-    ------
-    InputError
-        If the program has no such function, or it returns a negative or non-finite value.
-    """
-    return float(posterior.constants(function, progress=progress).max())
-
-
 def range_function(posterior: Posterior, *, progress: Callable[[str], None] | None = None) -> RangeFunction:
     """Compile the program's ``log_lik_range``, whose value times 2 x block size is the range of the block sums.
 

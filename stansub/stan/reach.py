@@ -14,7 +14,7 @@ from operator import or_
 from typing import NamedTuple
 
 from stansub.stan.recognise import REDUCE_SUM
-from stansub.stan.sizes import DENSITIES, JOINT, data_declarations, data_names
+from stansub.stan.sizes import DENSITIES, JOINT
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -49,7 +49,7 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.syntax import Braces as Scope
-from stansub.stan.typing import INT, MATRIX, REAL, ROW_VECTOR, Types
+from stansub.stan.typing import INT, MATRIX, ROW_VECTOR, Types
 
 
 class Reach(Flag):
@@ -175,7 +175,7 @@ def entries(program: Program, size: str) -> tuple[Term, ...]:
 def _walked(program: Program, size: str) -> _Walk:
     """Return the state after a walk through a program; transformed data are data, computed from all of them."""
     walked = _Walk(program, size)
-    for one in data_declarations(program):
+    for one in program.data_declarations:
         walked.declare(one, changing=False)
     for one in program.parameters.declarations:
         walked.declare(one, changing=True)
@@ -221,8 +221,8 @@ class _Walk:
     scope: dict[str, UnsizedType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.types = Types(self.program)
-        self.data = data_names(self.program)
+        self.types = Types(self.program, self.scope)
+        self.data = self.program.data_names
         self.own = {_density_of(one.name) for one in self.program.functions} | {*REDUCE_SUM}
 
     def declare(self, one: Declaration, *, changing: bool) -> None:
@@ -275,7 +275,7 @@ class _Walk:
                 return self.of(inside)
             case Transpose(inside):
                 value = self.of(inside)
-                if value.axis is not None and self._type(inside) == MATRIX:
+                if value.axis is not None and self.types.of(inside) == MATRIX:
                     return value._replace(axis=1 - value.axis)
                 return value
             case Infix(operator, left, right):
@@ -294,24 +294,17 @@ class _Walk:
             return _joined([one.together for one in values])
         found = _joined(values)
         # The columns of a row vector times a matrix are its elements.
-        is_row = operator == "*" and found.axis == 1 and self._type(left) == ROW_VECTOR
+        is_row = operator == "*" and found.axis == 1 and self.types.of(left) == ROW_VECTOR
         return found._replace(axis=0) if is_row else found
 
     def _is_by_row(self, operator: str, left: Expression, right: Expression) -> bool:
         """Return whether each row, or column, of a product or quotient depends on that one alone."""
         rows = self.of(left).axis, self.of(right).axis
-        if rows == (None, None) or self._is_number(right):
+        if rows == (None, None) or self.types.is_number(right):
             return True
         if operator == "*":
-            return rows in ((0, None), (None, 1)) or self._is_number(left)
+            return rows in ((0, None), (None, 1)) or self.types.is_number(left)
         return False
-
-    def _is_number(self, expression: Expression) -> bool:
-        """Return whether an expression is a single number."""
-        return self._type(expression) in (INT, REAL)
-
-    def _type(self, expression: Expression) -> UnsizedType:
-        return self.types.of(expression, self.scope)
 
     def _is_all(self, expression: Expression) -> bool:
         """Return whether an expression is the number of observations."""
@@ -443,7 +436,7 @@ class _Walk:
         each = [one for one in arguments if isinstance(one, Expression)]
         given = [self.of(one) for one in each]
         # A joint density of an array is one of each of its elements.
-        of_array = bool(each) and self._type(each[0]).depth > 0
+        of_array = bool(each) and self.types.of(each[0]).depth > 0
         of_elements = of_array and all(one.axis in (None, 0) for one in given)
         apart = density not in self.own and (of_elements or not density.startswith(JOINT))
         return _joined(given if apart else [one.together for one in given])

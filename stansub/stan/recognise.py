@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import changing_names, data_names, declarations, main_size, observations_in, sized_by
+from stansub.stan.sizes import main_size, observations_in, sized_by
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -22,11 +22,11 @@ from stansub.stan.syntax import (
     Declaration,
     Expression,
     For,
-    ForEach,
     Function,
     Group,
     If,
     Literal,
+    Loop,
     Name,
     Node,
     Profile,
@@ -35,7 +35,6 @@ from stansub.stan.syntax import (
     Statement,
     Subscript,
     Target,
-    While,
     calls,
     names,
     placed,
@@ -136,7 +135,7 @@ def _marked(statements: Sequence[Statement]) -> Iterator[tuple[Statement, bool]]
     for statement, around in placed(statements):
         is_marked = any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(*statement.computes))
         if _is_log_lik_loop(statement) or (is_marked and not any(map(_is_log_lik_loop, around))):
-            yield statement, not any(isinstance(one, For | ForEach | While) for one in around)
+            yield statement, not any(isinstance(one, Loop) for one in around)
 
 
 def _several(program: Program, statements: Sequence[Statement]) -> Form:
@@ -146,7 +145,7 @@ def _several(program: Program, statements: Sequence[Statement]) -> Form:
 
 def _beside(program: Program, sizes: set[str], likelihood: Span) -> list[Statement]:
     """Return statements besides the likelihood that add a term for each observation."""
-    observed = data_names(program) & sized_by(program, sizes)
+    observed = program.data_names & sized_by(program, sizes)
     adding = (one for size in sizes for one in observations_in(program, size) if _beyond_constants(one) & observed)
     return [one for one in adding if not likelihood.contains(one.span)]
 
@@ -201,7 +200,7 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
         return _several(program, [statement, *others])
     remarks = list(_costs(program, sizes, statement.span))
     sized = sized_by(program, sizes)
-    parameters = changing_names(program)
+    parameters = program.changing_names
     for argument in call.arguments[3:]:
         used = names(argument)
         if not isinstance(argument, Name) and used & sized and used & parameters:
@@ -265,7 +264,7 @@ def _length_of(program: Program, expression: Expression) -> set[str]:
     """Return variables that determine how long an array is: for ``y`` or ``y[index]``."""
     match expression:
         case Name(name) | Subscript(_, (Name(name), *_)):
-            found = [one for one in declarations(program) if one.name == name and one.array_dims]
+            found = [one for one in program.declarations if one.name == name and one.array_dims]
             return names(found[0].array_dims[0]) if found else set()
     return set()
 

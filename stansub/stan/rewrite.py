@@ -7,12 +7,11 @@ each block's log likelihood to the header and have no variables of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from stansub.errors import InputError
 from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
-from stansub.stan.sizes import changing_names, data_names
 from stansub.stan.syntax import (
     Braces,
     Call,
@@ -39,8 +38,7 @@ from stansub.stan.syntax import (
     parse_expression,
     parse_statements,
     printed,
-    symbols,
-    tokenize,
+    substituted,
     writes,
 )
 
@@ -126,7 +124,7 @@ def _silenced(node: Node) -> Node | None:
 
 def reserved(program: Program) -> list[str]:
     """Return the names in a program that begin with the prefix reserved for stansub."""
-    return sorted(name for name in symbols(program) if name.startswith("stansub_"))
+    return sorted(name for name in program.symbols if name.startswith("stansub_"))
 
 
 def reserve_names(program: Program) -> None:
@@ -227,7 +225,7 @@ def _hoisted(program: Program, call: Call) -> tuple[str, str]:
     An expression such as ``y[training]`` would otherwise cost time in proportion to all observations at every
     evaluation, however few blocks are evaluated.
     """
-    changing = changing_names(program)
+    changing = program.changing_names
     arguments, lines = [], []
     functions = partial_sums(program, call)
     for k, argument in enumerate(call.arguments):
@@ -330,7 +328,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     InputError
         If the program has no such function, or an argument is not the name of a data variable.
     """
-    known, metric = data_names(program), takes_metric(program, function)
+    known, metric = program.data_names, takes_metric(program, function)
     arguments = _by_name(
         program, function, 1, known | ({_METRIC_ARGUMENT} if metric else set()), "data or transformed data"
     )
@@ -352,7 +350,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
 def takes_metric(program: Program, function: str) -> bool:
     """Return whether a function of the program has an argument ``metric`` that is not a data variable."""
     arguments = {argument.name for one in program.functions if one.name == function for argument in one.arguments}
-    return _METRIC_ARGUMENT in arguments - data_names(program)
+    return _METRIC_ARGUMENT in arguments - program.data_names
 
 
 def range_program(program: Program) -> str:
@@ -368,17 +366,16 @@ def range_program(program: Program) -> str:
         If the program has no such function, or an argument is neither data nor a parameter.
     """
     parameters = {variable.name for variable in program.parameters.declarations}
-    at_proposal = {name: f"{name}_new" for name in parameters}
-    known = data_names(program) | parameters
-    taken = known & set(at_proposal.values())
-    if taken:
+    at_proposal = {name: Name(f"{name}_new") for name in parameters}
+    new, known = {one.name for one in at_proposal.values()}, program.data_names | parameters
+    if taken := known & new:
         raise InputError(
             f"log_lik_range: the variable {min(taken)!r} has the name of a parameter at the proposal; rename it"
         )
-    arguments = _by_name(program, "log_lik_range", 0, known | set(at_proposal.values()), "data or parameters")
-    declared = program.text(program.parameters.inside)
+    arguments = _by_name(program, "log_lik_range", 0, known | new, "data or parameters")
+    proposed = printed([substituted(one, at_proposal) for one in program.parameters.statements])
     return program.with_blocks(
-        parameters=_lines(declared, renamed(declared, at_proposal)),
+        parameters=_lines(program.text(program.parameters.inside), proposed),
         transformed_parameters=None,
         model=None,
         generated_quantities=f"  real stansub_range = log_lik_range({', '.join(arguments)});",
@@ -396,12 +393,3 @@ def _by_name(program: Program, function: str, skip: int, known: set[str], what: 
         if not unknown:
             return found
     raise InputError(f"{function}: its argument {unknown[0]!r} is not the name of a variable in {what} of the program")
-
-
-def renamed(text: str, new_names: Mapping[str, str]) -> str:
-    """Return a text with some names replaced."""
-    pieces, at = [], 0
-    for token in tokenize(text):
-        pieces += [text[at : token.span.start], new_names.get(token.text, token.text)]
-        at = token.span.end
-    return "".join([*pieces, text[at:]])

@@ -15,12 +15,11 @@ from stansub.stan import stanc
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
-from stansub.stan.syntax import Program, Span, parse, symbols
+from stansub.stan.syntax import Program, Span, parse
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a pass does not write a program that it is meant for.
+class RefusedError(Exception):
+    """A pass cannot write a program that it is meant for.
 
     Attributes
     ----------
@@ -30,8 +29,9 @@ class Refusal:
         The statement, in the program passed.
     """
 
-    reason: str
-    span: Span
+    def __init__(self, reason: str, span: Span) -> None:
+        super().__init__(reason)
+        self.reason, self.span = reason, span
 
     def remark(self, program: Program) -> Remark:
         """Return the reason with the text of the statement."""
@@ -61,22 +61,25 @@ class Pass(NamedTuple):
     name : str
         Description of what it writes.
     find : callable
-        Its additions to a program whose likelihood is not given as a function. `Refusal` if it is meant for the program
-        but cannot write it, None if there is nothing to write.
+        Its additions to a program whose likelihood is not given as a function; None if there is nothing to write.
+        Raises `RefusedError` if it is meant for the program but cannot write it.
     """
 
     name: str
-    find: Callable[[Program], Edits | Refusal | None]
+    find: Callable[[Program], Edits | None]
 
     @classmethod
-    def named(cls, name: str) -> Callable[[Callable[[Program], Edits | Refusal | None]], Pass]:
+    def named(cls, name: str) -> Callable[[Callable[[Program], Edits | None]], Pass]:
         """Return a decorator that turns a function into a pass."""
         return lambda find: cls(name, find)
 
-    def __call__(self, program: Program) -> Program | Refusal | None:
-        """Return a program with the same parameters, log density and generated quantities, `Refusal`, or None."""
-        found = self.find(program) if is_candidate(program) else None
-        return checked(extended(program, *found), self.name) if isinstance(found, Edits) else found
+    def __call__(self, program: Program) -> Program | RefusedError | None:
+        """Return a program with the same parameters, log density and generated quantities, `RefusedError`, or None."""
+        try:
+            found = self.find(program) if is_candidate(program) else None
+        except RefusedError as refusal:
+            return refusal
+        return checked(extended(program, *found), self.name) if found else None
 
 
 @dataclass
@@ -94,7 +97,7 @@ class Symbols:
     @classmethod
     def of(cls, program: Program) -> Symbols:
         """Return the names of a program's variables and functions as taken."""
-        return cls(symbols(program))
+        return cls(program.symbols)
 
     def fresh(self, stem: str) -> str:
         """Return ``stem`` with the first number as suffix that is free."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from stansub.stan.dependence import Steps, plain_names
 from stansub.stan.inlining import inlined
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
-from stansub.stan.series.shapes import part_of
-from stansub.stan.sizes import data_declarations, of_observations
+from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import (
     PRODUCTS,
     Declaration,
@@ -32,7 +32,6 @@ from stansub.stan.syntax import (
     Span,
     Statement,
     Subscript,
-    UnsizedType,
     bare,
     changed,
     find,
@@ -43,7 +42,7 @@ from stansub.stan.syntax import (
     walk,
     writes,
 )
-from stansub.stan.typing import INT, REAL, VECTOR, Types
+from stansub.stan.typing import VECTOR, Types
 
 _INVERSE = ("/", "./")
 # Precedence of what can be an operand of a product without parentheses.
@@ -211,7 +210,7 @@ class _Reading:
         changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
         own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
         blocks = (program.parameters, program.transformed_parameters, program.model)
-        variables = [*data_declarations(program), *(one for block in blocks for one in block.declarations)]
+        variables = [*program.data_declarations, *(one for block in blocks for one in block.declarations)]
         declared = {one.name: one for one in variables}
         loops = {one.variable for one in walk(program.evaluated) if isinstance(one, For | ForEach)}
         plain = plain_names(observed)
@@ -249,7 +248,7 @@ class _Reading:
         (effect, part), *_ = effects
         scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one, part))]
         is_scaled = bool(scales) or isinstance(part.expression, Infix)
-        commutes = all(self._is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
+        commutes = all(self._types.is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
         if not (is_scaled and commutes):
             return None
         kind, value = part.type, part.expression.within(_OPERAND)
@@ -281,7 +280,7 @@ class _Reading:
         if not all(read) or len(parts[0].picked) != 1 or any(one.picked != parts[0].picked for one in parts):
             return None
         whole = self._whole(factor, parts[0].picked)
-        is_vector = parts[0].type.base == "vector" and self._type(whole) == VECTOR
+        is_vector = parts[0].type.base == "vector" and self._types.of(whole) == VECTOR
         is_whole = is_vector and not names(whole) & self.outside
         return _Part(whole, parts[0].type, parts[0].picked) if is_whole else None
 
@@ -297,7 +296,7 @@ class _Reading:
     def _scale(self, factor: _Factor, effects: _Part) -> _Scale | None:
         """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
         one, operator = factor.expression, "/" if factor.divides else "*"
-        if self._is_number(one) and not names(one) & self.outside:
+        if self._types.is_number(one) and not names(one) & self.outside:
             return _Scale(one, f"{_VARIABLE} {operator} {one.within(_OPERAND)}")
         if effects.type.array_dims:
             return None
@@ -309,7 +308,7 @@ class _Reading:
         else:
             whole = self._whole(one, effects.picked)
             is_whole = not names(whole) & self.outside and len(effects.picked) == 1
-            if not is_whole or self._type(whole) != effects.type.unsized:
+            if not is_whole or self._types.of(whole) != effects.type.unsized:
                 return None
         return _Scale(whole, f"{_VARIABLE} .{operator} {whole.within(_OPERAND)}")
 
@@ -335,14 +334,11 @@ class _Reading:
         whole = tuple(Slice() if picked else index for index, picked in zip(indices, picks, strict=True))
         lengths = [dim if picked else None for dim, picked in zip(one.all_dims, picks, strict=False)]
         own = tuple(index for index, picked in zip(indices, picks, strict=True) if picked)
-        return _Part(base if all(picks) else Subscript(base, whole), part_of(one.type.plain, lengths), own)
+        return _Part(base if all(picks) else Subscript(base, whole), one.type.plain.part(lengths), own)
 
-    def _type(self, expression: Expression) -> UnsizedType:
-        scope = {name: one.type.unsized for name, one in self.declared.items()}
-        return Types(self.program).of(expression, scope)
-
-    def _is_number(self, expression: Expression) -> bool:
-        return self._type(expression) in (INT, REAL)
+    @cached_property
+    def _types(self) -> Types:
+        return Types(self.program, {name: one.type.unsized for name, one in self.declared.items()})
 
     def _is_elementwise(self, expression: Expression) -> bool:
         """Return whether the order of the factors does not matter although there are containers among them."""
@@ -350,7 +346,7 @@ class _Reading:
         if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
             return True
         sides = expression.left, expression.right
-        with_number = expression.operator in (".*", "./") or any(map(self._is_number, sides))
+        with_number = expression.operator in (".*", "./") or any(map(self._types.is_number, sides))
         return with_number and all(map(self._is_elementwise, sides))
 
 

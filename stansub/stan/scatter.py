@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from stansub.stan.rewriting import Edits, Pass
-from stansub.stan.sizes import changing_names, counting, data_declarations, declarations
+from stansub.stan.sizes import counting
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -123,12 +123,12 @@ class _Writer:
     def __post_init__(self) -> None:
         program = self.program
         self._number = sum(name.startswith(_PLACE) for name in names(program))
-        data = data_declarations(program)
+        data = program.data_declarations
         self.data = {one.name for one in data}
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
         self.listing = {one.name: one.all_dims[0] for one in data if one.base == "int" and len(one.all_dims) == 1}
         self.counts = counting(program)
-        changing = [one for one in declarations(program) if one.name in changing_names(program)]
+        changing = [one for one in program.declarations if one.name in program.changing_names]
         # Variables of several scopes may share a name.
         count = Counter(one.name for one in changing)
         self.variables = {one.name: one for one in changing if count[one.name] == 1}

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 
 from stansub.stan.dimensions import SIZES
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Call, Expression, Literal, Node, Program, Span, changed, names
 
 # Stem of the names of the integers, to which a number is added.
@@ -20,7 +19,7 @@ _SIZE = "stansub_size"
 @Pass.named("sizes of transformed data as integers")
 def with_size_variables(program: Program) -> Edits | None:
     """Declare sizes of transformed data that functions of data return as integers."""
-    containers = {one.name for one in data_declarations(program) if one.all_dims}
+    containers = {one.name for one in program.data_declarations if one.all_dims}
     symbols, found = Symbols.of(program), dict[Expression, str]()
     replacements = dict[Span, str]()
     for declaration in program.transformed_data.declarations:

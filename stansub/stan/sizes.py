@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
-    Declaration,
     Expression,
     Perform,
     Program,
@@ -43,7 +42,7 @@ def main_size(program: Program) -> str:
 
     Among equals, the first that sizes no parameters.
     """
-    of_parameters, counts = sizes_of_parameters(program), size_candidates(program)
+    of_parameters, counts = program.sizes_of_parameters, size_candidates(program)
     candidates = sorted(counts, key=lambda name: (-counts[name], name in of_parameters))
     return next(iter([*outcome_sizes(program), *candidates]), "")
 
@@ -60,21 +59,16 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     found = calls(*statements)
     lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]
     outcomes = names(*lefts)
-    observed = [one for one in data_declarations(program) if one.name in outcomes]
+    observed = [one for one in program.data_declarations if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
-    of_parameters, counts = sizes_of_parameters(program), size_candidates(program)
+    of_parameters, counts = program.sizes_of_parameters, size_candidates(program)
     candidates = [name for name in counts if name in names(*dims)]
     return tuple(sorted(candidates, key=lambda name: (name in of_parameters, -counts[name])))
 
 
-def sizes_of_parameters(program: Program) -> set[str]:
-    """Return names in the dimensions of parameters."""
-    return names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
-
-
 def counting(program: Program) -> Callable[[Expression], bool]:
     """Return a test whether a size may be that of observations: not of parameters, unless most data have it."""
-    main, of_parameters = main_size(program), sizes_of_parameters(program)
+    main, of_parameters = main_size(program), program.sizes_of_parameters
 
     def counts(size: Expression) -> bool:
         found = names(size)
@@ -109,7 +103,7 @@ def reads_observations(program: Program) -> bool:
 
     Observations are containers of data and transformed data; integers that size no parameters may count them.
     """
-    of_parameters = sizes_of_parameters(program)
+    of_parameters = program.sizes_of_parameters
     declared = program.data.declarations
     seeds = {one.name for one in declared if one.all_dims or (one.base == "int" and one.name not in of_parameters)}
     seeds |= {one.name for one in program.transformed_data.declarations}
@@ -120,9 +114,14 @@ def reads_observations(program: Program) -> bool:
 
 
 def adds(statement: Statement) -> bool:
-    """Return whether a statement adds to the target, in itself or by a function ``*_lp``."""
-    called = isinstance(statement, Perform) and statement.call.name.endswith("_lp")
-    return called or isinstance(statement, Target | Tilde)
+    """Return whether a statement adds to the target, in itself or by a function ``*_lp``; not by inner statements."""
+    called = calls(statement) if isinstance(statement, Perform) else []
+    return isinstance(statement, Target | Tilde) or any(call.name.endswith("_lp") for call in called)
+
+
+def has_terms(statement: Statement) -> bool:
+    """Return whether a statement or one inside it adds to the target."""
+    return any(map(adds, walk([statement])))
 
 
 def of_observations(program: Program, *sizes: str) -> dict[str, frozenset[str]]:
@@ -130,33 +129,11 @@ def of_observations(program: Program, *sizes: str) -> dict[str, frozenset[str]]:
     return Steps.of(program).depending({size: [size, *data_along(program, size)] for size in sizes})
 
 
-def declarations(program: Program) -> list[Declaration]:
-    """Return all variables except generated quantities."""
-    blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters)
-    outer = [declaration for block in blocks for declaration in block.declarations]
-    return outer + [statement for statement in walk(program.model.statements) if isinstance(statement, Declaration)]
-
-
 def sized_by(program: Program, sizes: set[str]) -> set[str]:
     """Return variables with one of ``sizes`` in a dimension."""
-    return {declaration.name for declaration in declarations(program) if names(*declaration.all_dims) & sizes}
-
-
-def data_declarations(program: Program) -> list[Declaration]:
-    """Return variables of data and transformed data."""
-    return [*program.data.declarations, *program.transformed_data.declarations]
-
-
-def data_names(program: Program) -> set[str]:
-    """Return names of data and transformed data."""
-    return {one.name for one in data_declarations(program)}
+    return {declaration.name for declaration in program.declarations if names(*declaration.all_dims) & sizes}
 
 
 def data_along(program: Program, size: str) -> list[str]:
     """Return names of data with ``size``, a variable or a whole dimension such as ``N - n_zero(y)``, as a dimension."""
-    return [one.name for one in data_declarations(program) if size in names(*one.all_dims) or size in one.sizes]
-
-
-def changing_names(program: Program) -> set[str]:
-    """Return all names whose values may change between evaluations."""
-    return {declaration.name for declaration in declarations(program)} - data_names(program)
+    return [one.name for one in program.data_declarations if size in names(*one.all_dims) or size in one.sizes]

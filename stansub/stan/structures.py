@@ -14,16 +14,7 @@ from typing import NamedTuple
 from stansub.stan.dependence import Steps
 from stansub.stan.recursions import Recursion, recursions
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import (
-    SUMMARIES,
-    changing_names,
-    data_along,
-    data_declarations,
-    declarations,
-    main_size,
-    observations_in,
-    outcome_sizes,
-)
+from stansub.stan.sizes import SUMMARIES, data_along, main_size, observations_in, outcome_sizes
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -31,8 +22,8 @@ from stansub.stan.syntax import (
     Density,
     Expression,
     For,
-    ForEach,
     Literal,
+    Loop,
     Name,
     Program,
     Slice,
@@ -40,7 +31,6 @@ from stansub.stan.syntax import (
     Subscript,
     Target,
     Tilde,
-    While,
     calls,
     density_of,
     find,
@@ -127,8 +117,8 @@ class Reading:
     @cached_property
     def computed(self) -> dict[str, Declaration]:
         """Return variables computed from parameters with a value for each observation."""
-        changing = changing_names(self.program) - set(self.latent)
-        return {one.name: one for one in declarations(self.program) if one.name in changing and self._sized(one)}
+        changing = self.program.changing_names - set(self.latent)
+        return {one.name: one for one in self.program.declarations if one.name in changing and self._sized(one)}
 
     @property
     def over(self) -> set[str]:
@@ -205,11 +195,7 @@ class Scope:
     @property
     def outside(self) -> Iterator[Statement]:
         """Yield statements outside loops, and the loops."""
-        return (
-            one
-            for one, around in placed(self.statements)
-            if not any(isinstance(other, For | ForEach | While) for other in around)
-        )
+        return (one for one, around in placed(self.statements) if not any(isinstance(other, Loop) for other in around))
 
     @property
     def loops(self) -> Iterator[For]:
@@ -279,7 +265,7 @@ def _is_one_vector(reading: Reading, left: Expression) -> bool:
     """Return whether it is one vector of all observations."""
     return any(
         Name(one.name) == left and one.base in ("vector", "row_vector") and not one.array_dims
-        for one in declarations(reading.program)
+        for one in reading.program.declarations
         if one.dims == (Name(reading.size),)
     )
 
@@ -376,7 +362,7 @@ def _spatial(reading: Reading) -> str:
 def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expression]]:
     """Return, by parameter, the data that index it: ``phi[from]`` and ``phi[to]``."""
     found: dict[str, set[Expression]] = {}
-    known = {one.name for one in data_declarations(reading.program) if one.array_dims} - reading.observed
+    known = {one.name for one in reading.program.data_declarations if one.array_dims} - reading.observed
     for read in find(Subscript, [statement]):
         name = name_of(read.base)
         if name in reading.latent and name_of(read.indices[0]) in known:

@@ -12,18 +12,8 @@ from functools import cached_property
 
 from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
-from stansub.stan.series.shapes import part_of, shape_of
-from stansub.stan.sizes import (
-    DENSITIES,
-    SUMMARIES,
-    counting,
-    data_declarations,
-    declarations,
-    main_size,
-    observations_in,
-    outcome_sizes,
-)
+from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
+from stansub.stan.sizes import DENSITIES, SUMMARIES, counting, main_size, observations_in, outcome_sizes
 from stansub.stan.syntax import (
     Call,
     Expression,
@@ -40,7 +30,6 @@ from stansub.stan.syntax import (
     Slice,
     Span,
     Subscript,
-    UnsizedType,
     find,
     flat,
     names,
@@ -59,15 +48,15 @@ _CONSTANT, _LINEAR, _NONLINEAR = range(3)
 
 
 @Pass.named("summaries of data in transformed data")
-def with_summaries(program: Program) -> Edits | Refusal | None:
+def with_summaries(program: Program) -> Edits | None:
     """Compute values that data of other rows decide in ``transformed data`` instead of the model.
 
-    Returns a `Refusal` if nothing else is left of the observations.
+    Refused if nothing else is left of the observations.
     """
     found: dict[Expression, str] = {}
     lines, symbols = list[str](), Symbols.of(program)
     replacements: list[tuple[Span, str]] = []
-    shapes = {one.name: shape for one in data_declarations(program) if (shape := shape_of(one)) is not None}
+    shapes = {one.name: shape for one in program.data_declarations if (shape := one.type.shape) is not None}
     counts = counting(program)
     other = _Other(
         shapes,
@@ -88,7 +77,7 @@ def with_summaries(program: Program) -> Edits | Refusal | None:
     if observations_in(written, main_size(written)):
         return added
     # A likelihood of nothing but sums of the data is already a sum of these over parts.
-    return Refusal(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
+    raise RefusedError(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
 
 
 @dataclass(frozen=True)
@@ -137,7 +126,7 @@ class _Other:
         """
         if degree == _CONSTANT or (degree == _LINEAR and not is_nonlinear):
             return None
-        found = self._types.of(node, self._scope)
+        found = self._types.of(node)
         return _REAL if found == REAL else _INT if found == INT and is_nonlinear else None
 
     def _degree(self, node: Expression) -> int | None:
@@ -177,20 +166,16 @@ class _Other:
             case Call(name):
                 return name in ELEMENTWISE
             case Infix("/" | "./" | "^" | ".^" as operator, left, _) if part is not left or operator.endswith("^"):
-                return self._types.of(node, self._scope) != INT
+                return self._types.of(node) != INT
             case Infix("+" | "-" | "*" | ".*" | "/" | "./") | Prefix("+" | "-") | Group("("):
                 return outer
         return False
 
     @cached_property
     def _types(self) -> Types:
-        return Types(self.program)
-
-    @cached_property
-    def _scope(self) -> dict[str, UnsizedType]:
-        """Types of variables; a name of several scopes has one of its types."""
-        found = {one.name: one.type.unsized for one in declarations(self.program)}
-        return found | {one.variable: INT for one in find(For, [self.program])}
+        """Types, of variables by name; a name of several scopes has one of its types."""
+        declared = {one.name: one.type.unsized for one in self.program.declarations}
+        return Types(self.program, declared | {one.variable: INT for one in find(For, [self.program])})
 
     def _type(self, node: Expression) -> SizedType | None:
         """Return the type of such a value; None for anything else."""
@@ -220,7 +205,7 @@ class _Other:
                 case _:
                     return None
             picks = picks or str(dim) in self.sizes
-        return part_of(shape, lengths) if picks else None
+        return shape.part(lengths) if picks else None
 
 
 def _is_summary(function: Function) -> bool:

@@ -75,8 +75,10 @@ def open_file(path: Path, kind: str) -> Table:
     Raises
     ------
     InputError
-        If the file is not of that kind.
+        If there is no such file, or it is not of that kind.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
     from pyarrow import dataset
 
     with _reading(path):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.recognise import normalised
@@ -32,8 +32,6 @@ from stansub.stan.syntax import (
     UnsizedType,
     parse_types,
 )
-
-Scope: TypeAlias = Mapping[str, UnsizedType]
 
 INT, REAL, COMPLEX = (UnsizedType(base) for base in ("int", "real", "complex"))
 VECTOR, ROW_VECTOR, MATRIX = (UnsizedType(base) for base in ("vector", "row_vector", "matrix"))
@@ -90,42 +88,46 @@ def _read(line: str) -> Signature:
 
 @dataclass(frozen=True)
 class Types:
-    """Types of the expressions of a program."""
+    """Types of the expressions of a program, given those of its variables."""
 
     program: Program
+    scope: Mapping[str, UnsizedType]
 
-    def of(self, expression: Expression, scope: Scope) -> UnsizedType:
-        """Return the type of an expression in a scope; ``unknown`` if a function is not known."""
+    def is_number(self, expression: Expression) -> bool:
+        """Return whether an expression is a single integer or real number."""
+        return self.of(expression) in (INT, REAL)
+
+    def of(self, expression: Expression) -> UnsizedType:
+        """Return the type of an expression; ``unknown`` if a function is not known."""
         match expression:
             case Name(name):
-                return scope.get(name, UNKNOWN)
+                return self.scope.get(name, UNKNOWN)
             case Literal(text):
                 return _of_literal(text)
             case Call(name, arguments):
-                return self._call(name, [self.of(one, scope) for one in arguments])
+                return self._call(name, [self.of(one) for one in arguments])
             case Infix(operator, left, right):
-                return _operation(operator, self.of(left, scope), self.of(right, scope))
+                return _operation(operator, self.of(left), self.of(right))
             case Prefix(operator, operand):
-                return INT if operator == "!" else self.of(operand, scope)
+                return INT if operator == "!" else self.of(operand)
             case Transpose(operand):
-                return _based(self.of(operand, scope), _TURNED)
+                return _based(self.of(operand), _TURNED)
             case Choice(_, then, orelse):
-                return _common([self.of(one, scope) for one in (then, orelse)])
+                return _common([self.of(then), self.of(orelse)])
             case Subscript(base, indices):
-                kept = [isinstance(one, Slice) or self.of(one, scope).depth > 0 for one in indices]
-                return indexed(self.of(base, scope), kept)
+                kept = [isinstance(one, Slice) or self.of(one).depth > 0 for one in indices]
+                return indexed(self.of(base), kept)
             case Member(base, number):
-                elements = self.of(base, scope).elements
+                elements = self.of(base).elements
                 return elements[number - 1] if number <= len(elements) else UNKNOWN
             case Group(opening, items):
-                return _group(opening, [self.of(one, scope) for one in items])
+                return _group(opening, [self.of(one) for one in items])
         return UNKNOWN
 
     def _call(self, name: str, given: Sequence[UnsizedType]) -> UnsizedType:
         own = [one for one in self.program.functions if one.name == name or one.name == normalised(name)]
         signatures = [Signature(tuple(a.type for a in one.arguments), one.return_type) for one in own]
-        found = best(signatures or of_library(normalised(name)), given)
-        return found or (REAL if name == "target" else _VARIADIC.get(name, UNKNOWN))
+        return best(signatures or of_library(normalised(name)), given) or _of_variadic(name)
 
 
 def _operation(operator: str, left: UnsizedType, right: UnsizedType) -> UnsizedType:
@@ -209,16 +211,10 @@ def _of_literal(text: str) -> UnsizedType:
     return INT if text.replace("_", "").isdigit() else UnsizedType("string") if text.startswith('"') else REAL
 
 
-# Functions that take functions and their arguments.
-_VARIADIC = {
-    "reduce_sum": REAL,
-    "reduce_sum_static": REAL,
-    **dict.fromkeys(("solve_newton", "solve_powell", "solve_newton_tol", "solve_powell_tol"), VECTOR),
-    **dict.fromkeys(
-        (f"ode_{solver}{end}" for solver in ("rk45", "bdf", "adams", "ckrk") for end in ("", "_tol")),
-        UnsizedType("vector", 1),
-    ),
-    "ode_adjoint_tol_ctl": UnsizedType("vector", 1),
-    "dae": UnsizedType("vector", 1),
-    "dae_tol": UnsizedType("vector", 1),
-}
+def _of_variadic(name: str) -> UnsizedType:
+    """Return the type of a function that takes functions and their arguments, by its name."""
+    if name == "target" or name.startswith("reduce_sum"):
+        return REAL
+    if name.startswith("solve_"):
+        return VECTOR
+    return UnsizedType("vector", 1) if name.startswith(("ode_", "dae")) else UNKNOWN

@@ -4,7 +4,7 @@ import pytest
 from texts import canonical, words
 
 from stansub.stan.passes import Rewriting, rewriting
-from stansub.stan.rewriting import Refusal
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.series.lags import with_lags
 from stansub.stan.syntax import Block, Program
 
@@ -24,7 +24,7 @@ def read(code: str, head: str = HEAD) -> Program:
     return canonical(head + inside)
 
 
-def inside(program: Program | Refusal | None, block: str) -> str:
+def inside(program: Program | RefusedError | None, block: str) -> str:
     assert isinstance(program, Program)
     found = getattr(program, block)
     assert isinstance(found, Block)
@@ -383,7 +383,7 @@ REFUSED = [
 def test_statements_that_read_more_than_data_are_named(code: str, statement: str, message: str) -> None:
     program = read(code)
     refused = with_lags(program)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedError)
     assert program.text(refused.span).startswith(statement)
     assert message in refused.reason
     found = rewriting(program)

@@ -6,7 +6,7 @@ from texts import canonical
 from stansub.stan import passes
 from stansub.stan.parts import divide
 from stansub.stan.passes import PASSES, Rewriting, rewriting
-from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
+from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.syntax import Program, names, parse
 
 LAGS, LISTED, RAGGED, RESIDUALS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
@@ -66,7 +66,7 @@ def test_no_pass_alone_takes_the_likelihood_apart() -> None:
     """A series of which only the mean was taken out is still read beside its observations."""
     program = read(CENTRED_SERIES)
     by_name = {one.name: one(program) for one in PASSES}
-    assert isinstance(by_name[LAGS], Refusal)
+    assert isinstance(by_name[LAGS], RefusedError)
     assert by_name[LAGS].reason == "reads `x` at indices that are not rows"
     summaries = by_name[SUMMARIES]
     assert isinstance(summaries, Program)

@@ -7,7 +7,7 @@ from texts import canonical, words
 
 from stansub.stan.parts import divide
 from stansub.stan.ragged import by_rows
-from stansub.stan.rewriting import Refusal
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.syntax import Program
 
 HEAD = """
@@ -99,7 +99,7 @@ def test_what_else_the_loop_does_stays() -> None:
 def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: str) -> None:
     program = read(f"{inside} {NEXT}")
     refused = by_rows(program)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedError)
     assert f"(`{odd}" in refused.reason
     assert program.text(refused.span).startswith("for (j in 1 : J)")
 

@@ -7,7 +7,7 @@ from texts import canonical, words
 
 from stansub.stan import source
 from stansub.stan.parts import divide
-from stansub.stan.rewriting import Refusal
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.syntax import Program
 
@@ -92,7 +92,7 @@ def test_what_is_left_alone(before: str, loop: tuple[str, ...]) -> None:
 def test_residuals_of_more_than_an_observation_are_refused(before: str, residual: str) -> None:
     program = read(before, residual, KEEPING, ADDED)
     refused = with_residuals(program)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedError)
     assert refused.reason == "computes a residual from data of other observations"
     assert program.text(refused.span) == residual
 

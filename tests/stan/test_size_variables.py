@@ -4,7 +4,7 @@ import pytest
 from texts import canonical, words
 
 from stansub.stan.parts import divide
-from stansub.stan.rewriting import Refusal
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.size_variables import size_expressions, with_size_variables
 from stansub.stan.sizes import observations_in
 from stansub.stan.syntax import Program
@@ -27,7 +27,7 @@ def test_sizes_that_data_decide_are_integers() -> None:
         read("array[N - n_zero(y)] int a; matrix[n[1], N - n_zero(y)] b = rep_matrix(0, n[1], N - n_zero(y));")
     )
     assert found is not None
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, RefusedError)
     written = """int stansub_size_1 = N - n_zero(y); array[stansub_size_1] int a; int stansub_size_2 = n[1];
     matrix[stansub_size_2, stansub_size_1] b = rep_matrix(0, n[1], N - n_zero(y));"""
     assert words(written) in words(found.code)

@@ -3,7 +3,7 @@
 import pytest
 from texts import canonical, words
 
-from stansub.stan.rewriting import Refusal
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
@@ -113,7 +113,7 @@ def test_what_is_left_alone(model: str) -> None:
 def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
     program = read(model)
     refused = with_summaries(program)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedError)
     assert refused.reason == "reads the observations only through `mean(y)`"
     assert program.text(refused.span) == program.text(program.model.statements[0].span)
 
@@ -126,7 +126,7 @@ def test_limits_of_parameters_and_integers_that_summarise_are_computed_once() ->
     """
     found = with_summaries(canonical(code))
     assert found is not None
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, RefusedError)
     declared = "real stansub_summary_1 = min(y); int stansub_summary_2 = max(g); int stansub_summary_3 = max(count);"
     assert words(declared) in words(found.code)
     assert words("real<upper=stansub_summary_1> shift; vector[stansub_summary_2] u;") in words(found.code)

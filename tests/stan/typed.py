@@ -25,32 +25,33 @@ from stansub.stan.typing import COMPLEX, INT, REAL, Types
 
 def typed(program: Program) -> Iterator[tuple[Expression, UnsizedType]]:
     """Yield all expressions of a program with their types, each before those in it."""
-    types, scope = Types(program), dict[str, UnsizedType]()
+    scope = dict[str, UnsizedType]()
     for function in program.functions:
         arguments = {one.name: one.type for one in function.arguments}
-        yield from _in_statements(types, function.body or (), arguments)
+        yield from _in_statements(program, function.body or (), arguments)
     for block in (program.data, program.transformed_data, program.parameters, program.transformed_parameters):
-        yield from _in_statements(types, block.statements, scope)
+        yield from _in_statements(program, block.statements, scope)
     for block in (program.model, program.generated_quantities):
-        yield from _in_statements(types, block.statements, dict(scope))
+        yield from _in_statements(program, block.statements, dict(scope))
 
 
 def _in_statements(
-    types: Types, statements: Sequence[Statement], scope: dict[str, UnsizedType]
+    program: Program, statements: Sequence[Statement], scope: dict[str, UnsizedType]
 ) -> Iterator[tuple[Expression, UnsizedType]]:
     """Yield expressions of statements, and add their variables to the scope."""
+    types = Types(program, scope)
     for statement in statements:
         for node in _outermost(statement):
-            yield from ((one, types.of(one, scope)) for one in _inner(node))
+            yield from ((one, types.of(one)) for one in _inner(node))
         if isinstance(statement, Declaration):
             scope[statement.name] = statement.type.unsized
         inner = dict(scope)
         if isinstance(statement, For):
             inner[statement.variable] = INT
         elif isinstance(statement, ForEach):
-            inner[statement.variable] = _element(types.of(statement.container, scope))
+            inner[statement.variable] = _element(types.of(statement.container))
         for body in statement.bodies:
-            yield from _in_statements(types, body, dict(inner))
+            yield from _in_statements(program, body, dict(inner))
 
 
 def _element(kind: UnsizedType) -> UnsizedType:

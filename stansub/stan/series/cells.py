@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
-from stansub.stan.rewriting import Edits, Pass, Refusal, Symbols
-from stansub.stan.series.nests import Nest, adds
+from stansub.stan.rewriting import Edits, Pass, Symbols
+from stansub.stan.series.nests import Nest
 from stansub.stan.series.row_variables import RowVariables
-from stansub.stan.series.rows import ONE, RefusedError, Rows
-from stansub.stan.sizes import JOINT, changing_names, data_declarations, data_names, declarations, sizes_of_parameters
+from stansub.stan.series.rows import ONE, Rows
+from stansub.stan.sizes import JOINT, has_terms
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -35,7 +35,6 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     Transpose,
-    UnsizedType,
     added_density,
     bare,
     find,
@@ -45,7 +44,7 @@ from stansub.stan.syntax import (
     unlooped,
     writes,
 )
-from stansub.stan.typing import Types
+from stansub.stan.typing import INT, Types
 
 # Dimensions of elements of arrays.
 _DIMS = {"int": 0, "real": 0, "vector": 1, "row_vector": 1, "matrix": 2}
@@ -69,23 +68,20 @@ def cell_by_cell(program: Program) -> Edits | None:
 
 
 @Pass.named("cells of a table as rows of data")
-def by_cells(program: Program) -> Edits | Refusal | None:
+def by_cells(program: Program) -> Edits | None:
     """Write loops over the cells of a table whose rows have parameters as loops over rows of data."""
     rows, found = Rows(program), []
-    try:
-        for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
-            if isinstance(loop, For) and adds(loop):
-                nest = Nest.of(rows, loop, RowVariables(rows, above))
-                if _is_table(program, nest.loops, nest.body):
-                    found.append((loop.span, str(nest.over_rows())))
-    except RefusedError as error:
-        return error.refused
+    for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
+        if isinstance(loop, For) and has_terms(loop):
+            nest = Nest.of(rows, loop, RowVariables(rows, above))
+            if _is_table(program, nest.loops, nest.body):
+                found.append((loop.span, str(nest.over_rows())))
     return Edits(rows.lines, [*found, *rows.constants([span for span, _ in found])]) if found else None
 
 
 def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, ...]) -> bool:
     """Return whether nested loops run over the cells of a table of data whose rows have parameters."""
-    places, sizes, changing = {one.variable for one in loops}, sizes_of_parameters(program), changing_names(program)
+    places, sizes, changing = {one.variable for one in loops}, program.sizes_of_parameters, program.changing_names
     reads = [(str(base), [str(one) for one in indices]) for base, indices in map(flat, find(Subscript, body))]
     own = {at[0] for name, at in reads if name in changing and at}
     of_parameters = {one.variable for one in loops if str(one.upper) in sizes}
@@ -93,7 +89,7 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
     computed = changing - {one.name for one in program.parameters.declarations}
     if any(name in computed and (places - of_parameters) & set(at) for name, at in reads):
         return False  # computed for each row or column that has no parameters: these are the observations
-    data = data_names(program)
+    data = program.data_names
     cells = [(name, at) for name, at in reads if len(places & set(at)) > 1]
     if any(name in changing for name, _ in cells):  # a parameter for each cell
         return False
@@ -149,7 +145,7 @@ class _Line:
 
     @cached_property
     def _sizes(self) -> Mapping[str, tuple[Expression, ...]]:
-        return {one.name: one.all_dims for one in data_declarations(self.program)}
+        return {one.name: one.all_dims for one in self.program.data_declarations}
 
     @cached_property
     def _values(self) -> Mapping[str, Expression]:
@@ -159,10 +155,10 @@ class _Line:
         return {one.name: one.value for one in declared if one.value is not None and one.name not in changes}
 
     @cached_property
-    def _scope(self) -> Mapping[str, UnsizedType]:
-        inside = find(Declaration, self.loop.body)
-        types = {one.name: one.type.unsized for one in (*declarations(self.program), *inside)}
-        return types | {self.loop.variable: UnsizedType("int")}
+    def _types(self) -> Types:
+        declared = (*self.program.declarations, *find(Declaration, self.loop.body))
+        scope = {one.name: one.type.unsized for one in declared} | {self.loop.variable: INT}
+        return Types(self.program, scope)
 
     def _by_cell(self, statement: Statement) -> Statement:
         """Return a density of all cells as that of a single one."""
@@ -220,7 +216,7 @@ class _Line:
 
     def _product(self, left: Expression, right: Expression) -> Expression:
         """Return an element of a product of a matrix and a vector."""
-        kinds = [self._type(one).base for one in (left, right)]
+        kinds = [self._types.of(one).base for one in (left, right)]
         if kinds == ["matrix", "vector"]:
             return Infix("*", self._element(left), right)
         if kinds == ["row_vector", "matrix"]:
@@ -232,7 +228,7 @@ class _Line:
         base, indices = flat(bare(expression))
         if not isinstance(base, Name) or base.name in self._values:
             raise _JointError
-        kind = self._scope.get(base.name, UnsizedType("unknown"))
+        kind = self._types.of(base)
         n_dims = kind.depth + _DIMS.get(kind.base, 0)
         at = self._open(indices, n_dims)[axis]
         given = [*indices, *[Slice()] * (n_dims - len(indices))]
@@ -256,9 +252,6 @@ class _Line:
                 found.append(k)
         return found
 
-    def _type(self, expression: Expression) -> UnsizedType:
-        return Types(self.program).of(expression, self._scope)
-
     def _n_dims(self, expression: Expression) -> int:
         """Return the number of dimensions of a value.
 
@@ -267,7 +260,7 @@ class _Line:
         _JointError
             If it is not known.
         """
-        kind = self._type(expression)
+        kind = self._types.of(expression)
         if kind.base not in _DIMS:
             raise _JointError
         return kind.depth + _DIMS[kind.base]

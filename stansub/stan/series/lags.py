@@ -8,17 +8,17 @@ a parameter, a state or a residual of an earlier time, the likelihood is not suc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from stansub.stan.rewriting import Edits, Pass, Refusal
+from stansub.stan.rewriting import Edits, Pass, RefusedError
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
+from stansub.stan.series.nests import PAST, Nest, accumulated, direct, is_bare, is_carried
 from stansub.stan.series.row_variables import DividedError, RowVariables, filling, written
-from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
-from stansub.stan.sizes import JOINT, changing_names, counting, declarations
+from stansub.stan.series.rows import Index, Rows, Stretch
+from stansub.stan.sizes import JOINT, counting, has_terms
 from stansub.stan.syntax import (
     Assign,
     Expression,
@@ -46,49 +46,49 @@ _MOST_PIECES = 5
 
 
 @Pass.named("data of neighbouring observations as rows of data")
-def with_lags(program: Program) -> Edits | Refusal | None:
+def with_lags(program: Program) -> Edits | None:
     """Rewrite a likelihood that reads data of neighbouring observations to rows of data.
 
-    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Returns a
-    `Refusal` if the likelihood reads other observations' values that are not data.
+    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
+    the likelihood reads other observations' values that are not data.
     """
     writer = _Writer(program)
-    try:
-        writer.write()
-    except RefusedError as error:
-        return error.refused
+    writer.write()
     if writer.found:
         return writer.added()
-    return next(_past(_Writer(program)), None)
+    _check_past(_Writer(program))
+    return None
 
 
-def _past(writer: _Writer) -> Iterator[Refusal]:
-    """Yield statements that read values computed for other observations, if none reads data of neighbouring ones."""
+def _check_past(writer: _Writer) -> None:
+    """Refuse a program that reads values computed for other observations, if it reads no data of neighbouring ones."""
     program = writer.program
-    sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
-    changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
+    sizes = {one.name: one.all_dims[0] for one in program.declarations if one.all_dims}
+    changing = {name for name in program.changing_names if name in sizes and writer.counts(sizes[name])}
     for one in walk(program.evaluated):
         if isinstance(one, For):
-            yield from _past_in_loop(writer.rows, one, changing)
+            _check_past_in_loop(writer.rows, one, changing)
         elif not one.bodies:
             for read in writer.rows.reads([one], changing):
                 size = sizes[read.variable]
                 if Index.of(read.indices[0], writer.rows, size).upper not in (None, writer.rows.affine(size)):
-                    yield Refusal(PAST.format(program.text(read.node.span)), one.span)
+                    raise RefusedError(PAST.format(program.text(read.node.span)), one.span)
 
 
-def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refusal]:
+def _check_past_in_loop(rows: Rows, loop: For, changing: set[str]) -> None:
     nest = Nest.of(rows, loop, RowVariables(rows, ()))
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
-            yield Refusal(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
-    if adds(loop) and any(
+            raise RefusedError(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
+    if has_terms(loop) and any(
         direct(index.expression) & nest.places for read in nest.reads() for index in rows.indices(read)
     ):
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
-                yield Refusal(f"carries the value of `{place}` from one observation to others", nest.holding(one.span))
+                raise RefusedError(
+                    f"carries the value of `{place}` from one observation to others", nest.holding(one.span)
+                )
 
 
 @dataclass
@@ -120,7 +120,7 @@ class _Writer:
     def write(self) -> None:
         """Rewrite statements that read data of neighbouring observations."""
         for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
-            if (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
+            if (has_terms(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
                 computed = RowVariables(self.rows, above)
                 lines = self._whole(statement, computed)
                 self.copied |= computed.copied
@@ -183,7 +183,7 @@ class _Writer:
         observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
         rest = tuple(one for one in nest.body if one is not inner)
         lines: list[Statement] = [observations.over_rows()]
-        if any(map(adds, rest)):
+        if any(map(has_terms, rest)):
             units = replace(nest, body=rest, of_units=True, _fills={})
             reads_rows = any(read.variable in self.rows.observed for read in units.reads())
             lines += [units.over_rows()] if reads_rows else units.plain()
@@ -234,7 +234,7 @@ class _Writer:
         while living := {
             name
             for one in left
-            if adds(one) or not written(one) or not written(one) <= dead
+            if has_terms(one) or not written(one) or not written(one) <= dead
             for name in names(one) & dead
         }:
             dead -= living
@@ -264,7 +264,7 @@ def _accumulates(statement: Statement) -> bool:
 def _beside(nest: Nest) -> For | None:
     """Return a loop over observations inside a loop over units that has other statements too."""
     for one in nest.body:
-        if isinstance(one, For) and adds(one) and len(nest.body) > 1:
+        if isinstance(one, For) and has_terms(one) and len(nest.body) > 1:
             inner = replace(nest, loops=(*nest.loops, one), body=one.body)
             if any(
                 one.variable in direct(index.expression) and not is_bare(index)

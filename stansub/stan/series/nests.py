@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Protocol
 
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged, holding
-from stansub.stan.series.shapes import part_of, rows_of, zero_of
-from stansub.stan.sizes import changing_names
+from stansub.stan.series.rows import ONE, ROW, Index, Read, Rows, Stretch, exchanged, holding
+from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -25,15 +25,12 @@ from stansub.stan.syntax import (
     Literal,
     Name,
     Node,
-    Perform,
     Return,
     SizedType,
     Slice,
     Span,
     Statement,
     Subscript,
-    Target,
-    Tilde,
     While,
     calls,
     changed,
@@ -45,15 +42,6 @@ from stansub.stan.syntax import (
 # Message about a statement that reads a value computed for another observation.
 PAST = "reads `{}`, which depends on parameters: of other observations, only data may be read"
 _COUNTER = "stansub_row"
-
-
-def adds(statement: Statement) -> bool:
-    """Return whether a statement adds to the target, directly or in an inner statement."""
-    return any(
-        isinstance(one, Target | Tilde)
-        or (isinstance(one, Perform) and any(call.name.endswith("_lp") for call in calls(one)))
-        for one in walk([statement])
-    )
 
 
 class Parts(Protocol):
@@ -106,7 +94,7 @@ class Nest:
     def of(cls, rows: Rows, loop: For, computed: Parts) -> Nest:
         """Return the nested loops down to the statements for each observation."""
         loops = [loop]
-        while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
+        while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and has_terms(inner):
             loops.append(inner)
         return cls(rows, tuple(loops), loops[-1].body, computed)
 
@@ -146,7 +134,7 @@ class Nest:
                 if at and (not is_bare(index) or at & late):
                     return True
                 alone |= at
-        is_place_read = bool(direct(*self.body) & alone) and (any(map(adds, self.body)) or any(self._filling()))
+        is_place_read = bool(direct(*self.body) & alone) and (any(map(has_terms, self.body)) or any(self._filling()))
         return bool(alone) and (is_place_read or self._picks())
 
     def _picks(self) -> bool:
@@ -252,7 +240,7 @@ class Nest:
 
     def _outside(self) -> set[str]:
         """Return variables that may change between evaluations and are not declared in the body."""
-        return changing_names(self.rows.program) - {one.name for one in find(Declaration, self.body)}
+        return self.rows.program.changing_names - {one.name for one in find(Declaration, self.body)}
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
         """Yield reads of variables, with True if they read another row than this one."""
@@ -317,8 +305,8 @@ class Nest:
         name, is_new = self.rows.named(" ".join([*heads, str(value)]), read.variable)
         extra = [(_term(loop.variable) - self.rows.affine(loop.lower) + 1).expression for loop in inner]
         if is_new:
-            part = part_of(shape, [None if length is None else length.expression for length in lengths])
-            self._declare(name, rows_of(part, self.size, *map(self._width, inner)))
+            part = shape.part([None if length is None else length.expression for length in lengths])
+            self._declare(name, part.rows(self.size, *map(self._width, inner)))
             fill = Assign(Subscript(Name(name), (Name(_COUNTER), *extra)), "=", value)
             self._fills.setdefault(tuple(inner), []).append(self._guarded(fill, picked, shape.all_dims, inner))
         self.rows.observed.add(read.variable)
@@ -352,13 +340,13 @@ class Nest:
         """Return the replacement of a loop variable."""
         name, is_new = self.rows.named(" ".join([*(loop.head for loop in self.loops), variable]), variable)
         if is_new:
-            self._declare(name, rows_of(SizedType((), "int"), self.size))
+            self._declare(name, SizedType((), "int").rows(self.size))
             fill = Assign(Subscript(Name(name), (Name(_COUNTER),)), "=", Name(variable))
             self._fills.setdefault((), []).append(fill)
         return Subscript(Name(name), (Name(ROW),))
 
     def _declare(self, name: str, shape: SizedType) -> None:
-        self.rows.lines.append(f"{shape} {name} = {zero_of(shape)};")
+        self.rows.lines.append(f"{shape} {name} = {shape.zero};")
 
     def _inner(self, span: Span) -> list[For]:
         """Return the loops in the body around a span, from the outermost in."""

@@ -8,42 +8,37 @@ each lag in addition to an observation's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from stansub.stan.rewriting import Edits, Pass, Refusal
+from stansub.stan.rewriting import Edits, Pass, RefusedError
 from stansub.stan.series.row_variables import filling, written
 from stansub.stan.series.rows import ONE
-from stansub.stan.sizes import data_declarations, declarations
 from stansub.stan.syntax import (
     Assign,
     Declaration,
     Expression,
     For,
     Name,
-    Node,
     Program,
     Statement,
     Subscript,
-    changed,
     name_of,
     names,
     printed,
+    substituted,
     unlooped,
 )
-
-N = TypeVar("N", bound=Node)
 
 # Names of the variable of the loop over lags, of the number of residuals of an observation, and prefix of lagged ones.
 _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
 @Pass.named("residuals of earlier observations computed from their rows")
-def with_residuals(program: Program) -> Edits | Refusal | None:
+def with_residuals(program: Program) -> Edits | None:
     """Compute residuals of earlier observations from rows of data.
 
-    Returns a `Refusal` if residuals depend on those kept before, as in a moving average.
+    Refused if residuals depend on those kept before, as in a moving average.
     """
     if _KEPT in names(program):
         return None
@@ -51,8 +46,9 @@ def with_residuals(program: Program) -> Edits | Refusal | None:
     found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
     if len(found) != 1:
         return None
-    cause = "computes a residual from data of other observations"
-    return _written(program, found[0]) or Refusal(cause, found[0].residual.span)
+    if (written := _written(program, found[0])) is None:
+        raise RefusedError("computes a residual from data of other observations", found[0].residual.span)
+    return written
 
 
 class _ResidualLoop(NamedTuple):
@@ -97,10 +93,10 @@ def _written(program: Program, found: _ResidualLoop) -> Edits | None:
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     copied, needed = filling(found.before, names(found.residual.expression) - {n})
     of_rows = {
-        one.name: one for one in data_declarations(program) if one.all_dims[:1] == (size,) and not one.type.elements
+        one.name: one for one in program.data_declarations if one.all_dims[:1] == (size,) and not one.type.elements
     }
     local = set().union(*map(written, copied))
-    sized = {one.name for one in declarations(program) if size in one.all_dims} - set(of_rows)
+    sized = {one.name for one in program.declarations if size in one.all_dims} - set(of_rows)
     widths = [one.all_dims[1] for one in found.before if isinstance(one, Declaration) and one.name == found.kept]
     if (
         found.kept in needed
@@ -118,8 +114,8 @@ def _written(program: Program, found: _ResidualLoop) -> Edits | None:
         f"array[{size}] int {_KEPT} = rep_array(0, {size});",
         f"for ({n} in 2 : {size}) {{ {_KEPT}[{n}] = {found.lags}[{n} - 1]; }}",
     ]
-    again = printed([_renamed(one, at_lag) for one in copied])
-    residual = _renamed(found.residual.expression, at_lag)
+    again = printed([substituted(one, at_lag) for one in copied])
+    residual = substituted(found.residual.expression, at_lag)
     rest = printed([one for one in found.loop.body if one is not found.keeping])
     loops = f"""\
     for ({_LAG} in 1 : {widths[0]}) {{
@@ -130,18 +126,6 @@ def _written(program: Program, found: _ResidualLoop) -> Edits | None:
       {rest}
     }}"""
     return Edits(lines, [(found.loop.span, loops)])
-
-
-def _renamed(node: N, new: Mapping[str, Expression]) -> N:
-    """Return a node with renamed variables, including those that it declares."""
-
-    def change(one: Node) -> Node | None:
-        return new.get(one.name) if isinstance(one, Name) else None
-
-    found = changed(node, change)
-    if isinstance(found, Declaration):
-        return replace(found, name=str(new[found.name]))
-    return found
 
 
 def _lagged(one: Declaration, width: Expression) -> list[str]:

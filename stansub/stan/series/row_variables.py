@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from stansub.stan.reach import REPEATED
+from stansub.stan.rewriting import RefusedError
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.nests import Nest, adds
-from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged
-from stansub.stan.series.shapes import part_of, shape_of
+from stansub.stan.series.nests import Nest
+from stansub.stan.series.rows import ONE, ROW, Index, Read, Rows, Stretch, exchanged
+from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -145,10 +146,10 @@ class RowVariables:
         """Return the declaration of a variable for a range."""
         variable, value = declaration.name, declaration.value
         filled = None if value is None else self.over(value, stretch)
-        shape = shape_of(declaration)
+        shape = declaration.type.shape
         if shape is None or shape.base != declaration.base:
             raise self._refused(variable, _UNKNOWN.format(variable))
-        return Declaration(part_of(shape, [stretch.size]), self.part(variable, stretch).name, filled)
+        return Declaration(shape.part([stretch.size]), self.part(variable, stretch).name, filled)
 
     def _check(self, variable: str, stretch: Stretch) -> list[Statement]:
         """Return a statement that rejects values outside the declared bounds of a variable."""
@@ -332,7 +333,7 @@ def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Stateme
     """Return the statements that compute some variables, in order, and the variables with all others that they read."""
     found, needed = list[Statement](), set(needed)
     for one in reversed(before):
-        if written(one) & needed and not adds(one):
+        if written(one) & needed and not has_terms(one):
             found.insert(0, one)
             needed |= names(one)
     return found, needed

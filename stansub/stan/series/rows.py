@@ -11,10 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from stansub.stan.rewriting import Refusal
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.shapes import part_of, shape_of
-from stansub.stan.sizes import data_declarations, data_names
 from stansub.stan.syntax import (
     Call,
     Declaration,
@@ -43,14 +40,6 @@ _LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
 # The variable of loops over rows, and the number of rows; with a numeric suffix for rows of other lengths.
 ROW, N_ROWS = "stansub_i", "stansub_t"
 ONE = Literal("1")
-
-
-class RefusedError(Exception):
-    """A statement cannot be rewritten to rows of data."""
-
-    def __init__(self, reason: str, span: Span) -> None:
-        super().__init__(reason)
-        self.refused = Refusal(reason, span)
 
 
 class Read(NamedTuple):
@@ -153,9 +142,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         self.taken = names(self.program)
-        found = ((one.name, shape_of(one)) for one in data_declarations(self.program))
+        found = ((one.name, one.type.shape) for one in self.program.data_declarations)
         self.shapes = {name: shape for name, shape in found if shape is not None}
-        self.data = data_names(self.program)
+        self.data = self.program.data_names
         self.known: dict[Expression, Expression] = {
             Call(function, (Name(name),)): shape.all_dims[0]
             for name, shape in self.shapes.items()
@@ -268,7 +257,7 @@ class Rows:
         value = Subscript(Name(read.variable), tuple(index.expression for index in indices))
         name, is_new = self.named(str(value), read.variable)
         if is_new:
-            self.lines.append(str(Declaration(part_of(self.shapes[read.variable], lengths), name, value)))
+            self.lines.append(str(Declaration(self.shapes[read.variable].part(lengths), name, value)))
         return Name(name)
 
     def constants(self, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:

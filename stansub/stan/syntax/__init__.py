@@ -25,12 +25,13 @@ from stansub.stan.syntax.expressions import (
     summands,
 )
 from stansub.stan.syntax.nodes import Node, changed, find
-from stansub.stan.syntax.parser import parse, parse_expression, parse_statements, parse_types
+from stansub.stan.syntax.parser import TYPES, parse, parse_expression, parse_statements, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
-from stansub.stan.syntax.queries import Density, added_density, calls, density_of, names, shortened, symbols, writes
+from stansub.stan.syntax.queries import Density, added_density, calls, density_of, names, shortened, substituted, writes
 from stansub.stan.syntax.statements import (
     Assign,
     Braces,
+    Compound,
     Declaration,
     Empty,
     For,
@@ -38,6 +39,7 @@ from stansub.stan.syntax.statements import (
     If,
     Jacobian,
     Jump,
+    Loop,
     Perform,
     Profile,
     Return,

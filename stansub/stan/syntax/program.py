@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stansub.stan.syntax.nodes import Node
-from stansub.stan.syntax.statements import Declaration, Statement, body_text, printed
+from stansub.stan.syntax.queries import calls, names
+from stansub.stan.syntax.statements import Declaration, Statement, body_text, printed, walk
 from stansub.stan.syntax.tokens import NOWHERE, Span
 from stansub.stan.syntax.types import UnsizedType, listed
 
@@ -80,6 +81,37 @@ class Program(Node):
     def evaluated(self) -> tuple[Statement, ...]:
         """Statements of transformed parameters and model, which every evaluation runs."""
         return (*self.transformed_parameters.statements, *self.model.statements)
+
+    @property
+    def data_declarations(self) -> list[Declaration]:
+        """Variables of data and transformed data."""
+        return [*self.data.declarations, *self.transformed_data.declarations]
+
+    @property
+    def declarations(self) -> list[Declaration]:
+        """All variables except generated quantities."""
+        outer = [*self.data_declarations, *self.parameters.declarations, *self.transformed_parameters.declarations]
+        return [*outer, *(one for one in walk(self.model.statements) if isinstance(one, Declaration))]
+
+    @property
+    def data_names(self) -> set[str]:
+        """Names of data and transformed data."""
+        return {one.name for one in self.data_declarations}
+
+    @property
+    def changing_names(self) -> set[str]:
+        """All names whose values may change between evaluations."""
+        return {one.name for one in self.declarations} - self.data_names
+
+    @property
+    def sizes_of_parameters(self) -> set[str]:
+        """Names in the dimensions of parameters."""
+        return names(*(dim for one in self.parameters.declarations for dim in one.all_dims))
+
+    @property
+    def symbols(self) -> set[str]:
+        """All names in the program: its variables, the functions that it calls, and its own functions."""
+        return names(self) | {one.name for one in calls(self)} | {one.name for one in self.functions}
 
     def text(self, span: Span) -> str:
         """Return the program's text within a span."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from stansub.stan.syntax.expressions import Call, Expression, Name
-from stansub.stan.syntax.nodes import Node, find
-from stansub.stan.syntax.program import Program
+from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement, Target, Tilde
+
+N = TypeVar("N", bound=Node)
 
 _DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
 
@@ -57,9 +60,20 @@ def added_density(statement: Statement) -> Density | None:
     return None
 
 
-def symbols(program: Program) -> set[str]:
-    """Return all names in a program: its variables, the functions that it calls, and its own functions."""
-    return names(program) | {one.name for one in calls(program)} | {one.name for one in program.functions}
+def substituted(node: N, given: Mapping[str, Expression]) -> N:
+    """Return a node with expressions in place of variables; those that it declares or loops over get these as names."""
+
+    def value(one: Node) -> Node | None:
+        match one:
+            case Name(name):
+                return given.get(name)
+            case Declaration(name=own) if own in given:
+                return changed(replace(one, name=str(given[own])), value)
+            case For(variable=own) | ForEach(variable=own) if own in given:
+                return changed(replace(one, variable=str(given[own])), value)
+        return None
+
+    return changed(node, value)
 
 
 def writes(*nodes: Node) -> set[str]:

@@ -102,8 +102,12 @@ class Compound(Statement):
         return f"{self.head} {body_text(self.body, self.braced)}".lstrip()
 
 
+class Loop(Compound):
+    """A loop of any kind."""
+
+
 @dataclass(frozen=True)
-class For(Compound):
+class For(Loop):
     """``for (variable in lower : upper) { body }``."""
 
     variable: str
@@ -118,7 +122,7 @@ class For(Compound):
 
 
 @dataclass(frozen=True)
-class ForEach(Compound):
+class ForEach(Loop):
     """``for (variable in container) { body }``."""
 
     variable: str
@@ -132,7 +136,7 @@ class ForEach(Compound):
 
 
 @dataclass(frozen=True)
-class While(Compound):
+class While(Loop):
     """``while (condition) { body }``."""
 
     condition: Expression

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.syntax.expressions import Expression
@@ -63,6 +63,43 @@ class SizedType(Node):
         base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
         elements = tuple(one.plain for one in self.elements)
         return SizedType(self.array_dims, base, elements, dims=self.all_dims[len(self.array_dims) :])
+
+    @property
+    def shape(self) -> SizedType | None:
+        """The type without its constraints; None for complex numbers and tuples."""
+        return None if self.base == "tuple" or self.base.startswith("complex") else self.plain
+
+    def part(self, lengths: Sequence[Expression | None]) -> SizedType:
+        """Return the type of the part of a variable that indices select.
+
+        Parameters
+        ----------
+        lengths : sequence of (Expression or None)
+            Number of elements that each index selects, from the first on; None for a single index.
+        """
+        kept = [*lengths, *self.all_dims[len(lengths) :]]
+        n = len(self.array_dims)
+        array = tuple(size for size in kept[:n] if size is not None)
+        inner = tuple(size for size in kept[n:] if size is not None)
+        if len(inner) == len(self.dims):
+            return SizedType(array, self.base, dims=inner)
+        if self.base == "matrix" and inner:
+            return SizedType(array, "row_vector" if kept[n] is None else "vector", dims=inner)
+        return SizedType(array, "real")
+
+    def rows(self, *sizes: Expression) -> SizedType:
+        """Return the type of rows of this type: a vector or matrix if possible, otherwise an array."""
+        if not self.array_dims and self.base == "real" and len(sizes) < 3:
+            return SizedType((), "matrix" if len(sizes) == 2 else "vector", dims=sizes)
+        if not self.array_dims and self.base == "row_vector" and len(sizes) == 1:
+            return SizedType((), "matrix", dims=(*sizes, *self.dims))
+        return SizedType((*sizes, *self.array_dims), self.base, dims=self.dims)
+
+    @property
+    def zero(self) -> str:
+        """A value of zeros."""
+        element = f"rep_{self.base}(0, {listed(self.dims)})" if self.dims else "0.0" if self.base == "real" else "0"
+        return f"rep_array({element}, {listed(self.array_dims)})" if self.array_dims else element
 
     @property
     def is_checked(self) -> bool:
