@@ -112,11 +112,11 @@ def report(
         return 0
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
-    verdict = found.verdict(read.text)
+    verdict = found.verdict()
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
     surrogate = _surrogate(read.analysis, observations or "", found.posterior)
-    lines = [*_refusal(found, read.text), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
+    lines = [*_refusal(found), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
     for label, text in (
         *lines,
         *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
@@ -124,27 +124,27 @@ def report(
         *_of_stanc(Path(stan_file)),
     ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
-    for warning in _warnings(found, read.text, costs):
+    for warning in _warnings(found, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
     if write is not None:
         console.print(Text("Nothing written: its arrays are in current syntax."), soft_wrap=True)
-    if data is None and found.has_likelihood:
+    if data is None and read.analysis.has_likelihood:
         told = f"For a numerical proof, add data: stansub check {stan_file} DATA.json"
         console.print(Text(told), soft_wrap=True)
     return verdict.code
 
 
-def _refusal(found: Examination, source: str) -> Iterator[tuple[str, str]]:
+def _refusal(found: Examination) -> Iterator[tuple[str, str]]:
     """Yield why a program does not qualify, and what would."""
     if found.posterior is not None:
         return
     if found.structure is not None:
-        line = find_line(source, found.structure.evidence)
+        line = find_line(found.source.text, found.structure.evidence)
         yield "Shown by", f"{f'line {line}: ' if line else ''}{found.structure.evidence}"
     if found.reason:
         yield "Reason", found.reason
-    for remark in found.refusals:
-        yield "Not rewritten", remark.located(source)
+    for remark in found.source.analysis.rewriting.refusals:
+        yield "Not rewritten", remark.located(found.source.text)
 
 
 def _origins(found: Examination) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def _block_size(n: int, instances: bool) -> int:
 def _lines(
     read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
-    program, source, form, posterior = read.program, read.text, found.form, found.posterior
+    program, source, form, posterior = read.program, read.text, read.analysis.form, found.posterior
     yield "Form", _FORMS[form.kind]
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
     likelihood, size = _likelihood(read.analysis, observations, posterior)
@@ -331,10 +331,10 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
         yield label, "none"
 
 
-def _warnings(found: Examination, source: str, costs: _Costs | None) -> Iterator[str]:
+def _warnings(found: Examination, costs: _Costs | None) -> Iterator[str]:
     doubts = found.doubts if found.posterior is None else ()
-    for remark in dict.fromkeys([*found.form.warnings, *doubts]):
-        yield remark.located(source)
+    for remark in dict.fromkeys([*found.source.analysis.form.warnings, *doubts]):
+        yield remark.located(found.source.text)
     if found.posterior is not None and found.posterior.dim >= (n := found.posterior.blocks.n_observations):
         yield (
             f"{found.posterior.dim:,} parameters for {n:,} observations: subsets of so few save nothing; use NUTS "

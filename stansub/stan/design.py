@@ -1,89 +1,130 @@
-"""Design matrices whose columns are columns of the data, recognised on a few rows.
+"""Designs whose columns are columns of the data, recognised while parts of the rows pass by.
 
-The gain of a density's argument per step of each parameter is its row of the design. For all rows, this takes a pass
-over the data per parameter. Mostly, however, a column is one of the data or common to all observations, which a few
-rows show. The result is a guess that is proved on all rows like any other design.
+Each number of a design is compared with all columns of the data, and with the number that the first rows have in
+common. What still equals it on the next rows is kept. Columns of the data take no memory: the data hold them already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data
-from stansub.target.rows import Column, ColumnRows, DataColumn, Design, runs_of
+from stansub.target.rows import ColumnRows, DataColumn, Design, runs_of
 from stansub.types import FloatArray
 
-# Rows that distinguish columns, besides those where they first change; the relative rounding of a step.
-_FEW = 64
-_ROUNDING = 1e-9
-# Rows searched at once.
-_SEARCHED = 1 << 12
+# A column of the data, or a number common to all observations.
+Known: TypeAlias = DataColumn | float
 
 
-def telling_rows(values: Data, axes: Mapping[str, int], n: int) -> NDArray[np.int64]:
-    """Return a few of n rows on which no column of the data is constant unless it is constant throughout."""
-    rows = set(range(min(_FEW, n)))
-    for name, axis in axes.items():
-        value = values.values[name]
-        if isinstance(value, np.ndarray):
-            rows.update(_first_change(column) for column in _by_row(value, axis).T)
-    return np.array(sorted(rows), np.int64)
+@dataclass(frozen=True)
+class Cut:
+    """Data that can be cut along some sizes.
+
+    Attributes
+    ----------
+    axes : mapping of str to int
+        The variables along these, with their axes.
+    """
+
+    data: Data
+    sizes: tuple[str, ...]
+    axes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, data: Data, *sizes: str) -> Cut:
+        """Return data cut along sizes; InputError if they cannot be."""
+        return cls(data, sizes, data.axes(sizes))
+
+    def part(self, rows: slice) -> Mapping[str, Any]:
+        """Return the data of some rows."""
+        return self.data.rows(self.axes, self.sizes, rows).values
+
+    @cached_property
+    def columns(self) -> tuple[DataColumn, ...]:
+        """Return the columns of numbers."""
+        values = ((name, self.data.values[name]) for name in self.axes)
+        widths = ((name, self.rows_of(name).shape[1]) for name, value in values if isinstance(value, np.ndarray))
+        return tuple(DataColumn(name, k) for name, width in widths for k in range(width))
+
+    @cached_property
+    def real_columns(self) -> tuple[DataColumn, ...]:
+        """Return the columns of real numbers."""
+        return tuple(one for one in self.columns if self.data.values[one.name].dtype == np.float64)
+
+    def rows_of(self, name: str) -> NDArray[Any]:
+        """Return a variable with all elements of an observation side by side; a view if observations come first."""
+        value, axis = self.data.values[name], self.axes[name]
+        rows: NDArray[Any] = np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+        return rows
+
+    def values(self, known: Known, rows: slice) -> NDArray[Any] | float:
+        """Return numbers of some observations, as a view, or the one of all."""
+        return self.rows_of(known.name)[rows, known.index] if isinstance(known, DataColumn) else known
+
+    def design(self, found: Sequence[Known | FloatArray], n: int) -> Design:
+        """Return numbers of n observations side by side, or one row if all are common; adjacent columns are joined."""
+        known = [one for one in found if not isinstance(one, np.ndarray)]
+        if all(isinstance(one, float) for one in found):
+            return np.array([known], np.float64)
+        columns = tuple(known) if len(known) == len(found) else ()
+        return ColumnRows((n, len(found)), runs_of(found, self.rows_of), columns)
 
 
-def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Column] | None:
-    """Return the columns of a design, guessed from a few rows; None if one of them is not recognised.
+class CollectedNumbers:
+    """A number of each of n observations, collected part by part; 0 before the first part.
 
     Parameters
     ----------
-    steps : ndarray, shape (dim, n)
-        Gain of an argument of each of a few observations per step of each parameter.
-    axes : mapping of str to int
-        Its variables along the observations, with their axes.
+    columns : sequence of DataColumn
+        Columns of the data that it may be.
     """
-    known = list(_columns(few, axes))
-    found: list[Column] = []
-    for step in steps:
-        allowed = _ROUNDING * (1 + np.abs(step))
-        whole = float(np.round(step[0]))
-        if (np.abs(step - whole) <= allowed).all():
-            found.append(whole)
-            continue
-        alike = next((column for column, own in known if (np.abs(step - own) <= allowed).all()), None)
-        if alike is None:
-            return None
-        found.append(alike)
-    return found
+
+    def __init__(self, n: int, cut: Cut, columns: Sequence[DataColumn]) -> None:
+        self._n, self._cut, self._end = n, cut, 0
+        # What all numbers so far may be; where nothing is left, the numbers.
+        self._known: list[Known] = [0.0, *columns]
+        self._values: FloatArray | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether all numbers so far are a column of the data, or equal."""
+        return self._values is None
+
+    def add(self, rows: slice, values: FloatArray) -> None:
+        """Add the numbers of the next observations, or the one of all of them; those left out before are 0."""
+        if self._end < rows.start:
+            self.add(slice(self._end, rows.start), np.zeros(1))
+        if self._values is None:
+            known = [float(values[0]), *self._known] if not rows.start else self._known
+            left = [one for one in known if _equal(values, self._cut.values(one, rows))]
+            if left:
+                self._known, self._end = left, rows.stop
+                return
+            self._values, before = np.zeros(self._n), slice(0, rows.start)
+            self._values[before] = self._cut.values(self._known[0], before)
+        self._values[rows] = values
+        self._end = rows.stop
+
+    def found(self) -> Known | FloatArray:
+        """Return what all numbers are, or the numbers."""
+        if self._end < self._n:
+            self.add(slice(self._end, self._n), np.zeros(1))
+        return self._known[0] if self._values is None else self._values
+
+    def array(self) -> FloatArray:
+        """Return the numbers, shape (n,), as a view if they are known."""
+        found = self.found()
+        values = found if isinstance(found, np.ndarray) else self._cut.values(found, slice(None))
+        return np.broadcast_to(values, self._n)
 
 
-def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> Design:
-    """Return the design of all rows of the data, computed from columns, or the one row common to all."""
-    runs = runs_of(columns, lambda name: _by_row(values.values[name], axes[name]))
-    if any(isinstance(one, DataColumn) for one in columns):
-        return ColumnRows((n, len(columns)), runs, tuple(columns))
-    return ColumnRows((1, len(columns)), runs)[:]
-
-
-def _first_change(column: NDArray[Any]) -> int:
-    """Return the first place whose value differs from the first value; 0 if there is none."""
-    for first in range(0, len(column), _SEARCHED):
-        other = np.flatnonzero(column[first : first + _SEARCHED] != column[0])
-        if other.size:
-            return first + int(other[0])
-    return 0
-
-
-def _columns(data: Data, axes: Mapping[str, int]) -> Iterator[tuple[DataColumn, FloatArray]]:
-    for name, axis in axes.items():
-        value = data.values[name]
-        if isinstance(value, np.ndarray):
-            for index, column in enumerate(_by_row(value, axis).T):
-                yield DataColumn(name, index), column.astype(np.float64)
-
-
-def _by_row(value: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return all elements of each row side by side; a view if rows come first."""
-    return np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+def _equal(values: FloatArray, other: NDArray[Any] | float) -> bool:
+    few = slice(0, 64)
+    first = other if isinstance(other, float) else other[few]
+    return bool((values[few] == first).all() and (values == other).all())

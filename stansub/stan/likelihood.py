@@ -152,7 +152,7 @@ class _Reading:
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
         data, counts = program.data_declarations, set(sizes)
-        sized = [*sizes, *(one.name for one in data if counts & names(*one.all_dims, *one.type.elements))]
+        sized = [*sizes, *(one.name for one in data if counts & names(*one.type.sized_by))]
         own = [one.name for one in program.parameters.declarations]
         if found := counts & program.sizes_of_parameters:
             raise NotSeparableError(f"the number of parameters grows with the observations ({min(found)})")
@@ -294,13 +294,13 @@ def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tupl
     read = names(program.parameters).union(*(step.reads for step in rest))
     # Declarations and their conditions read sizes, too.
     sizes = (*program.parameters.declarations, *program.transformed_parameters.declarations)
-    read |= names(*(node for one in sizes for node in (*one.all_dims, *(bound.value for bound in one.type.bounds))))
+    read |= names(*(one.type for one in sizes))
     made = needed(steps.data, [step for step in steps.data if writes(step.statement) & read])
     read |= names(*(step.statement for step in made))
     declared = program.data.declarations
     for one in reversed(declared):  # sizes are declared before what they size
         if one.name in read:
-            read |= names(*one.all_dims, *one.type.elements, *(bound.value for bound in one.type.bounds))
+            read |= names(one.type)
     return tuple(one for one in declared if one.name in read), {step.statement.span for step in made}
 
 

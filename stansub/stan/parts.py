@@ -22,7 +22,6 @@ from stansub.stan.syntax import (
     For,
     Jump,
     Name,
-    Node,
     Program,
     Span,
     Subscript,
@@ -132,7 +131,7 @@ def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declarat
     read = set(more) | names(program.parameters, program.transformed_parameters, program.model)
     for one in reversed(known):  # sizes are declared before what they size
         if one.name in read:
-            read |= names(*_dims(one))
+            read |= names(*one.type.sized_by)
     return tuple(one for one in known if one.name in read)
 
 
@@ -177,18 +176,13 @@ def _is_entry(index: Expression, i: Name) -> bool:
 def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:
     """Return integers that are a dimension of data and of no parameters."""
     dims = {dim for one in declarations for dim in one.sizes}
-    fixed = names(*(node for one in program.parameters.declarations for node in _dims(one)))
+    fixed = names(*(node for one in program.parameters.declarations for node in one.type.sized_by))
     integers = (one.name for one in declarations if one.base == "int" and not one.all_dims)
     return tuple(name for name in integers if name in dims - fixed)
 
 
 def _sized(declarations: Sequence[Declaration], size: str) -> list[str]:
-    return [size, *(one.name for one in declarations if size in names(*_dims(one)))]
-
-
-def _dims(declaration: Declaration) -> tuple[Node, ...]:
-    """Return sizes of a variable; for a tuple also the types of its parts, which have sizes."""
-    return (*declaration.all_dims, *declaration.type.elements)
+    return [size, *(one.name for one in declarations if size in names(*one.type.sized_by))]
 
 
 def _several(groups: Collection[frozenset[str]]) -> bool:

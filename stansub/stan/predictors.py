@@ -20,7 +20,7 @@ from stansub.errors import InputError
 from stansub.stan.builtins import of_one
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Rows, Spec
-from stansub.stan.design import design_of, guessed, telling_rows
+from stansub.stan.design import CollectedNumbers, Cut
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rounding
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
@@ -33,9 +33,9 @@ from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
-# Designs of more observations and numbers than this are computed on request, and observations that are then followed at
-# once.
-_ROWS, _COMPUTED, _FOLLOWED = 1 << 15, 1 << 23, 1 << 16
+# Designs of more observations and numbers than this are computed on request; observations that are then followed at
+# once, and at first.
+_ROWS, _COMPUTED, _FOLLOWED, _FIRST = 1 << 15, 1 << 23, 1 << 16, 61
 
 
 class Text(NamedTuple):
@@ -202,54 +202,38 @@ def _by_columns(texts: Sequence[Text], n: int, sizes: Sequence[str], computed_fr
     result needs a proof, because what the program computes from all its data, such as means, differs between parts.
     """
     text, *others = texts
-    values = text.values
-    if others or n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(values.values):
+    if others or n <= min(_ROWS, computed_from) or not sizes or not set(sizes) <= set(text.values.values):
         return None
-
-    def affine(own: Data, k: int) -> Affine:
-        return affine_density(Text(text.program, own).follow(k), k)
-
+    collected, offsets, parts = list[list[CollectedNumbers]](), list[CollectedNumbers](), list[list[NDArray[Any]]]()
+    # The first few rows show most of what is no column of the data.
+    ends = sorted({min(_FIRST, n), *np.linspace(0, n, -(-n // _FOLLOWED) + 1).astype(int).tolist()})
     try:
-        axes = values.axes(sizes)
-        telling = telling_rows(values, axes, n)
-        few = values.rows(axes, sizes, telling)
-        spec, _, arguments = affine(few, len(telling))
-        if n * len(arguments) * arguments[0].slopes.shape[1] <= computed_from:
-            return None
-        shape = len(telling), arguments[0].slopes.shape[1]
-        guesses = [guessed(np.broadcast_to(dense(one.slopes), shape).T, few, axes) for one in arguments]
-        design = [design_of(one, values, axes, n) for one in guesses if one is not None]
-        if len(design) < len(guesses):
-            return None
-        parts = []
-        ends = np.linspace(0, n, -(-n // _FOLLOWED) + 1).astype(int).tolist()
+        cut = Cut.of(text.values, *sizes)
         for rows in map(slice, ends, ends[1:]):
-            _, given, own = affine(values.rows(axes, sizes, rows), rows.stop - rows.start)
-            for z, one in zip(design, own, strict=True):
-                if not (dense(one.slopes) == z[rows if len(z) > 1 else slice(1)]).all():
+            k = rows.stop - rows.start
+            spec, given, arguments = affine_density(follow(text.program, cut.part(rows), k), k)
+            if not collected:
+                dim = arguments[0].slopes.shape[1]
+                if n * len(arguments) * dim <= computed_from:
                     return None
-            offsets = [np.broadcast_to(one.offset, rows.stop - rows.start) for one in own]
-            parts.append(([compact(one) for one in given], [compact(one) for one in offsets]))
+                collected = [[CollectedNumbers(n, cut, cut.columns) for _ in range(dim)] for _ in arguments]
+                offsets = [CollectedNumbers(n, cut, ()) for _ in arguments]
+            for numbers, offset, one in zip(collected, offsets, arguments, strict=True):
+                offset.add(rows, one.offset)
+                for number, slope in zip(numbers, dense(one.slopes).T, strict=True):
+                    number.add(rows, slope)
+            if not all(number.is_known for numbers in collected for number in numbers):
+                return None
+            parts.append([compact(one) for one in given])
     except InputError:
         return None
-    given = [_row(one) for one in zip(*(part[0] for part in parts), strict=True)]
-    offset = [list(one) for one in zip(*(part[1] for part in parts), strict=True)]
-    constant = [None if z.any() else _row(one) for z, one in zip(design, offset, strict=True)]
-    family, kept = spec.choose(Rows(given[0], given[1:], constant))
-    head, *rest = (offset[row] for row in kept)
-    first_offset = np.broadcast_to(head[0][0], n) if _is_one_number(head) else _row(head)
-    shortened = (shortest(_row(one)) for one in rest)
-    return LinearPredictors(tuple(design[row] for row in kept), (first_offset, *shortened), family.compacted())
-
-
-def _row(parts: Sequence[NDArray[Any] | None]) -> FloatArray:
-    """Return one row of all observations from those of parts of them."""
-    return np.concatenate([part for part in parts if part is not None], dtype=np.float64)
-
-
-def _is_one_number(parts: Sequence[NDArray[Any]]) -> bool:
-    """Return whether all rows repeat the same number, which takes no memory."""
-    return all(part.strides == (0,) and part[0] == parts[0][0] for part in parts)
+    design = [cut.design([number.found() for number in numbers], n) for numbers in collected]
+    y, *given = (np.concatenate(one, dtype=np.float64) for one in zip(*parts, strict=True))
+    constant = [None if z.any() else one.array() for z, one in zip(design, offsets, strict=True)]
+    family, kept = spec.choose(Rows(y, given, constant))
+    first_offset, *rest = (offsets[row].array() for row in kept)
+    own = tuple(design[row] for row in kept)
+    return LinearPredictors(own, (first_offset, *map(shortest, rest)), family.compacted())
 
 
 def _data(x: Number, n: int, otherwise: str) -> FloatArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from stansub.errors import InputError
 from stansub.stan.data import Data
-from stansub.stan.design import design_of
+from stansub.stan.design import Cut
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof
 from stansub.stan.shares import Shares
@@ -69,10 +69,8 @@ class Proved:
 
     def predictors_over(self, values: Data) -> LinearPredictors:
         """Return the predictors with columns of these data, which must have the same rows."""
-        n, axes = self.predictors.n_observations, values.axes(self.sizes)
-        design = [
-            design_of(z.columns, values, axes, n) if isinstance(z, ColumnRows) else z for z in self.predictors.design
-        ]
+        n, cut = self.predictors.n_observations, Cut.of(values, *self.sizes)
+        design = (cut.design(z.columns, n) if isinstance(z, ColumnRows) else z for z in self.predictors.design)
         return self.predictors.over(tuple(design))
 
     def check(self, values: Data, name: str) -> None:

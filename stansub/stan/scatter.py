@@ -42,7 +42,6 @@ _PLACE = "stansub_place_"
 _VALUES = Name("stansub_values")
 # Variables of one dimension whose values may be computed before the assignment.
 _VECTORS = frozenset({"vector", "row_vector"})
-_ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", "real": "rep_array(0.0, {})"}
 
 
 @Pass.named("values at listed indices observation by observation")
@@ -143,13 +142,12 @@ class _Writer:
         self._number += 1
         inverse, variable = f"{_PLACE}{self._number}", filling.variable
         self.lines += filling.inverse(inverse)
-        zeros = _ZEROS.get(variable.base)
-        if filling.operator != "=" or not filling.reads <= self.data or len(variable.all_dims) > 1 or zeros is None:
+        is_line = len(variable.all_dims) == 1 and variable.base in (*_VECTORS, "real")
+        if filling.operator != "=" or not filling.reads <= self.data or not is_line:
             return filling.loop(inverse, variable.name)
         # Values that are data are assigned in transformed data.
         values = f"stansub_value_{self._number}"
-        declared = f"{variable.type.plain} {values}"
-        self.lines += [f"{declared} = {zeros.format(variable.all_dims[0])};", filling.loop(inverse, values)]
+        self.lines += [f"{variable.type.plain} {values} = {variable.type.plain.zero};", filling.loop(inverse, values)]
         value = Subscript(Name(values), (Name(f"{_ROW}_0"),))
         return replace(filling, first=None, value=value).loop(inverse, variable.name)
 

@@ -19,10 +19,11 @@ from stansub import memory
 from stansub.errors import InputError
 from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
+from stansub.stan.design import Cut
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.predictors import Affine, affine_density, arguments_of
-from stansub.stan.row_parts import CollectedRows, Cut, Part
+from stansub.stan.row_parts import CollectedRows, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
@@ -77,7 +78,7 @@ def is_cut(own: LikelihoodSplit, n: int) -> bool:
 def cutting(values: Data, size: str) -> Cut | None:
     """Return data that are cut along a size; None if they cannot be."""
     try:
-        return Cut(values, size, values.axes((size,)))
+        return Cut.of(values, size)
     except InputError:
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from stansub.errors import MAY_QUALIFY, InputError
@@ -12,7 +13,6 @@ from stansub.stan.analysis import NotASumError
 from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.posterior import Posterior
-from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
@@ -46,14 +46,8 @@ class Examination:
 
     Attributes
     ----------
-    structure : NamedStructure or None
-        Its kind, if it is not a sum over observations.
-    doubts : tuple of Remark
-        Statements that may tie observations together, as far as the text shows.
-    refusals : tuple of Remark
-        Why passes do not rewrite the program.
-    has_likelihood : bool
-        Whether a statement may add terms of observations, as far as the text shows.
+    observations : str
+        Name of the integer that counts the observations; empty if not given.
     values : Data or None
         The data, if given.
     posterior : Posterior or None
@@ -62,37 +56,44 @@ class Examination:
         How the numerical check failed, if it did.
     """
 
-    form: Form
-    structure: NamedStructure | None
-    doubts: tuple[Remark, ...]
-    refusals: tuple[Remark, ...] = ()
-    has_likelihood: bool = True
+    source: Source
+    observations: str = ""
     values: Data | None = None
     posterior: Posterior | None = None
     reason: str = ""
 
-    def verdict(self, source: str) -> Verdict:
+    @cached_property
+    def structure(self) -> NamedStructure | None:
+        """Return the kind of the program, if it is not a sum over observations, as far as the text shows."""
+        return self.source.analysis.structure(self.observations)
+
+    @cached_property
+    def doubts(self) -> tuple[Remark, ...]:
+        """Return statements that may tie observations together, as far as the text shows."""
+        return tuple(self.source.analysis.doubts(self.observations))
+
+    def verdict(self) -> Verdict:
         """Return the verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
             return Verdict("qualifies", "the numerical proof of its cut into blocks holds for these data", 0)
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
-        if not self.has_likelihood:
+        if not self.source.analysis.has_likelihood:
             why = "no statement of the model block adds a term for each observation, so there is no likelihood"
             return Verdict("will not qualify", why, InputError.exit_code)
         if self.reason:
             why = "its likelihood is not a sum over observations that can be evaluated in parts"
             return Verdict("will not qualify", why, InputError.exit_code)
-        return Verdict("may qualify", f"{self._doubt(source)}; add data for a numerical proof", MAY_QUALIFY)
+        return Verdict("may qualify", f"{self._doubt()}; add data for a numerical proof", MAY_QUALIFY)
 
-    def _doubt(self, source: str) -> str:
+    def _doubt(self) -> str:
         if not self.doubts:
             return "its text shows no obstacle"
         first = self.doubts[0]
         if not first.statement:
             return first.message
-        line = find_line(source, first.statement)
+        line = find_line(self.source.text, first.statement)
         return f"{f'line {line}' if line else 'a statement'} may tie observations together"
 
 
@@ -118,10 +119,7 @@ def examine(
     InputError
         If the data do not fit the program.
     """
-    analysis, size = source.analysis, observations or ""
-    form, structure = analysis.form, analysis.structure(size)
-    doubts, refusals = tuple(analysis.doubts(size)), analysis.rewriting.refusals
-    text = Examination(form, structure, doubts, refusals, has_likelihood=analysis.has_likelihood)
+    text = Examination(source, observations or "")
     if data is None:
         return text
     # Errors in the data are raised before compiling, which takes a minute.

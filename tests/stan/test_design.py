@@ -1,4 +1,4 @@
-"""Designs made of columns of the data: told from a few rows, computed from columns of the data."""
+"""Designs made of columns of the data: recognised part by part, computed from columns of the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data, read
-from stansub.stan.design import design_of, guessed, telling_rows
+from stansub.stan.design import CollectedNumbers, Cut
 from stansub.stan.syntax import parse
 from stansub.target.rows import ColumnRows, DataColumn
 
@@ -50,14 +50,29 @@ def true_design(given: Data) -> Array:
     return np.column_stack([np.ones(N), x[:, 2], w[1], given.values["group"], x[:, 0], np.zeros(N)])
 
 
-def test_columns_are_told_from_a_few_rows() -> None:
+def cut(given: Data) -> Cut:
+    return Cut(given, ("N",), AXES)
+
+
+def collected(z: Array, given: Data) -> list[CollectedNumbers]:
+    """The numbers of each column, collected from a few rows and then from the rest."""
+    numbers = [CollectedNumbers(N, cut(given), cut(given).columns) for _ in z.T]
+    for rows in (slice(0, 10), slice(10, 3000), slice(3000, N)):
+        for one, column in zip(numbers, z[rows].T, strict=True):
+            one.add(rows, column)
+    return numbers
+
+
+def test_columns_are_told_part_by_part() -> None:
     given = data(rare())
-    z, rows = true_design(given), telling_rows(given, AXES, N)
-    assert len(rows) < 100
-    columns = guessed(z[rows].T, given.rows(AXES, ["N"], rows), AXES)
+    z = true_design(given)
+    numbers = collected(z, given)
+    assert all(one.is_known for one in numbers)
+    columns = [one.found() for one in numbers]
     assert columns == [1.0, DataColumn("x", 2), DataColumn("w", 1), DataColumn("group", 0), DataColumn("x", 0), 0.0]
-    design = design_of(columns, given, AXES, N)
+    design = cut(given).design(columns, N)
     assert isinstance(design, ColumnRows)
+    assert design.columns == tuple(columns)
     np.testing.assert_array_equal(design[:], z)
     few = np.array([N - 1, 0, 7])
     np.testing.assert_array_equal(design[few], z[few])
@@ -66,14 +81,24 @@ def test_columns_are_told_from_a_few_rows() -> None:
 
 
 def test_one_row_serves_where_all_are_the_same() -> None:
-    np.testing.assert_array_equal(design_of([1.0, 0.0], data(rare()), AXES, N), [[1.0, 0.0]])
+    np.testing.assert_array_equal(cut(data(rare())).design([1.0, 0.0], N), [[1.0, 0.0]])
+
+
+def test_a_number_common_to_all_rows_is_told() -> None:
+    (number,) = collected(np.full((N, 1), 0.5), data(rare()))
+    assert number.found() == 0.5
 
 
 @pytest.mark.parametrize(
-    "change", [lambda z: z**2, lambda z: 0.5 + 0 * z, lambda z: -z], ids=["square", "half", "minus"]
+    "change", [lambda z: z**2, lambda z: -z, lambda z: z + (z > 2.5)], ids=["square", "minus", "few"]
 )
-def test_what_is_no_column_of_the_data_is_not_guessed(change: Any) -> None:
+def test_what_is_no_column_of_the_data_is_kept(change: Any) -> None:
     given = data(rare())
-    rows = telling_rows(given, AXES, N)
-    steps = np.stack([change(given.values["x"][rows, 0])])
-    assert guessed(steps, given.rows(AXES, ["N"], rows), AXES) is None
+    z = change(given.values["x"][:, :1])
+    (number,) = collected(z, given)
+    assert not number.is_known
+    np.testing.assert_array_equal(number.array(), z[:, 0])
+    design = cut(given).design([DataColumn("x", 1), number.found()], N)
+    assert isinstance(design, ColumnRows)
+    assert not design.columns
+    np.testing.assert_array_equal(design[:], np.column_stack([given.values["x"][:, 1], z]))

@@ -58,6 +58,11 @@ class SizedType(Node):
         return self.array_dims + self.dims * (2 if square else 1)
 
     @property
+    def sized_by(self) -> tuple[Node, ...]:
+        """All sizes; for a tuple also the types of its elements, which have sizes."""
+        return (*self.all_dims, *self.elements)
+
+    @property
     def plain(self) -> SizedType:
         """The type without its constraints."""
         base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
