@@ -127,7 +127,8 @@ class _Writer:
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
         self.listing = {one.name: one.all_dims[0] for one in data if one.base == "int" and len(one.all_dims) == 1}
         self.counts = counting(program)
-        changing = [one for one in program.declarations if one.name in program.changing_names]
+        own = program.changing_names
+        changing = [one for one in program.declarations if one.name in own]
         # Variables of several scopes may share a name.
         count = Counter(one.name for one in changing)
         self.variables = {one.name: one for one in changing if count[one.name] == 1}
