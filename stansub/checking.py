@@ -232,9 +232,8 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
         if counting not in values.values:
             return without_data
-        few = posterior.dim <= MANY
         n, cut = values.integer(counting), cutting(values, counting)
-        found = sparse_predictors(own, values.values, n, of_family=few, cut=cut)
+        found = sparse_predictors(own, values.values, n, cut=cut)
         return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
@@ -276,7 +275,11 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         yield "Proposals", f"{others}; {are}, but surrogate transitions are not possible: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
-    unless = f", unless there are at most {MANY} parameters and the posterior is nearly normal" if few else ""
+    unless = (
+        f", unless there are at most {MANY} parameters and the posterior is nearly normal or has several modes"
+        if few
+        else ""
+    )
     yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST, filled, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, filled, listed, percent, same_with_signs
 
 
 class Severity(IntEnum):
@@ -213,6 +213,23 @@ class ModesUnchecked(Finding):
     reason: str
 
 
+ENOUGH_CLIMBS = 2
+"""Climbs that must have reached the highest maximum, lest a higher one be missed."""
+
+
+@dataclass(frozen=True)
+class FewClimbs(Finding):
+    """Hardly any climb of the likelihood reached its highest maximum."""
+
+    text = (
+        "{n_reached} of {n_starts} climbs of the likelihood from random starts reached its highest maximum, so that "
+        "there may be a higher one."
+    )
+    remedy = "Compare with a second run that has another `seed`, or `inits` near the posterior."
+    n_reached: int
+    n_starts: int
+
+
 @dataclass(frozen=True)
 class LabelsSwitch(Finding):
     """Elements of these parameters can change places without changing the posterior."""
@@ -363,8 +380,6 @@ class HighRHat(Finding):
         Parameters whose signs can change together without changing the posterior, the smallest first.
     n_modes : int
         Modes of the posterior at which chains of surrogate transitions started.
-    no_family : bool
-        Whether surrogate transitions are not the default only because the likelihood is of no recognised family.
     """
 
     limit: float
@@ -374,10 +389,9 @@ class HighRHat(Finding):
     hardly_moves: bool = False
     signs: tuple[tuple[str, ...], ...] = ()
     n_modes: int = 1
-    no_family: bool = False
 
     def describe(self) -> Words:
-        effects = REQUEST if self.no_family else DECLARE if self.many else ""
+        effects = DECLARE if self.many else ""
         double = "Otherwise, double" if effects else "Double"
         longer = (
             f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "

@@ -215,8 +215,6 @@ class TransitionsLeft(Chosen):
         Whether other moves will not mix, because there are many parameters.
     reason : str
         Why there is no surrogate; empty if there is one.
-    no_family : bool
-        Whether the reason is that the likelihood is of no recognised family, so that they may be requested.
     normal : float or None
         Share of normal moves that would be accepted on the surrogate, if that is the reason.
     accepted : float or None
@@ -230,7 +228,6 @@ class TransitionsLeft(Chosen):
     n_parameters: int
     hardly_moves: bool = False
     reason: str = ""
-    no_family: bool = False
     normal: float | None = None
     accepted: float | None = None
     diverging: float = 0.0

@@ -14,7 +14,6 @@ DECLARE = (
     "If the likelihood multiplies effects by a scale, declare the product in transformed parameters "
     "(`vector[J] u = tau * z;`)."
 )
-REQUEST = "If the posterior has one mode, request surrogate transitions (`proposal=surrogate`)."
 DECLARE_OR_NUTS = f"{DECLARE} Otherwise, use NUTS: {_COMMANDS}."
 
 

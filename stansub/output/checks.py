@@ -92,6 +92,9 @@ def _modes(run: _Run) -> Iterable[Finding]:
     check = run.facts.get("mode_check", {})
     if check.get("failed"):
         yield findings.ModesUnchecked(check["reason"])
+    surrogate = run.facts.get("choice_values", {}).get("surrogate", {})
+    if surrogate.get("n_starts") and surrogate.get("n_reached", findings.ENOUGH_CLIMBS) < findings.ENOUGH_CLIMBS:
+        yield findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
     if names := check.get("interchangeable"):
         yield findings.LabelsSwitch(tuple(names))
 
@@ -144,8 +147,7 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
         signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
         n_modes = _modes_of_starts(run.facts)
-        no_family = bool(left.get("no_family"))
-        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes, no_family)
+        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))

@@ -38,7 +38,8 @@ def climbs(surrogate: Mapping[str, Any]) -> str:
     """Return the result of the search for maxima of the likelihood in set-up, from the record of a surrogate."""
     n_modes = surrogate["n_modes"]
     found = "one mode" if n_modes == 1 else f"{n_modes} modes, and chains started at each"
-    return f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
+    text = f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
+    return f"{text}; {surrogate['n_reached']} reached the highest maximum" if "n_reached" in surrogate else text
 
 
 def audited_decisions(audit: Audit, which: str = "audited") -> str:

@@ -94,9 +94,7 @@ def recorded_of(data: Data) -> str:
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
-def make_uncut(
-    given: ModelInput, *, seed: int, observations: str | None, log: Progress, of_family: bool = False
-) -> tuple[Posterior, float]:
+def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:
     """Return the posterior for surrogate transitions, and the time when its program was compiled.
 
     Raises
@@ -118,9 +116,8 @@ def make_uncut(
         programs = plan_transitions(given.analysis, size)
         # The text is checked before compiling, which takes a minute; rows of data are known only afterwards.
         if given.analysis.over_rows is None and size in values.values and (n := values.integer(size)):
-            sparse = sparse_predictors(
-                given.analysis.likelihood_split(size), values.values, n, of_family=of_family, cut=cutting(values, size)
-            )
+            own = given.analysis.likelihood_split(size)
+            sparse = sparse_predictors(own, values.values, n, cut=cutting(values, size))
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
     posterior = model.uncut(values, seed=seed, observations=observations, progress=log)

@@ -92,11 +92,6 @@ class Setup(SetupState):
         return "" if self.config.smooth else self.config.not_smooth
 
     @property
-    def lacks_mode(self) -> bool:
-        """Return whether a mode was searched for and not found."""
-        return not self.not_smooth and any(isinstance(one, NoVariatesWithoutMode) for one in self.choices.values())
-
-    @property
     def order(self) -> int:
         """Return the order of the control variates."""
         return self.found.order if self.found is not None else 0
@@ -168,12 +163,7 @@ def _prepare(
         if isinstance(found, transitions.TransitionSetup):
             return _prepare_transitions(found, inits, config, progress, folder)
         rejected = found
-    prepared = _prepare_subsampled(given, inits, config.of_length(transitions=False), rejected, progress, folder)
-    if rejected is not None and rejected.no_family and prepared.setup.lacks_mode:
-        later = transitions.find_without_mode(given, config, progress)
-        if later is not None:
-            return _prepare_transitions(later, inits, config, progress, folder)
-    return prepared
+    return _prepare_subsampled(given, inits, config.of_length(transitions=False), rejected, progress, folder)
 
 
 def _prepare_transitions(

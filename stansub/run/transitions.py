@@ -37,7 +37,7 @@ from stansub.selection import Chosen, LevelsSettled, SignsChange, StartsMoved, T
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
-from stansub.target.remainders import NoFamilyError, NoPredictorsError
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
 from stansub.tuning.far_starts import begun
@@ -48,9 +48,8 @@ from stansub.tuning.transitions import normal_rate, tried
 from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
-# With more parameters, a posterior with effects is not tested for normality, and its likelihood may be of no known
-# family: other moves would not mix. With fewer, they do, and the search for modes after them finds what climbs of the
-# likelihood may miss.
+# With more parameters, a posterior with effects is not tested for normality, and may have several modes: other moves
+# would not mix. With fewer, they do, and jump between modes.
 MANY = 50
 # Acceptance rate of normal moves from which moves about the mode do better. It was 0.85 for 20 centred effects of
 # 100,000 observations, which gave ten times the draws, and 0.48 for the same effects non-centred, where they stick.
@@ -135,29 +134,15 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         raise
     except (NoPredictorsError, RunError) as error:
         hardly_moves = many and bool(effects)
-        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), isinstance(error, NoFamilyError))
+        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error))
         return left if suited else None
-
-
-def find_without_mode(given: ModelInput, config: SampleConfig, progress: Progress) -> TransitionSetup | None:
-    """Return surrogate transitions of a likelihood of no known family, where other moves found no mode.
-
-    No search for further modes is lost then. None if there is no surrogate, or its transitions hardly move.
-    """
-    try:
-        found = _with_surrogate(*_split(given, config, progress), config, progress)
-    except EndedError:
-        raise
-    except (NoPredictorsError, RunError):
-        return None
-    return found if isinstance(found, TransitionSetup) and not found.hardly_moves else None
 
 
 def _by_default(
     given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
     """Return Metropolis within Gibbs if the likelihood has products, or else surrogate transitions for effects."""
-    posterior, compiled_at = _split(given, config, progress, of_family=given.n_parameters <= MANY)
+    posterior, compiled_at = _split(given, config, progress)
     if multiplies(posterior.split(progress).predictors):
         with suppress(NoPredictorsError):
             found = _within_gibbs(posterior, compiled_at, config, progress)
@@ -169,12 +154,10 @@ def _by_default(
     return None
 
 
-def _split(
-    given: ModelInput, config: SampleConfig, progress: Progress, *, of_family: bool = False
-) -> tuple[Posterior, float]:
+def _split(given: ModelInput, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:
     """Return the posterior for a split, and the time when its program was compiled."""
     assert config.seed is not None
-    return make_uncut(given, seed=config.seed, observations=config.observations, log=progress, of_family=of_family)
+    return make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
 
 
 def _within_gibbs(
@@ -203,8 +186,9 @@ def _with_surrogate(
     tuned = tune(split, posterior.dim, rng, rng_of_starts, progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     by_default, few = not config.splits, posterior.dim <= MANY
-    if by_default and few and tuned.others:
-        return TransitionsLeft(effects, posterior.dim, reason="the posterior has several modes")
+    if by_default and few and (tuned.others or tuned.may_be_lower):
+        reason = "the posterior has several modes" if tuned.others else "the search for its mode was not conclusive"
+        return TransitionsLeft(effects, posterior.dim, reason=reason)
     if by_default and few and _has_bounds(posterior):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:

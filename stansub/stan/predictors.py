@@ -26,7 +26,7 @@ from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rou
 from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import Family, LinearPredictors, NoFamilyError, NoPredictorsError
+from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
@@ -125,16 +125,14 @@ def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) 
 
     Raises
     ------
-    NoFamilyError
-        If it is no known family and ``of_family`` is set.
     NoPredictorsError
-        If it has too many arguments.
+        If it has too many arguments, or is no known family and ``of_family`` is set.
     """
     try:
         return _in_family(followed, n)
-    except NoPredictorsError as error:
+    except NoPredictorsError:
         if of_family:
-            raise NoFamilyError(str(error)) from error
+            raise
     return in_program(followed.term, n)
 
 

@@ -36,7 +36,7 @@ _FEW, _ROWS, _PARTS, _MOST = 8, 1 << 16, 32, 1 << 18
 
 
 def sparse_predictors(
-    own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, of_family: bool = False, cut: Cut | None = None
+    own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, cut: Cut | None = None
 ) -> SparsePredictors:
     """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
@@ -44,15 +44,13 @@ def sparse_predictors(
     ----------
     values : mapping
         Data of all observations.
-    of_family : bool
-        Whether only a known family is acceptable.
     cut : Cut, optional
         The same data, to process them part by part.
 
     Raises
     ------
     NoPredictorsError
-        If its text cannot be followed, it is no known family and ``of_family`` is set, or it has too many arguments.
+        If its text cannot be followed, or it has too many arguments.
     """
     if cut is not None and is_cut(own, n):
         try:
@@ -62,7 +60,7 @@ def sparse_predictors(
         finally:
             memory.give_back()
     followed = _followed(own, values, n)
-    family, arguments = arguments_of(followed, n, of_family=of_family)
+    family, arguments = arguments_of(followed, n)
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     variables, m = _variables(followed), arguments[0].slopes.shape[1]

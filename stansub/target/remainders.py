@@ -56,10 +56,6 @@ class NoPredictorsError(InputError):
     """The likelihood is not of a recognised family with a linear predictor; the message says why."""
 
 
-class NoFamilyError(NoPredictorsError):
-    """Only a recognised family was acceptable."""
-
-
 class Family(Protocol):
     """Log likelihoods of all observations as functions of their q arguments, `eta` of shape (q, n).
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub.errors import EndedError, RunError
+from stansub.findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
 from stansub.target.programs import ProgramFamily
@@ -33,8 +34,8 @@ from stansub.types import FloatArray
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
 # two leads to each order.
 _PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 500, 2.0
-# Climbs that must have reached the best end, lest others be missed, and the most rounds.
-REACHED, _ROUNDS = 2, 4
+# Rounds until enough climbs reached the best end, at most.
+_ROUNDS = 4
 # Observations of the first subset, at least and for each argument in phi, and growth.
 _LEAST, _LEAST_EACH, _GROWTH = 256, 4, 4
 # Ends from which the next subset is climbed, after the first one and at least.
@@ -144,7 +145,7 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
         starts = [(phi, 1) for phi in _starts(prior, dim, n_pairs, rng)]
         n_starts += len(starts)
         ends = _climbed(parts[0], starts, region, progress, ends)
-        if ends and ends[0].n_climbs >= REACHED:
+        if ends and ends[0].n_climbs >= ENOUGH_CLIMBS:
             break
     kept = _KEPT
     for part in parts[1:]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from stansub import memory
 from stansub.errors import RunError
+from stansub.findings import ENOUGH_CLIMBS
 from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
@@ -82,6 +83,11 @@ class TunedSurrogate:
     others: tuple[TunedSurrogate, ...] = ()
     n_starts: int = 0
     n_reached: int = 0
+
+    @property
+    def may_be_lower(self) -> bool:
+        """Return whether so few climbs reached the highest maximum that others may be missed."""
+        return self.n_starts > 0 and self.n_reached < ENOUGH_CLIMBS
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""

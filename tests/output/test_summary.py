@@ -20,7 +20,18 @@ from stansub.decision_findings import (
     WrongDecisions,
 )
 from stansub.errors import InputError
-from stansub.findings import ErrorLevel, Finding, HighRHat, LowEss, NotFinite, OneChain, Severity, Stopped, StuckChain
+from stansub.findings import (
+    ErrorLevel,
+    FewClimbs,
+    Finding,
+    HighRHat,
+    LowEss,
+    NotFinite,
+    OneChain,
+    Severity,
+    Stopped,
+    StuckChain,
+)
 from stansub.output import inference_data, statistics
 from stansub.output.checks import findings_of
 from stansub.output.record import audit_of, record_of, step_bias
@@ -28,7 +39,7 @@ from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
 from stansub.output.words import climbs
 from stansub.selection import SurrogateSettled, TransitionsLeft, TransitionsTaken
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, REQUEST
+from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -190,7 +201,7 @@ class TestFindings:
 
     def test_chains_that_started_at_several_modes_say_so(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + 5.0 * np.arange(4)[:, np.newaxis]
-        settled = SurrogateSettled(0.1, 9, "HMC", n_starts=8, n_modes=2)
+        settled = SurrogateSettled(0.1, 9, "HMC", n_starts=8, n_reached=4, n_modes=2)
         draws[1] = 5.0
         idata = run(posterior={"z": draws}, attrs={"choice_values": {settled.about: settled.record()}})
         stuck, r_hat = findings_of(idata)[:2]
@@ -200,13 +211,15 @@ class TestFindings:
         assert "order the parameters" in remedy
         assert "found 2 modes, and chains started at each" in climbs(settled.record())
 
-    def test_surrogate_transitions_of_a_likelihood_of_no_family_are_advised(self) -> None:
-        """They are no default with few parameters, because a likelihood of no family may have several modes."""
-        draws = np.random.default_rng(5).normal(size=(4, 1000, 30)) + np.arange(4)[:, np.newaxis, np.newaxis]
-        left = TransitionsLeft(("u",), 30, reason="there is not exactly one density of data", no_family=True)
-        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}}
-        remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
-        assert remedy.startswith(f"{REQUEST} Otherwise, double `iter_warmup`")
+    def test_a_maximum_that_one_climb_reached_is_doubted(self) -> None:
+        def found(n_reached: int) -> list[Finding]:
+            settled = SurrogateSettled(0.2, 12, "HMC", 256, n_reached)
+            attrs = {"choice_values": {settled.about: settled.record()}}
+            return [one for one in findings_of(run(attrs=attrs)) if isinstance(one, FewClimbs)]
+
+        (doubt,) = found(1)
+        assert doubt.describe().text.startswith("1 of 256 climbs of the likelihood from random starts reached")
+        assert not found(2)
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98

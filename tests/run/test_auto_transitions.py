@@ -13,16 +13,15 @@ from scipy.special import expit
 
 import stansub
 from stansub import CompiledModel, InputError
-from stansub.acceptance.rules import Exact
 from stansub.cli import main
 from stansub.findings import HighRHat
 from stansub.output import inference_data
 from stansub.output.summary import summarise
 from stansub.progress import Progress
-from stansub.run import prepare, transitions
+from stansub.run import transitions
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import read
-from stansub.selection import TransitionsLeft, TransitionsTaken
+from stansub.selection import TransitionsLeft
 from stansub.target.remainders import NoPredictorsError
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -176,26 +175,6 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
         several.describe()
         == "not used, although an observation reads few of the 20 parameters: the posterior has several modes"
     )
-
-
-@pytest.mark.parametrize(("no_family", "lacks_mode", "moves"), [(1, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)])
-def test_a_likelihood_of_no_family_without_a_mode_takes_them(
-    no_family: bool, lacks_mode: bool, moves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a mode, moves around it search for others; without family, surrogates that hardly move are no help."""
-    left = TransitionsLeft(("u",), 20, reason="no family", no_family=no_family)
-    given: Any = SimpleNamespace()
-    setup = SimpleNamespace(lacks_mode=lacks_mode)
-    note = TransitionsTaken(False, ("u",), 20, None, 0.5, not moves)
-    nothing: Any = None
-    made = transitions.TransitionSetup(nothing, 0.0, nothing, Exact(), (note,))
-    monkeypatch.setattr(transitions, "find", lambda *_: left)
-    monkeypatch.setattr(transitions, "_split", lambda *_: (None, 0.0))
-    monkeypatch.setattr(transitions, "_with_surrogate", lambda *_: made)
-    monkeypatch.setattr(prepare, "_prepare_subsampled", lambda *_: SimpleNamespace(setup=setup))
-    monkeypatch.setattr(prepare, "_prepare_transitions", lambda found, *_: found)
-    found = prepare._prepare(given, (), SampleConfig(seed=1), Progress(), None)
-    assert (found is made) == (no_family and lacks_mode and moves)
 
 
 LEVELS = """

@@ -16,7 +16,6 @@ from stansub.stan.data import Data, load
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
-from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import SparsePredictors
 
@@ -56,8 +55,6 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     own = Analysis.of(parse(CODE)).likelihood_split("N")
     order = [one.name for one in own.arguments]
     assert sorted(order) == ["a", "b", "p", "u"]
-    with pytest.raises(NoPredictorsError, match="not exactly one density"):
-        sparse_predictors(own, data, N, of_family=True)
     found = sparse_predictors(own, data, N)
     assert isinstance(found.family, ProgramFamily)
     assert len(found.rows) == 2
