@@ -35,8 +35,8 @@ from stansub.run.inits import Init, start
 from stansub.run.posteriors import ModelInput, make_uncut
 from stansub.selection import Chosen, LevelsSettled, SignsChange, StartsMoved, TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import predictors_of
 from stansub.target.levels import multiplies
+from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
@@ -189,7 +189,7 @@ def _with_surrogate(
     if by_default and few and (tuned.others or tuned.may_be_lower):
         reason = "the posterior has several modes" if tuned.others else "the search for its mode was not conclusive"
         return TransitionsLeft(effects, posterior.dim, reason=reason)
-    if by_default and few and _has_bounds(posterior):
+    if by_default and few and not isinstance(split.predictors.family, ProgramFamily):
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
@@ -223,12 +223,3 @@ def _unbounded(posterior: Posterior, theta: FloatArray) -> dict[str, Places]:
     names, values = model.param_unc_names(), dict(zip(model.param_names(), model.param_constrain(theta), strict=True))
     same = np.array([values.get(name) == value for name, value in zip(names, theta, strict=True)])
     return {name: places for name, places in Layout.from_names(names).columns.items() if same[places].all()}
-
-
-def _has_bounds(posterior: Posterior) -> bool:
-    """Return whether the text shows bounds for moves about the mode; without bounds, t-tests would decide."""
-    try:
-        predictors_of(posterior.followed, posterior.blocks.counts)
-    except InputError:
-        return False
-    return True

@@ -113,6 +113,8 @@ def ridge_mode(
     here, n_passes, damping = predictors.expansion(begin), 1, 0.0
     for _ in range(_SEARCH):
         progress.check()
+        if not here.is_finite:
+            break
         slope, precision = region.expansion(here, damping)
         step, is_definite = _newton_step(precision, slope)
         decrement = float(slope @ step)
