@@ -42,6 +42,8 @@ from stansub.types import FloatArray
 _ROUNDS, _EXPANSIONS = 3, 4
 # Ratio of remainders at draws for steps to those before, above which draws left the region where a surrogate is good.
 _FARTHER = 5.0
+# Sds by which the level of remainders may be below that at earlier draws.
+_STRAYS = 3.0
 # Starting values to try.
 _STARTS = 50
 # Draws between which candidates of joint decisions are counted; their number varies by factors of ten.
@@ -149,7 +151,7 @@ def tune(
             about = stage.approximated([surrogate.phi(theta) for theta in found.draws])
             again = exploration(about, found.draws)
             n_passes += 1 + stage.per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
-            if not again.noise < found.noise:
+            if not again.noise < found.noise or exploration.strays(again, found.draws):
                 break
             found = again
             first = first if found.approximation.is_corrected else found
@@ -285,6 +287,16 @@ class _Exploration:
                 return one._replace(tuned=tuned), n_passes
             tried.append(one._replace(tuned=tuned, noise=error))
         return min(tried, key=lambda one: one.noise), n_passes
+
+    def strays(self, found: _Explored, before: FloatArray) -> bool:
+        """Return whether corrections attract draws to where there was none before, and the density is less.
+
+        Under the posterior the mean of the remainders is larger than under the surrogate by about their variance.
+        """
+        if not found.approximation.is_corrected:
+            return False
+        there = self._remainders(found.approximation, spread(before, _DECIDED))
+        return bool(np.median(there) - found.level > found.noise**2 + _STRAYS * max(found.noise, _SMALL))
 
     def finish(self, found: _Explored) -> Tuned:
         """Return the sampler for steps.
