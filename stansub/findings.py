@@ -1,24 +1,26 @@
 """Findings: reasons to distrust draws, as values with their figures and their text.
 
 The checks in `stansub.output.checks` create them. Findings on decisions and their cost are in
-`stansub.decision_findings`. Texts name options as in Python, between backticks: `max_error`, `iter_sampling=2000`. The
-command line shows them as flags.
+`stansub.decision_findings`, those on modes in `stansub.mode_findings`. Texts name options as in Python, between
+backticks: `max_error`, `iter_sampling=2000`. The command line shows them as flags.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS, filled, listed, percent, same_with_signs
+from stansub.wording import BY_NUTS, declare, declare_or_nuts, filled, listed, percent, same_with_signs, sentence
 
 
 class Severity(IntEnum):
     """Severity of a finding."""
 
+    NOTE = 0
+    """The draws are right; the reader should know how to read them."""
     COST = 1
     """The draws are right, and could have been had for less."""
     DOUBT = 2
@@ -41,11 +43,19 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason to distrust draws; a subclass has templates of text and remedy (see `filled`), or describes itself."""
+    """A reason to distrust draws, or a note on how to read them.
+
+    A subclass has templates of text and remedy (see `filled`), or describes itself.
+    """
 
     severity: ClassVar[Severity] = Severity.DOUBT
     text: ClassVar[str]
     remedy: ClassVar[str]
+
+    @property
+    def lead(self) -> str:
+        """Return the word with which its printed text begins."""
+        return "Note" if self.severity is Severity.NOTE else "Warning"
 
     def describe(self) -> Words:
         """Return text and remedy."""
@@ -167,81 +177,6 @@ class Quantities:
         return f"{self.n_failing:,} of {self.n_checked:,} quantities, worst {named}"
 
 
-# Modes
-
-
-@dataclass(frozen=True)
-class MissedMode(Finding):
-    """A mode that no chain visited.
-
-    Attributes
-    ----------
-    above : float
-        Difference from the highest mode that was visited; nan if none was.
-    values : dict of str to list of float
-        The parameters that differ most: the value there, and the smallest and largest of the draws.
-    """
-
-    severity = Severity.REJECT
-    share: float
-    log_density: float
-    above: float
-    values: Mapping[str, list[float]]
-
-    def describe(self) -> Words:
-        above = (
-            f"; its log density is {self.above:,.1f} above that of the highest visited mode" if self.above > 0 else ""
-        )
-        places = [
-            f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})"
-            for name, (there, low, high) in self.values.items()
-        ]
-        return Words(
-            f"Chains missed a mode: no chain visited about {percent(self.share)} of the posterior{above}. "
-            f"At that mode {', '.join(places) or 'no parameter is outside the range of the draws'}.",
-            "Do not use these draws. Run again with another `seed`, or with `inits` near that mode. If the modes "
-            "differ only by their labels, order the parameters in the program.",
-        )
-
-
-@dataclass(frozen=True)
-class ModesUnchecked(Finding):
-    """The search for modes after sampling failed."""
-
-    text = "stansub could not check whether the chains missed a mode: {reason}."
-    remedy = "Compare with a second run that has another `seed` and other `inits`."
-    reason: str
-
-
-ENOUGH_CLIMBS = 2
-"""Climbs that must have reached the highest maximum, lest a higher one be missed."""
-
-
-@dataclass(frozen=True)
-class FewClimbs(Finding):
-    """Hardly any climb of the likelihood reached its highest maximum."""
-
-    text = (
-        "{n_reached} of {n_starts} climbs of the likelihood from random starts reached its highest maximum, so that "
-        "there may be a higher one."
-    )
-    remedy = "Compare with a second run that has another `seed`, or `inits` near the posterior."
-    n_reached: int
-    n_starts: int
-
-
-@dataclass(frozen=True)
-class LabelsSwitch(Finding):
-    """Elements of these parameters can change places without changing the posterior."""
-
-    text = (
-        "Labels switch: exchanging the elements of {names:joined} does not change the posterior, so their individual "
-        "means and sds are meaningless."
-    )
-    remedy = "Declare one of these parameters as ordered, or give its elements different priors."
-    names: tuple[str, ...]
-
-
 # The run
 
 
@@ -324,10 +259,25 @@ class StuckChain(Finding):
         if self.n_accepted is not None and self.n_steps is not None:
             text = f"Chain {self.chain} is stuck: it accepted {self.n_accepted:,} of {self.n_steps:,} proposals."
         other = "another `seed`" if self.of_nuts else "other `inits`"
-        again = f"Run again with a longer `iter_warmup`, or with {other} if the chain started far from the others."
+        again = f"Run again with a longer `iter_warmup`, or with {other} if it started far from the others."
         if self.n_modes > 1:
             again = f"Chains started at {self.n_modes} modes of the posterior, and may not leave theirs."
         return Words(text, f"Discard these draws. {BY_NUTS if self.of_all else again}")
+
+
+@dataclass(frozen=True)
+class StuckChains(Finding):
+    """Several stuck chains with the same number of steps."""
+
+    chains: tuple[StuckChain, ...]
+
+    def describe(self) -> Words:
+        numbers, first = listed([str(one.chain) for one in self.chains]), self.chains[0]
+        text = f"Chains {numbers} never moved."
+        if first.n_steps is not None:
+            accepted = listed([f"{one.n_accepted:,}" for one in self.chains])
+            text = f"Chains {numbers} are stuck: they accepted {accepted} of {first.n_steps:,} proposals."
+        return Words(text, first.describe().remedy.replace("if it", "if they"))
 
 
 @dataclass(frozen=True)
@@ -370,8 +320,8 @@ class HighRHat(Finding):
 
     Attributes
     ----------
-    many : bool
-        Whether there are so many parameters that they may be effects whose products with scales are not declared.
+    effects : tuple of str
+        Effects that the likelihood multiplies by other parameters, with no variable for the product.
     no_mode : str
         Why the search before sampling found no mode; empty if it found one, or there was none.
     hardly_moves : bool
@@ -380,36 +330,49 @@ class HighRHat(Finding):
         Parameters whose signs can change together without changing the posterior, the smallest first.
     n_modes : int
         Modes of the posterior at which chains of surrogate transitions started.
+    copies : bool or None
+        Whether the modes that the draws are from are copies of each other; None if it is one mode, or unknown.
     """
 
     limit: float
     quantities: Quantities
-    many: bool = False
+    effects: tuple[str, ...] = ()
     no_mode: str = ""
     hardly_moves: bool = False
     signs: tuple[tuple[str, ...], ...] = ()
     n_modes: int = 1
+    copies: bool | None = None
 
     def describe(self) -> Words:
-        effects = DECLARE if self.many else ""
-        double = "Otherwise, double" if effects else "Double"
-        longer = (
-            f"{double} `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces (`stansub plot`): "
-            "the posterior may have several modes, or directions that the data hardly inform."
-        )
-        other = f"The posterior has {self.no_mode}." if self.no_mode else longer
-        if self.signs:
-            fixed = listed([names[0] for names in self.signs])
-            other = f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
-        if self.n_modes > 1:
-            other = (
-                f"Chains started at {self.n_modes} modes of the posterior and stayed there. If these differ only by "
-                "labels, order the parameters in the program. Otherwise, more informative priors may leave one mode."
-            )
         return Words(
             f"R-hat is above {self.limit} for {self.quantities.listed('{:.3f}')}: the chains have not converged.",
-            DECLARE_OR_NUTS if self.hardly_moves else f"{effects} {other}".lstrip(),
+            declare_or_nuts(self.effects) if self.hardly_moves else " ".join(self._remedies()),
         )
+
+    def _remedies(self) -> Iterator[str]:
+        """Yield what to do, in sentences."""
+        if self.effects:
+            yield declare(self.effects)
+        if self.n_modes > 1:
+            yield f"Chains started at {self.n_modes} modes of the posterior and stayed there."
+        if self.signs:
+            fixed = listed([names[0] for names in self.signs])
+            yield f"Fix the sign of {fixed}, such as by `<lower=0>`: {same_with_signs(self.signs)}."
+        elif self.copies:
+            yield "Keep one copy of the mode, as above."
+        elif self.n_modes > 1:
+            priors, labels = "more informative priors may leave one mode", "order the parameters in the program"
+            otherwise = f"if these differ only by labels, {labels}. Otherwise, {priors}"
+            yield sentence(otherwise if self.copies is None else priors)
+        elif self.no_mode:
+            yield f"The posterior has {self.no_mode}."
+        else:
+            modes = "may have several modes, or directions that the data hardly inform"
+            double = "If that does not help, double" if self.effects else "Double"
+            yield (
+                f"{double} `iter_warmup` and `iter_sampling`, and inspect the traces (`stansub plot`): the posterior "
+                f"{modes if self.copies is None else 'has several modes'}."
+            )
 
 
 @dataclass(frozen=True)

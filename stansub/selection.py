@@ -124,6 +124,15 @@ class SurrogateSettled(Chosen):
 
 
 @dataclass(frozen=True)
+class ProductsLeft(Chosen):
+    """Effects that the likelihood multiplies by other parameters; surrogate transitions need the products declared."""
+
+    about = "products"
+    text = "the likelihood multiplies {effects:joined} by other parameters, and no variable is their product"
+    effects: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StartsMoved(Chosen):
     """Chains do not begin at their inits, which they could not leave.
 

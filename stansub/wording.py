@@ -7,14 +7,22 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any
 
-# Remedies if chains hardly move. Surrogate transitions need products of effects and scales as arguments.
+# Remedies if chains hardly move.
 _COMMANDS = "`fallback=nuts`, or `stansub reference`"
 BY_NUTS = f"Use NUTS for such posteriors: {_COMMANDS}."
-DECLARE = (
-    "If the likelihood multiplies effects by a scale, declare the product in transformed parameters "
-    "(`vector[J] u = tau * z;`)."
-)
-DECLARE_OR_NUTS = f"{DECLARE} Otherwise, use NUTS: {_COMMANDS}."
+
+
+def declare(effects: Sequence[str]) -> str:
+    """Return the advice to declare products of effects with other parameters, which a likelihood has."""
+    return (
+        f"The likelihood multiplies {listed(effects)} by other parameters: declare the product in transformed "
+        "parameters (such as `vector[J] u = tau * z;`)."
+    )
+
+
+def declare_or_nuts(effects: Sequence[str]) -> str:
+    """Return the remedy if chains hardly move, given the effects whose products are not declared."""
+    return f"{declare(effects)} If that does not help, use NUTS: {_COMMANDS}." if effects else BY_NUTS
 
 
 def percent(share: float) -> str:

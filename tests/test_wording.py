@@ -6,13 +6,13 @@ from typing import get_type_hints
 
 import pytest
 
-from stansub import decision_findings, decision_selection, findings, selection, variates_selection
+from stansub import decision_findings, decision_selection, findings, mode_findings, selection, variates_selection
 from stansub.output.style import percent_ticks
 from stansub.wording import filled, percent
 
 DESCRIBED = [
     one
-    for module in (findings, decision_findings, selection, decision_selection, variates_selection)
+    for module in (findings, decision_findings, mode_findings, selection, decision_selection, variates_selection)
     for one in vars(module).values()
     if isinstance(one, type)
     and issubclass(one, findings.Finding | selection.Chosen)
@@ -34,9 +34,9 @@ def test_nor_have_those_beside_axes(share: float, written: str) -> None:
 
 
 def test_templates_take_attributes_in_words() -> None:
-    mode = findings.MissedMode(0.123, -1.0, 2.5, {})
+    mode = mode_findings.MissedMode(0.123, -1.0, 2.5, {})
     assert filled("{share:percent}, {above:.2f} above {log_density}", mode) == "12 %, 2.50 above -1.0"
-    assert filled("{names:joined}", findings.LabelsSwitch(("mu", "tau"))) == "mu, tau"
+    assert filled("{permuted:joined}", mode_findings.LabelsSwitch(("mu", "tau"))) == "mu, tau"
 
 
 @pytest.mark.parametrize("kind", DESCRIBED)

@@ -21,8 +21,9 @@ from correctness.truth import Truth
 
 MEAN_LIMIT_SD, SD_RATIO_LIMITS, ERRORS = 0.5, (0.7, 1.4), 4.0
 
-# Warnings about what draws cost, which say nothing against them.
+# Warnings about what draws cost, and notes, which say nothing against them.
 _OF_COST = (
+    "means and sds average over these modes",
     "subsampling saved little",
     "was too large for the",
     "the steps are too short to explore well",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy
 
-from stansub import decision_findings, findings
+from stansub import decision_findings, findings, mode_findings
 from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
 from stansub.decision_selection import ExactOfFew, ExactOfSmall
 from stansub.findings import Audit, Finding, Quantities
@@ -27,6 +27,7 @@ from stansub.output.record import (
     ratio,
     record_of,
     total,
+    visited_modes,
 )
 from stansub.output.statistics import affordable, scalars, table
 from stansub.output.words import WITHOUT_MODE
@@ -55,8 +56,6 @@ _PARTS = 4
 # Maximum number of quantities that a finding names.
 _WORST = 3
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
-# With this many quantities or more, some may be effects of groups.
-_MANY = 20
 
 
 class _Run(NamedTuple):
@@ -91,12 +90,16 @@ def _modes(run: _Run) -> Iterable[Finding]:
     yield from missed_modes(run.facts)
     check = run.facts.get("mode_check", {})
     if check.get("failed"):
-        yield findings.ModesUnchecked(check["reason"])
-    surrogate = run.facts.get("choice_values", {}).get("surrogate", {})
-    if surrogate.get("n_starts") and surrogate.get("n_reached", findings.ENOUGH_CLIMBS) < findings.ENOUGH_CLIMBS:
-        yield findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
-    if names := check.get("interchangeable"):
-        yield findings.LabelsSwitch(tuple(names))
+        yield mode_findings.ModesUnchecked(check["reason"])
+    surrogate, enough = run.facts.get("choice_values", {}).get("surrogate", {}), mode_findings.ENOUGH_CLIMBS
+    if surrogate.get("n_starts") and surrogate.get("n_reached", enough) < enough:
+        yield mode_findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
+    visited = visited_modes(run.facts)
+    found = list(visited.findings()) if visited is not None else []
+    known = any(isinstance(one, mode_findings.LabelsSwitch) for one in found)
+    if (names := check.get("interchangeable")) and not known:
+        yield mode_findings.LabelsSwitch(tuple(names))
+    yield from found
 
 
 def _ended_early(run: _Run) -> Iterable[Finding]:
@@ -110,6 +113,12 @@ def _ended_early(run: _Run) -> Iterable[Finding]:
 
 
 def _stuck_chains(run: _Run) -> Iterable[Finding]:
+    stuck = list(_each_stuck_chain(run))
+    for found in ([one for one in stuck if one.n_steps == n] for n in dict.fromkeys(one.n_steps for one in stuck)):
+        yield found[0] if len(found) == 1 else findings.StuckChains(tuple(found))
+
+
+def _each_stuck_chain(run: _Run) -> Iterable[findings.StuckChain]:
     facts, of_nuts, of_all = run.facts, "n_gradients" in run.facts, _hardly_moves(run.facts)
     n_modes = _modes_of_starts(facts)
     values = scalars(run.idata, limit=affordable(run.idata))[1]
@@ -140,14 +149,20 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         yield findings.OneChain()
     high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
     if len(high):
-        ours = run.facts.get("settings", {}).get("proposal")
-        left = run.facts.get("choice_values", {}).get("surrogate transitions", {})
-        declared = left.get("normal") is not None or run.facts.get("form") == "functions"
-        many = len(statistics) >= _MANY and not declared and ours not in (None, *WITHOUT_MODE)
-        failing, no_mode = _failing(high, len(statistics)), _no_mode(run.facts)
-        signs = tuple(map(tuple, run.facts.get("choice_values", {}).get("signs", {}).get("names", ())))
-        n_modes = _modes_of_starts(run.facts)
-        yield findings.HighRHat(R_HAT_MAX, failing, many, no_mode, _hardly_moves(run.facts), signs, n_modes)
+        choices = run.facts.get("choice_values", {})
+        left, visited = choices.get("surrogate transitions", {}), visited_modes(run.facts)
+        # Products do not matter to moves around the mode of a posterior that is nearly normal.
+        products = choices.get("products", {}).get("effects", ()) if left.get("normal") is None else ()
+        yield findings.HighRHat(
+            R_HAT_MAX,
+            _failing(high, len(statistics)),
+            effects=tuple(products) if run.facts.get("settings", {}).get("proposal") != "gibbs" else (),
+            no_mode=_no_mode(run.facts),
+            hardly_moves=_hardly_moves(run.facts),
+            signs=tuple(map(tuple, choices.get("signs", {}).get("names", ()))),
+            n_modes=_modes_of_starts(run.facts),
+            copies=visited.are_copies if visited is not None else None,
+        )
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
@@ -301,7 +316,9 @@ def _moves(run: _Run) -> Iterable[Finding]:
     chosen = facts.get("choice_values", {}).get("test", {}).get("kind")
     few = chosen in (ExactOfSmall.__name__, ExactOfFew.__name__)
     asked = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
-    if share is not None and share > _LITTLE_SAVED_ABOVE and not (few or asked):
+    # Moves between modes need many observations, and NUTS does not mix between them either.
+    several = visited_modes(facts) is not None
+    if share is not None and share > _LITTLE_SAVED_ABOVE and not (few or asked or several):
         exact_instead = share > _WASTED_ABOVE and error_level(facts).value != 0
         yield decision_findings.LittleSaved(share, exact_instead, facts.get("form") == "functions")
 

@@ -11,12 +11,33 @@ _PER_CHAIN = list[int | float]
 
 
 class MissedMode(TypedDict):
-    """See `stansub.findings.MissedMode`."""
+    """See `stansub.mode_findings.MissedMode`."""
 
     share: float
     log_density: float
     above: float
     values: dict[str, list[float]]
+
+
+class Restriction(TypedDict):
+    """See `stansub.mode_findings.Restriction`."""
+
+    kind: str
+    names: list[str]
+    value: float
+
+
+class VisitedModes(TypedDict):
+    """See `stansub.mode_findings.VisitedModes`."""
+
+    shares: list[float]
+    copy_of: list[int]
+    n_jumping: int
+    n_chains: int
+    values: dict[str, list[float]]
+    permuted: list[str]
+    becomes: dict[str, str]
+    restrictions: list[Restriction]
 
 
 class ModeCheck(TypedDict):
@@ -75,6 +96,7 @@ class JsonFacts(TypedDict, total=False):
     """Facts that files hold as JSON."""
 
     mode_check: ModeCheck
+    visited_modes: VisitedModes
     audit_by_level: list[LevelAudit]
     last_check: LastCheck
     starts: list[dict[str, Any]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stansub import findings
+from stansub import findings, mode_findings
 from stansub.findings import Finding
 from stansub.output.record import EXACT, RunRecord, error_level, n_decisions, total
 from stansub.output.words import short_audit, with_level
@@ -16,7 +16,7 @@ from stansub.wording import percent
 if TYPE_CHECKING:
     import pandas as pd
 
-_APART = (findings.MissedMode, findings.StuckChain, findings.HighRHat)
+_APART = (mode_findings.MissedMode, findings.StuckChain, findings.StuckChains, findings.HighRHat)
 _FEW = (findings.TooFewDraws, findings.LowEss)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import scipy
 
-from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, MissedMode
+from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates
+from stansub.mode_findings import MissedMode, VisitedModes
 from stansub.output.inference_data import InferenceData, attrs, group
 
 # Guarantees of tests that are not of this package, and of thinning tests with learned bounds.
@@ -199,3 +200,8 @@ def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
 def missed_modes(facts: Mapping[str, Any]) -> tuple[MissedMode, ...]:
     """Return modes that no chain visited, the most serious first."""
     return tuple(MissedMode(**mode) for mode in facts.get("mode_check", {}).get("missed", []))
+
+
+def visited_modes(facts: Mapping[str, Any]) -> VisitedModes | None:
+    """Return the modes from which the draws are; None if it is one, or unknown."""
+    return VisitedModes.of_record(facts["visited_modes"]) if "visited_modes" in facts else None

@@ -120,7 +120,7 @@ def render(
 
     def warn(finding: Finding, style: str) -> None:
         text, remedy = finding.describe()
-        for line in textwrap.wrap(f"Warning: {text}", width, subsequent_indent=" " * 9):
+        for line in textwrap.wrap(f"{finding.lead}: {text}", width, subsequent_indent=" " * 9):
             write(line, style)
         for line in textwrap.wrap(f"      -> {remedy}", width, subsequent_indent=" " * 9):
             write(line)
@@ -132,7 +132,7 @@ def render(
     if (every := int(facts.get("every", 1))) > 1:
         write(f"The table uses 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     write("")
-    doubted = any(one.severity is not Severity.COST for one in shown.findings)
+    doubted = any(one.severity >= Severity.DOUBT for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)
     for wrapped in textwrap.wrap(line, width):
         write(wrapped, "bold yellow" if doubted else "bold green")
@@ -145,7 +145,7 @@ def render(
     if others:
         write("")
     for finding in others:
-        warn(finding, "bold yellow")
+        warn(finding, "bold" if finding.severity is Severity.NOTE else "bold yellow")
 
 
 def _write_table(shown: Summary, write: Callable[[str, str], None], width: int) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from stansub.findings import Severity
 from stansub.output.style import clipped
 from stansub.report.page import Cell, Table, apart, compose, fixed, signed
 from stansub.wording import aligned
@@ -52,8 +53,9 @@ def render(comparison: "Comparison", console: "Console") -> None:
     _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), write)
     if page.warnings:
         write()
-    for sampler, warning in page.warnings:
-        wrapped(warning.text, f"Warning ({sampler}): ", "bold yellow")
+    found = (*comparison.findings, *comparison.reference_findings)
+    for (sampler, warning), one in zip(page.warnings, found, strict=True):
+        wrapped(warning.text, f"{one.lead} ({sampler}): ", "bold" if one.severity is Severity.NOTE else "bold yellow")
         wrapped(warning.remedy, "      -> ")
 
 

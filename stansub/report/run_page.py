@@ -39,6 +39,7 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
     severity = max((one.severity for one in found.findings), default=None)
     style, verdict = {
         None: ("agrees", "No warnings"),
+        Severity.NOTE: ("agrees", "No warnings"),
         Severity.COST: ("agrees", "No warnings about the draws"),
         Severity.DOUBT: ("differs", "Read the warnings first"),
         Severity.REJECT: ("do-not-use", "Do not use these draws"),

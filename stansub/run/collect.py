@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.base import Records, Stat
 from stansub.kernels.metropolis import LEVEL
 from stansub.memory import reason
+from stansub.mode_findings import VisitedModes
 from stansub.output import convergence, files, inference_data
 from stansub.output.appending import DrawsFile, piece_size
 from stansub.progress import Progress, TimeLimitError
@@ -32,6 +33,7 @@ from stansub.stan.columns import level_sizes
 from stansub.stan.posterior import Posterior
 from stansub.target.partitioned import Predictors
 from stansub.tuning.mode_check import ModeCheck, check_modes
+from stansub.tuning.visited_modes import Centre, visited_by_chains, visited_modes
 from stansub.types import FloatArray
 from stansub.wording import percent
 
@@ -168,9 +170,11 @@ def collect(
     with stage_progress(console, show=show, max_time=progress.left()) as log:
         prepared.posterior.values.report_to(log)
         checked = _check_modes(prepared, drawn, stopped, log=log)
+    visited, checked = _visited(prepared, drawn, checked)
     setup = _thinned(finished.setup, drawn)
     attrs = facts_of_run(prepared, setup, drawn) | {
         "mode_check": checked.record(),
+        "visited_modes": asdict(visited) if visited is not None else None,
         "stopped": stopped,
         "last_check": finished.check.record() if finished.check is not None else None,
         "compile_time": prepared.compiled_at - progress.began,
@@ -343,6 +347,20 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
         return ModeCheck(reason="`max_time` was reached")
     except (Exception, KeyboardInterrupt) as error:
         return ModeCheck(reason=reason(error), failed=True)
+
+
+def _visited(prepared: Prepared, chains: Sequence[Chain], checked: ModeCheck) -> tuple[VisitedModes | None, ModeCheck]:
+    """Return the modes from which the draws are, if there are several; if that fails, the check has failed."""
+    found, model = prepared.setup.found, (prepared.posterior.pilot or prepared.posterior).full
+    if prepared.setup.config.kernel is not None:  # whose draws need not be of one density
+        return None, checked
+    try:
+        draws = [chain.sampling.kept.sketch() for chain in chains]
+        if found is None or len(found.modes.found) == 1:
+            return visited_by_chains(model, draws), checked
+        return visited_modes(model, [Centre.of(mode) for mode in found.modes.found], draws), checked
+    except (Exception, KeyboardInterrupt) as error:
+        return None, replace(checked, reason=reason(error), failed=True)
 
 
 def _statistics(kept: Sequence[Records]) -> dict[str, NDArray[Any]]:

@@ -28,7 +28,7 @@ from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, load
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan, SetupState
-from stansub.selection import Choices, Chosen, updated
+from stansub.selection import Choices, Chosen, ProductsLeft, updated
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
@@ -193,7 +193,7 @@ def _prepare_transitions(
         starts=starts,
         plan=_plan(config, audit),
         trial=False,
-        notes=updated({}, *found.notes, *moved, *audit_note),
+        notes=updated({}, *found.notes, *_products(posterior, config), *moved, *audit_note),
     )
     return Prepared(setup, posterior, Ranges("none"), found.compiled_at, tuned=found.tuned)
 
@@ -233,6 +233,7 @@ def _prepare_subsampled(
     )
     audit, audit_note = _audits(posterior, fitted, promise, config)
     block_note = _block_note(posterior, fitted, found, given=fixed)
+    left = [rejected] if rejected is not None else []
     setup = Setup(
         config=config,
         seed=config.seed,
@@ -247,9 +248,17 @@ def _prepare_subsampled(
         starts=tuple(inits) if found is None or config.inits is not None else (None,) * config.chains,
         plan=_plan(config, audit, _levels(fitted, config)),
         trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, block_note, *ranges.notes, *audit_note, *([rejected] if rejected is not None else [])),
+        notes=updated(notes, block_note, *ranges.notes, *audit_note, *_products(posterior, config), *left),
     )
     return Prepared(setup, posterior, ranges, compiled_at)
+
+
+def _products(posterior: Posterior, config: SampleConfig) -> tuple[Chosen, ...]:
+    """Return a note of effects whose products with other parameters are not declared; empty if there are none."""
+    if posterior.form.kind == "functions":
+        return ()
+    effects = posterior.analysis.undeclared(config.observations or "")
+    return (ProductsLeft(effects),) if effects else ()
 
 
 def _plan(config: SampleConfig, audit: float, levels: DecreasingLevel | None = None) -> Plan:

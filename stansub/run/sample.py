@@ -39,10 +39,10 @@ from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
-from stansub.selection import LevelsSettled, TransitionsLeft, TransitionsTaken, updated
+from stansub.selection import LevelsSettled, ProductsLeft, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
-from stansub.wording import DECLARE_OR_NUTS, sentence
+from stansub.wording import declare_or_nuts, sentence
 
 if TYPE_CHECKING:
     import xarray
@@ -187,7 +187,8 @@ def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
     if trouble and fail:
         raise NotMixingError(trouble)
     if trouble:
-        line = f"Warning: the chains will hardly move. {trouble} {DECLARE_OR_NUTS}"
+        effects = [name for one in setup.notes.values() if isinstance(one, ProductsLeft) for name in one.effects]
+        line = f"Warning: the chains will hardly move. {trouble} {declare_or_nuts(effects)}"
         console.print(line, highlight=False, soft_wrap=True)
 
 

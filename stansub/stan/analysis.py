@@ -20,7 +20,7 @@ from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
-from stansub.stan.scaled_effects import with_scaled_effects
+from stansub.stan.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import main_size, outcome_sizes, reads_observations
 from stansub.stan.structures import NamedStructure, named
@@ -117,6 +117,10 @@ class Analysis:
     def multiplies(self, size: str = "") -> bool:
         """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
         return multiplies(*self._over_all(size))
+
+    def undeclared(self, size: str = "") -> tuple[str, ...]:
+        """Return the effects whose products with other parameters in the likelihood are not declared as variables."""
+        return undeclared(*self.over_data(size))
 
     def _over_all(self, size: str) -> tuple[Program, *tuple[str, ...]]:
         """Return the program that is split in two, and all that counts outcomes in it."""

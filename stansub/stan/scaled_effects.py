@@ -72,6 +72,17 @@ def with_scaled_effects(program: Program, size: str) -> Program:
     return program
 
 
+def undeclared(program: Program, size: str) -> tuple[str, ...]:
+    """Return the effects that a likelihood multiplies by other parameters.
+
+    For a program with declared products (`with_scaled_effects`): those that a declaration by the user would change.
+    """
+    found: dict[str, None] = {}
+    for one in (inlined(program), program):
+        found |= dict.fromkeys(_Reading.of(one, size).multiplied())
+    return tuple(found)
+
+
 def _declaring(program: Program, size: str) -> Program | None:
     """Return the program with declared products; None if there are none to declare."""
     reading = _Reading.of(program, size)
@@ -231,6 +242,31 @@ class _Reading:
         before = all(one.span.end <= product.statement.span.start for one in writing)
         declarations = Counter(one.name for one in writing if isinstance(one, Declaration))
         return before and product.used <= self.declared.keys() and all(one == 1 for one in declarations.values())
+
+    def multiplied(self) -> Iterator[str]:
+        """Yield names of effects that a product in the likelihood has besides other parameters."""
+        for one in find(Infix, self.own):
+            factors = [factor.expression for factor in _factors(one) if names(factor.expression) & self.changing]
+            effects = [set(self._linear(factor)) for factor in factors]
+            for k, own in enumerate(effects):
+                others = names(*factors[:k], *factors[k + 1 :]) & self.changing
+                if own and others - own:
+                    yield from sorted(own)
+
+    def _linear(self, expression: Expression) -> Iterator[str]:
+        """Yield names of effects in which an expression is linear."""
+        expression = bare(expression)
+        if self._plain(expression) is not None:
+            yield name_of(expression)
+        elif isinstance(expression, Infix) and expression.operator in PRODUCTS:
+            yield from self._linear(expression.left)
+            yield from self._linear(expression.right)
+        elif isinstance(expression, Infix) and expression.operator in ("+", "-"):
+            terms = [term for _, term in summands(expression)]
+            # A difference from data is a residual, whose scale is none of the effects.
+            if all(names(term) & self.changing for term in terms):
+                for term in terms:
+                    yield from self._linear(term)
 
     def _products(self, node: Node, statement: Statement) -> Iterator[_Product]:
         found = self._product(node, statement) if isinstance(node, Infix) and node.operator in PRODUCTS else None

@@ -61,6 +61,8 @@ class Density(Protocol):
 
     def param_constrain(self, theta: FloatArray) -> FloatArray: ...
 
+    def param_unconstrain_json(self, values: bytes) -> FloatArray: ...
+
 
 class Target(Protocol):
     """A posterior, whole and cut into factors."""

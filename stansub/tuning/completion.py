@@ -111,8 +111,8 @@ class Completion:
             changes = "changes" if len(names) == 1 else "change"
             raise NoModeError(
                 f"no mode: the density is not nearly normal at the highest point: as {text} {changes} by an sd it "
-                f"falls by {fall.mean():.2g} instead of 0.5 (a kink, an edge, or a peak on a plateau); use smooth "
-                "priors and likelihoods, or sample with `control_variates=0`",
+                f"falls by {fall.mean():.2g} instead of 0.5 (a kink, an edge, a peak on a plateau, or effects whose "
+                "scale is near 0); use smooth priors and likelihoods, or sample with `control_variates=0`",
                 "rough",
                 names,
             )

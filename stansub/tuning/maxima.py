@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stansub.errors import EndedError, RunError
-from stansub.findings import ENOUGH_CLIMBS
+from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
 from stansub.target.programs import ProgramFamily

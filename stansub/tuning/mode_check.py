@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub.findings import MissedMode
+from stansub.mode_findings import MissedMode
 from stansub.target.factors import Target
 from stansub.target.partitioned import Predictors
 from stansub.tuning.climbing import NoModeError

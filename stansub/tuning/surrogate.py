@@ -16,8 +16,8 @@ import numpy as np
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.findings import ENOUGH_CLIMBS
 from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
+from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation

@@ -1,6 +1,7 @@
 import inspect
 import io
 import re
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from stansub.decision_findings import (
 from stansub.errors import InputError
 from stansub.findings import (
     ErrorLevel,
-    FewClimbs,
     Finding,
     HighRHat,
     LowEss,
@@ -31,15 +31,18 @@ from stansub.findings import (
     Severity,
     Stopped,
     StuckChain,
+    StuckChains,
 )
+from stansub.mode_findings import FewClimbs, LabelsSwitch, SeveralModes, VisitedModes
 from stansub.output import inference_data, statistics
 from stansub.output.checks import findings_of
+from stansub.output.headline import headline
 from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import chosen_names, scalars, table
 from stansub.output.summary import render, summarise
 from stansub.output.words import climbs
-from stansub.selection import SurrogateSettled, TransitionsLeft, TransitionsTaken
-from stansub.wording import BY_NUTS, DECLARE, DECLARE_OR_NUTS
+from stansub.selection import ProductsLeft, SurrogateSettled, TransitionsLeft, TransitionsTaken
+from stansub.wording import BY_NUTS, declare, declare_or_nuts
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -139,6 +142,21 @@ class TestFindings:
         assert "Chain 3 is stuck: it accepted 0 of 1,000" in stuck.describe().text
         assert isinstance(r_hat, HighRHat)
 
+    def test_stuck_chains_are_named_together(self) -> None:
+        rng = np.random.default_rng(5)
+        alpha, accepted = rng.normal(size=(4, 1000)), rng.random((4, 1000)) < 0.3
+        alpha[1:3], accepted[1:3] = [[0.5], [0.7]], False
+        accepted[2, :3] = True
+        idata = run(posterior={"alpha": alpha}, sample_stats={"accepted": accepted})
+        stuck, r_hat = findings_of(idata)[:2]
+        text, remedy = stuck.describe()
+        assert text == "Chains 2 and 3 are stuck: they accepted 0 and 3 of 1,000 proposals."
+        assert remedy.endswith("or with other `inits` if they started far from the others.")
+        assert isinstance(r_hat, HighRHat)
+        assert headline(table(idata), record_of(idata), inference_data.attrs(idata), (stuck,)).startswith(
+            "Not converged"
+        )
+
     def test_draws_that_never_move_are_seen_without_any_record(self) -> None:
         alpha = np.random.default_rng(5).normal(size=(4, 1000))
         alpha[1] = 0.5
@@ -169,10 +187,12 @@ class TestFindings:
     def test_chains_that_hardly_move_need_nuts(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
         draws[0] = 0.5
-        values = TransitionsTaken(False, ("u",), 84, None, 0.0, hardly_moves=True).record()
-        found = findings_of(run(posterior={"a": draws}, attrs={"choice_values": {"proposal": values}}))
-        remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
-        assert remedies == [f"Discard these draws. {BY_NUTS}", DECLARE_OR_NUTS]
+        taken, products = TransitionsTaken(False, ("u",), 84, None, 0.0, hardly_moves=True), ProductsLeft(("z",))
+        for notes, remedy in (((taken,), BY_NUTS), ((taken, products), declare_or_nuts(["z"]))):
+            attrs = {"choice_values": {one.about: one.record() for one in notes}}
+            found = findings_of(run(posterior={"a": draws}, attrs=attrs))
+            remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
+            assert remedies == [f"Discard these draws. {BY_NUTS}", remedy]
 
     @pytest.mark.parametrize(("n_accepted", "hardly_moves"), [(2, True), (200, False)])
     def test_transitions_that_hardly_moved_after_a_better_trial_need_nuts(
@@ -182,22 +202,57 @@ class TestFindings:
         values = TransitionsTaken(False, ("u",), 84, None, 0.05, hardly_moves=False).record()
         attrs = {"choice_values": {"proposal": values}, "n_steps": [1000] * 4, "n_accepted": [n_accepted] * 4}
         found = findings_of(run(posterior={"a": draws}, attrs=attrs))
-        remedies = [one.describe().remedy for one in found if isinstance(one, StuckChain | HighRHat)]
-        assert (DECLARE_OR_NUTS in remedies) is hardly_moves
+        remedies = [one.describe().remedy for one in found if isinstance(one, StuckChains | HighRHat)]
+        assert (BY_NUTS in remedies) is hardly_moves
         assert (f"Discard these draws. {BY_NUTS}" in remedies) is hardly_moves
 
-    @pytest.mark.parametrize(("normal", "accepted", "declares"), [(None, 0.0, True), (0.8, None, False)])
-    @pytest.mark.parametrize("form", ["sum", "functions"])
-    def test_rejected_surrogate_transitions_are_not_advised(
-        self, normal: float | None, accepted: float | None, declares: bool, form: str
+    @pytest.mark.parametrize(
+        ("normal", "products", "proposal", "declares"),
+        [
+            (None, ("z",), "laplace-pcn", True),
+            (None, ("z",), "surrogate", True),
+            (None, ("z",), "gibbs", False),
+            (None, (), "laplace-pcn", False),
+            (0.8, ("z",), "laplace-pcn", False),
+        ],
+    )
+    def test_products_are_to_be_declared_if_the_program_has_some(
+        self, normal: float | None, products: tuple[str, ...], proposal: str, declares: bool
     ) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000, 30)) + np.arange(4)[:, np.newaxis, np.newaxis]
-        left = TransitionsLeft((), 87, normal=normal, accepted=accepted)
-        attrs = {"choice_values": {left.about: left.record()}, "settings": {"proposal": "laplace-pcn"}, "form": form}
-        declares = declares and form == "sum"
+        notes = [TransitionsLeft((), 87, normal=normal), *([ProductsLeft(products)] if products else [])]
+        attrs = {"choice_values": {one.about: one.record() for one in notes}, "settings": {"proposal": proposal}}
         remedy = findings_of(run(posterior={"z": draws}, attrs=attrs))[0].describe().remedy
         assert "surrogate" not in remedy
-        assert remedy.startswith(f"{DECLARE} Otherwise, double `iter_warmup`" if declares else "Double `iter_warmup`")
+        product = f"{declare(['z'])} If that does not help, double `iter_warmup`"
+        assert remedy.startswith(product if declares else "Double `iter_warmup`")
+
+    @pytest.mark.parametrize("copies", [True, False])
+    def test_chains_that_disagree_about_known_modes(self, copies: bool) -> None:
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
+        visited = VisitedModes([0.6, 0.4], [0, 0 if copies else 1], 4, 4, {}, ["mu"])
+        left = TransitionsLeft(("u",), 30, reason="there is no density of data")
+        attrs = {"visited_modes": asdict(visited), "choice_values": {left.about: left.record()}}
+        found = findings_of(run(posterior={"z": draws}, attrs=attrs))
+        assert [type(one) for one in found[:2]] == [LabelsSwitch if copies else SeveralModes, HighRHat]
+        remedy = found[1].describe().remedy
+        if copies:
+            assert remedy == "Keep one copy of the mode, as above."
+        else:
+            assert remedy.startswith("Double `iter_warmup`")
+            assert remedy.endswith("the posterior has several modes.")
+
+    @pytest.mark.parametrize("several", [True, False])
+    def test_nuts_is_not_advised_for_several_modes(self, several: bool) -> None:
+        visited = {"visited_modes": asdict(VisitedModes([0.6, 0.4], [0, 1], 4, 4, {}))} if several else {}
+        idata = run(attrs={"n_obs_used": [60_000_000] * 4, **visited})
+        (finding,) = findings_of(idata)
+        assert isinstance(finding, SeveralModes if several else LittleSaved)
+        assert finding.severity < Severity.DOUBT
+        out = io.StringIO()
+        render(idata, Console(file=out, width=100))
+        assert ("\nNote: The posterior has 2 modes" in out.getvalue()) is several
+        assert ("\nWarning: A decision used" in out.getvalue()) is not several
 
     def test_chains_that_started_at_several_modes_say_so(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + 5.0 * np.arange(4)[:, np.newaxis]

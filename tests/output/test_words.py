@@ -14,7 +14,7 @@ from stansub.errors import NotMixingError
 from stansub.run import sample as driver
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
-from stansub.wording import DECLARE_OR_NUTS
+from stansub.wording import BY_NUTS
 
 
 def kinds(base: type[Chosen]) -> set[type[Chosen]]:
@@ -27,6 +27,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
     assert not [kind for kind in kinds(Chosen) if inspect.isabstract(kind)]
     assert {kind.about for kind in kinds(Chosen)} == {
         "mode",
+        "products",
         "surrogate",
         "control variates",
         "expansion point",
@@ -133,7 +134,10 @@ def test_chains_that_hardly_move_are_warned_of_in_sentences(choice: Chosen, line
     setup: Any = SimpleNamespace(notes={choice.about: choice})
     out = io.StringIO()
     driver._warn_of_mixing(setup, Console(file=out), fail=False)
-    assert out.getvalue() == f"Warning: the chains will hardly move. {line} {DECLARE_OR_NUTS}\n"
+    assert out.getvalue() == f"Warning: the chains will hardly move. {line} {BY_NUTS}\n"
+    setup.notes["products"] = selection.ProductsLeft(("z",))
+    driver._warn_of_mixing(setup, Console(file=out), fail=False)
+    assert "The likelihood multiplies z by other parameters: declare the product" in out.getvalue()
     with pytest.raises(NotMixingError, match=f"^{re.escape(line)}$"):
         driver._warn_of_mixing(setup, Console(file=out), fail=True)
 

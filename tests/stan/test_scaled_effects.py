@@ -165,3 +165,29 @@ def test_the_product_is_an_argument_of_the_likelihood(tmp_path: Path) -> None:
     """With scale and effects apart, surrogate transitions hardly moved."""
     own = Analysis.of(program(tmp_path, WHOLE.format("tau * z[g]"))).likelihood_split("N")
     assert [one.name for one in own.arguments] == ["a", "stansub_scaled_1"]
+
+
+@pytest.mark.parametrize(
+    ("model", "left"),
+    [
+        (LOOP.format("s[h[n]] * z[g[n]]"), ("z",)),
+        (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]] + s[2] * z[g[n]]"), ("z",)),
+        (WHOLE.format("tau * (z[g] .* x + w[g, 1])"), ("w", "z")),
+        ("for (n in 1 : N) { real r = tau * x[n]; y[n] ~ normal(r * z[g[n]], 1); }", ("z",)),
+        (WHOLE.format("tau * z[g]"), ()),
+        (LOOP.format("exp(tau * z[g[n]]) * s[1]"), ()),
+        (LOOP.format("exp(z[g[n]]) * s[1]"), ()),
+        (LOOP.format("b[1] * exp(-s[1] * x[n])"), ()),
+        (LOOP.format("x[n] * z[g[n]]"), ()),
+        ("for (n in 1 : N) target += std_normal_lcdf(tau * (y[n] - a - z[g[n]]));", ()),
+    ],
+)
+def test_products_that_stay_are_named(model: str, left: tuple[str, ...], tmp_path: Path) -> None:
+    """A declaration in the program would help only these."""
+    assert Analysis.of(program(tmp_path, model)).undeclared("N") == left
+
+
+def test_a_declared_product_is_none(tmp_path: Path) -> None:
+    """An amplitude times a curve of declared effects."""
+    given = program(tmp_path, LOOP.format("exp(u[g[n]]) * (a * exp(-s[1] * x[n]))"), "vector[J] u = tau * z;")
+    assert Analysis.of(given).undeclared("N") == ()

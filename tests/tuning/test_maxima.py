@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
-from stansub.findings import ENOUGH_CLIMBS
 from stansub.kernels.surrogate import Gibbs, SurrogateTransition
+from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress, TimeLimitError
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from toy_targets import Array, Target
 
-from stansub.findings import Finding, LabelsSwitch, MissedMode
+from stansub.findings import Finding
+from stansub.mode_findings import LabelsSwitch, MissedMode
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.tuning.mode import find_modes
@@ -115,7 +116,9 @@ def test_label_switching_is_named_and_is_no_missed_mode() -> None:
     assert found.interchangeable == ("mu",)
     (finding,) = findings(found)
     assert finding == LabelsSwitch(("mu",))
-    assert finding.describe().text.startswith("Labels switch: exchanging the elements of mu ")
+    assert finding.describe().text.startswith(
+        "Labels switch: the posterior is the same if the elements of mu change places. Means"
+    )
 
 
 def test_many_starts_find_what_one_misses() -> None:

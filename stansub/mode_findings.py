@@ -1,0 +1,263 @@
+"""Findings about the modes of a posterior, as values like those of `stansub.findings`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stansub.findings import Finding, Severity, Words
+from stansub.wording import listed, percent
+
+# Maximum numbers of parameters and of modes that a text names.
+_NAMED, _SHARES = 4, 6
+
+
+@dataclass(frozen=True)
+class MissedMode(Finding):
+    """A mode that no chain visited.
+
+    Attributes
+    ----------
+    above : float
+        Difference from the highest mode that was visited; nan if none was.
+    values : dict of str to list of float
+        The parameters that differ most: the value there, and the smallest and largest of the draws.
+    """
+
+    severity = Severity.REJECT
+    share: float
+    log_density: float
+    above: float
+    values: Mapping[str, list[float]]
+
+    def describe(self) -> Words:
+        above = (
+            f"; its log density is {self.above:,.1f} above that of the highest visited mode" if self.above > 0 else ""
+        )
+        places = [
+            f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})"
+            for name, (there, low, high) in self.values.items()
+        ]
+        return Words(
+            f"Chains missed a mode: no chain visited about {percent(self.share)} of the posterior{above}. "
+            f"At that mode {', '.join(places) or 'no parameter is outside the range of the draws'}.",
+            "Do not use these draws. Run again with another `seed`, or with `inits` near that mode. If the modes "
+            "differ only by their labels, order the parameters in the program.",
+        )
+
+
+@dataclass(frozen=True)
+class ModesUnchecked(Finding):
+    """The search for modes after sampling failed."""
+
+    text = "stansub could not check whether the chains missed a mode: {reason}."
+    remedy = "Compare with a second run that has another `seed` and other `inits`."
+    reason: str
+
+
+ENOUGH_CLIMBS = 2
+"""Climbs that must have reached the highest maximum, lest a higher one be missed."""
+
+
+@dataclass(frozen=True)
+class FewClimbs(Finding):
+    """Hardly any climb of the likelihood reached its highest maximum."""
+
+    text = (
+        "{n_reached} of {n_starts} climbs of the likelihood from random starts reached its highest maximum, so that "
+        "there may be a higher one."
+    )
+    remedy = "Compare with a second run that has another `seed`, or `inits` near the posterior."
+    n_reached: int
+    n_starts: int
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """A restriction of parameters that leaves one of several modes that are copies of each other.
+
+    Attributes
+    ----------
+    kind : str
+        "ordered" or "positive_ordered", for the type of the parameter; "bound", for a lower bound of it; "bounded by",
+        for a lower bound of the second by the first; "larger", if the first must be larger than the second, or than
+        ``value``.
+    names : tuple of str
+        One or two parameters, or elements.
+    value : float
+        The bound; 0 if there is none.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    value: float = 0.0
+
+    def describe(self) -> str:
+        """Return it as an instruction."""
+        first, last = self.names[0], self.names[-1]
+        return {
+            "bound": f"bound {first}, such as by `<lower={self.value:g}>`",
+            "bounded by": f"bound {last} by {first}, such as by `<lower={first}>`",
+            "larger": f"declare the parameters so that {first} > {last if last != first else f'{self.value:g}'}",
+        }.get(self.kind, f"declare {first} as `{self.kind}`")
+
+
+@dataclass(frozen=True)
+class LabelsSwitch(Finding):
+    """The posterior does not change if parameters or their elements change places, or are mirrored.
+
+    Attributes
+    ----------
+    permuted : tuple of str
+        Parameters whose elements change places.
+    becomes : mapping of str to str
+        What other parameters become, such as ``1 - p`` or ``-beta``.
+    shares : tuple of float
+        Shares of the draws that are near each of these copies of a mode; empty if unknown.
+    n_jumping, n_chains : int
+        Chains that visited several modes, and all chains.
+    restrictions : tuple of Restriction
+        What leaves one copy.
+    """
+
+    permuted: tuple[str, ...]
+    becomes: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[float, ...] = ()
+    n_jumping: int = 0
+    n_chains: int = 0
+    restrictions: tuple[Restriction, ...] = ()
+
+    def describe(self) -> Words:
+        what = "Labels" if self._exchanges else "Signs"
+        draws = ""
+        if self.shares:
+            copies = _modes(self.shares, "copies of a mode", self.n_jumping, self.n_chains)
+            draws = f" The draws contain {copies}."
+        one = len(self.becomes) == 1 and not self.permuted
+        moments = "Its mean and sd are" if one else "Means and sds of these parameters are"
+        text = (
+            f"{what} switch: the posterior is the same if {', and '.join(self._changes)}.{draws} {moments} meaningless."
+        )
+        if self.restrictions:
+            return Words(text, f"Keep one copy: {listed([one.describe() for one in self.restrictions])}.")
+        return Words(text, "Declare one of these parameters as ordered, or give its elements different priors.")
+
+    @property
+    def _exchanges(self) -> bool:
+        """Return whether more than signs change."""
+        return bool(self.permuted) or any(value != f"-{name}" for name, value in self.becomes.items())
+
+    @property
+    def _changes(self) -> list[str]:
+        """Return what changes, in clauses."""
+        becomes = self.becomes
+        signs = [name for name, value in becomes.items() if value == f"-{name}"]
+        pairs = [(name, value) for name, value in becomes.items() if becomes.get(value) == name and name < value]
+        rest = becomes.keys() - set(signs) - {name for pair in pairs for name in pair}
+        clauses = [f"the elements of {_named(self.permuted)} change places"] if self.permuted else []
+        clauses += [f"{one} and {other} change places" for one, other in pairs]
+        clauses += [f"{name} becomes {becomes[name]}" for name in becomes if name in rest][:_NAMED]
+        if signs:
+            clauses.append(f"{_named(signs)} {'change their signs' if signs[1:] else 'changes its sign'}")
+        return clauses
+
+
+@dataclass(frozen=True)
+class SeveralModes(Finding):
+    """The draws are from several modes that are not copies of each other.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Shares of the draws.
+    n_jumping, n_chains : int
+        Chains that visited several modes, and all chains.
+    values : mapping of str to list of float
+        The parameters that differ most, at each mode.
+    """
+
+    severity = Severity.NOTE
+    shares: tuple[float, ...]
+    n_jumping: int
+    n_chains: int
+    values: Mapping[str, list[float]]
+
+    def describe(self) -> Words:
+        at = [f"{name} is {listed([f'{value:.3g}' for value in values])}" for name, values in self.values.items()]
+        where = f" At these modes, {listed(at)}." if at and len(self.shares) <= _SHARES else ""
+        return Words(
+            f"The posterior has {_modes(self.shares, 'modes', self.n_jumping, self.n_chains)}.{where}",
+            "Look at histograms of the draws (`stansub plot`): means and sds average over these modes.",
+        )
+
+
+@dataclass(frozen=True)
+class VisitedModes:
+    """The modes that draws are from, where there are several.
+
+    Attributes
+    ----------
+    shares : sequence of float
+        Shares of the draws that are near each, the largest first.
+    copy_of : sequence of int
+        For each mode, the first one of which it is a copy; itself if there is none. Like ``shares``, it is empty if
+        only places at which chains stayed are known, of which some are images of others.
+    n_jumping, n_chains : int
+        Chains that visited several modes, and all chains.
+    values : mapping of str to sequence of float
+        The parameters that differ most between modes that are no copies, at each of these.
+    permuted, becomes, restrictions
+        See `LabelsSwitch`.
+    """
+
+    shares: Sequence[float]
+    copy_of: Sequence[int]
+    n_jumping: int
+    n_chains: int
+    values: Mapping[str, Sequence[float]]
+    permuted: Sequence[str] = ()
+    becomes: Mapping[str, str] = field(default_factory=dict)
+    restrictions: Sequence[Restriction] = ()
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> VisitedModes:
+        """Return them from what `asdict` returns."""
+        restrictions = [
+            Restriction(one["kind"], tuple(one["names"]), one["value"]) for one in record.get("restrictions", ())
+        ]
+        return cls(**{**record, "restrictions": restrictions})
+
+    @property
+    def are_copies(self) -> bool:
+        """Return whether all of the modes are copies of one."""
+        return len(set(self.copy_of)) <= 1
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield findings about copies of modes, and about modes that are none."""
+        if not self.shares:
+            yield LabelsSwitch(tuple(self.permuted), dict(self.becomes), restrictions=tuple(self.restrictions))
+            return
+        n_modes, n_chains = len(self.shares), (self.n_jumping, self.n_chains)
+        together = [[k for k in range(n_modes) if self.copy_of[k] == first] for first in sorted(set(self.copy_of))]
+        if copies := [k for group in together if len(group) > 1 for k in group]:
+            shares = tuple(self.shares[k] for k in copies)
+            changes = tuple(self.permuted), dict(self.becomes)
+            yield LabelsSwitch(*changes, shares, *n_chains, tuple(self.restrictions))
+        if len(together) > 1:
+            sums = tuple(sum(self.shares[k] for k in group) for group in together)
+            yield SeveralModes(sums, *n_chains, {name: list(values) for name, values in self.values.items()})
+
+
+def _modes(shares: Sequence[float], called: str, n_jumping: int, n_chains: int) -> str:
+    """Return how many modes there are, their shares of the draws, and whether chains change between them."""
+    some = [percent(share) for share in shares[:_SHARES]]
+    of = listed(some) if len(shares) <= _SHARES else f"{', '.join(some)}, ..."
+    jumping = f"{n_jumping} of the {n_chains} chains" if n_jumping else "no chain"
+    changed = f"; {jumping} changed between them" if n_jumping < n_chains else ""
+    return f"{len(shares)} {called} ({of} of the draws{changed})"
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return the first few names."""
+    return listed(names) if len(names) <= _NAMED else f"{', '.join(names[: _NAMED - 1])} and others"
