@@ -209,12 +209,12 @@ def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray,
     Returns
     -------
     ndarray
-        With NaN where both gradients are infinite.
+        With NaN where both gradients are infinite, and infinities where their quotients are too large.
     """
     up, down = theta + np.diag(steps), theta - np.diag(steps)
     # The actual step, after rounding, is the divisor.
     pairs = zip(up, down, np.diag(up - down), strict=True)
-    with np.errstate(invalid="ignore"):  # infinite on both sides: undefined, as the result says
+    with np.errstate(invalid="ignore", over="ignore"):  # the result says so
         rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
     return np.asarray((rows + rows.T) / 2)
 

@@ -16,7 +16,7 @@ from stansub.acceptance.rules import Austerity, Fixed
 from stansub.stan import instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
-from stansub.target.gradients import Objective, ParallelEvaluator, Team
+from stansub.target.gradients import Objective, ParallelEvaluator, Team, differenced
 from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
@@ -159,3 +159,15 @@ def test_few_instances_have_the_gradient_of_all(
     expected = posterior.population.evaluator().subset_log_density_gradient(theta)
     assert found[0] == pytest.approx(expected[0], rel=1e-12)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_differences_that_are_too_large_are_infinite_without_a_warning() -> None:
+    """Far from the posterior, gradients may be huge."""
+
+    def gradient(theta: FloatArray) -> FloatArray:
+        return np.array([1e306 * np.sign(theta[0]), theta[1]])
+
+    hessian = differenced(gradient, np.zeros(2), np.full(2, 1e-5))
+    assert np.isinf(hessian[0, 0])
+    assert hessian[1, 1] == pytest.approx(1)
