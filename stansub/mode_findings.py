@@ -136,9 +136,7 @@ class LabelsSwitch(Finding):
             draws = f" The draws contain {copies}."
         one = len(self.becomes) == 1 and not self.permuted
         moments = "Its mean and sd are" if one else "Means and sds of these parameters are"
-        text = (
-            f"{what} switch: the posterior is the same if {', and '.join(self._changes)}.{draws} {moments} meaningless."
-        )
+        text = f"{what} switch: the posterior is the same if {self._changes}.{draws} {moments} meaningless."
         if self.restrictions:
             return Words(text, f"Keep one copy: {listed([one.describe() for one in self.restrictions])}.")
         return Words(text, "Declare one of these parameters as ordered, or give its elements different priors.")
@@ -149,8 +147,8 @@ class LabelsSwitch(Finding):
         return bool(self.permuted) or any(value != f"-{name}" for name, value in self.becomes.items())
 
     @property
-    def _changes(self) -> list[str]:
-        """Return what changes, in clauses."""
+    def _changes(self) -> str:
+        """Return in clauses what changes."""
         becomes = self.becomes
         signs = [name for name, value in becomes.items() if value == f"-{name}"]
         pairs = [(name, value) for name, value in becomes.items() if becomes.get(value) == name and name < value]
@@ -160,7 +158,7 @@ class LabelsSwitch(Finding):
         clauses += [f"{name} becomes {becomes[name]}" for name in becomes if name in rest][:_NAMED]
         if signs:
             clauses.append(f"{_named(signs)} {'change their signs' if signs[1:] else 'changes its sign'}")
-        return clauses
+        return ", and ".join(filter(None, [", ".join(clauses[:-1]), clauses[-1]]))
 
 
 @dataclass(frozen=True)

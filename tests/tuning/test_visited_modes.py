@@ -128,7 +128,7 @@ def test_a_parameter_becomes_the_mirror_image_of_another() -> None:
     assert found.restrictions == [Restriction("bound", ("beta",), 0.0)]
     (finding,) = found.findings()
     text, remedy = finding.describe()
-    assert "sens becomes 1 - spec, and spec becomes 1 - sens, and alpha, beta and u change their signs" in text
+    assert "sens becomes 1 - spec, spec becomes 1 - sens, and alpha, beta and u change their signs" in text
     assert remedy == "Keep one copy: bound beta, such as by `<lower=0>`."
 
 
