@@ -189,6 +189,8 @@ class TransitionsTaken(Chosen):
         Whether so few are accepted, or so many diverge, that the chains will not mix.
     diverging : float
         Share of the transitions on the surrogate that diverged.
+    of_surrogate : float or None
+        Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them.
     """
 
     about = "proposal"
@@ -199,10 +201,14 @@ class TransitionsTaken(Chosen):
     accepted: float
     hardly_moves: bool
     diverging: float = 0.0
+    of_surrogate: float | None = None
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
+        if self.of_surrogate is not None:
+            few = f"only {percent(self.of_surrogate)} of the trial surrogate transitions were accepted"
+            return f"NUTS on the posterior itself, in coordinates from a surrogate: {why}; {few}"
         return f"surrogate transitions: {why}; {self.trial}"
 
     @property

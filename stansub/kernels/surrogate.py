@@ -31,7 +31,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import HamiltonianSampler, Sampler, Split, Surrogate
+from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -184,6 +184,47 @@ class SurrogateTransitions(DirectKernel):
         self._decisions.n_evaluated = int(saved)
 
 
+class PosteriorTrajectories(DirectKernel):
+    """Kernel of Hamiltonian Monte Carlo on the posterior itself, as set up with the help of a surrogate.
+
+    There are no decisions about a surrogate; each gradient evaluates all observations.
+    """
+
+    stats = (*STATS, *TRANSITION_STATS, *COUNTS)
+
+    def __init__(self, split: Split, inner: NoUTurn) -> None:
+        super().__init__(inner.dim)
+        posterior = split.posterior()
+        assert posterior is not None
+        self._n, self._transition = split.predictors.n_observations, inner.bound(posterior)
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Run a transition."""
+        theta = np.array(state.position)
+        made = self._transition(rng.bit_generator.capsule, theta)
+        self.n_evaluated += made.n_steps * self._n
+        info = {one.name: one.dtype(0) for one in STATS} | {
+            "accepted": not np.array_equal(theta, state.position),
+            "n_obs_used": self._n,
+            "tree_depth": made.tree_depth,
+            "n_steps": made.n_steps,
+            "diverging": made.diverging,
+        }
+        return State(theta), info
+
+    def counts(self) -> dict[str, float]:
+        """Return the observations evaluated, once for each gradient."""
+        return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
+
+    def save(self) -> Any:
+        """Return the count; steps depend on the position alone."""
+        return self.n_evaluated
+
+    def restore(self, state: State, saved: Any) -> None:
+        """Restore the count."""
+        self.n_evaluated = int(saved)
+
+
 @dataclass(frozen=True)
 class Hamiltonian:
     """Hamiltonian Monte Carlo as set up for a surrogate.
@@ -213,7 +254,7 @@ class Hamiltonian:
         """Return centre and factor if they are those of the parameters themselves."""
         return (self.centre, self.factor) if self.coordinates.is_plain else None
 
-    def on(self, surrogate: Surrogate) -> HamiltonianSampler:
+    def on(self, surrogate: Dynamics) -> HamiltonianSampler:
         """Return it on a surrogate."""
         return surrogate.hamiltonian(self.centre, self.factor, self.coordinates)
 
@@ -222,7 +263,7 @@ class Hamiltonian:
 class NoUTurn(Hamiltonian):
     """The no-U-turn sampler."""
 
-    def bound(self, surrogate: Surrogate) -> Sampler:
+    def bound(self, surrogate: Dynamics) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).nuts, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH)
 
@@ -241,7 +282,7 @@ class FixedLength(Hamiltonian):
 
     n_steps: int
 
-    def bound(self, surrogate: Surrogate) -> Sampler:
+    def bound(self, surrogate: Dynamics) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).hmc, step_size=self.step_size, n_steps=self.n_steps)
 
@@ -263,7 +304,7 @@ class RandomLength(Hamiltonian):
 
     n_steps: int
 
-    def bound(self, surrogate: Surrogate) -> Sampler:
+    def bound(self, surrogate: Dynamics) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).random_length_hmc, step_size=self.step_size, n_steps=self.n_steps)
 
@@ -324,6 +365,8 @@ class SurrogateTransition:
         Settings of joint decisions; None for decisions from all observations.
     n : int
         Transitions of this sampler per decision.
+    on_posterior : bool
+        Whether the sampler moves on the posterior itself, which needs no decisions.
     """
 
     name: ClassVar[str] = "surrogate"
@@ -334,6 +377,13 @@ class SurrogateTransition:
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1
+    on_posterior: bool = False
+
+    def describe(self) -> str:
+        """Return the sampler in words."""
+        if self.on_posterior:
+            return "NUTS on the posterior itself, in the coordinates of the approximation"
+        return self.inner.describe(self.n)
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Return the decisions of one chain."""
@@ -347,6 +397,9 @@ class SurrogateTransition:
 
     def kernel(self, split: Split) -> Kernel:
         """Return the kernel of one chain on a posterior."""
+        if self.on_posterior:
+            assert isinstance(self.inner, NoUTurn)
+            return PosteriorTrajectories(split, self.inner)
         return SurrogateTransitions(split, self)
 
     def leaves(self, names: Sequence[str]) -> Leaves:

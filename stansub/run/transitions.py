@@ -195,12 +195,14 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    tuned, accepted = tried(split, tuned, rng, progress)
+    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress)
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
         return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
-    note = TransitionsTaken(config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging)
+    note = TransitionsTaken(
+        config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging, of_surrogate
+    )
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
     unbounded = _unbounded(posterior, tuned.draws[0])

@@ -37,17 +37,10 @@ _SAME, _SLOPE = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
-class Surrogate:
-    """A surrogate posterior about a point.
-
-    Attributes
-    ----------
-    model : Model
-        Log density: everything but the likelihood, and the approximation. Its generated quantity is phi.
-    """
+class Dynamics:
+    """Log density of a program on which Hamiltonian Monte Carlo moves."""
 
     model: Model
-    approximation: Approximation
 
     def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateHamiltonian:
         """Return Hamiltonian Monte Carlo in some coordinates, with the metric of a precision there."""
@@ -56,15 +49,28 @@ class Surrogate:
             model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=self.model
         )
 
-    def gibbs(self, effects: NormalEffects) -> SurrogateGibbs:
-        """Return the Gibbs sampler of effects, with decisions about their difference from the surrogate."""
-        return SurrogateGibbs(*self._addresses, effects.compiled(), owner=self.model)
-
     @property
     def _addresses(self) -> tuple[int, int, int]:
         library = self.model.library
         functions = library.address("bs_log_density_gradient"), library.address("bs_free_error_msg")
         return self.model.pointer, *functions
+
+
+@dataclass(frozen=True)
+class Surrogate(Dynamics):
+    """A surrogate posterior about a point.
+
+    Attributes
+    ----------
+    model : Model
+        Log density: everything but the likelihood, and the approximation. Its generated quantity is phi.
+    """
+
+    approximation: Approximation
+
+    def gibbs(self, effects: NormalEffects) -> SurrogateGibbs:
+        """Return the Gibbs sampler of effects, with decisions about their difference from the surrogate."""
+        return SurrogateGibbs(*self._addresses, effects.compiled(), owner=self.model)
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of some coordinates."""
@@ -94,11 +100,14 @@ class Split:
     ----------
     values : Data
         The data that this program needs.
+    whole : Model or None
+        The program itself with all data, if this process holds them.
     """
 
     library: Library
     values: Data
     predictors: SparsePredictors
+    whole: Model | None = None
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """Return the surrogate with an approximation of the likelihood."""
@@ -113,6 +122,10 @@ class Split:
         m = self.predictors.dim
         nothing = Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty()))
         return self._with(nothing, fixed_scales=fixed_scales, added=False)
+
+    def posterior(self) -> Dynamics | None:
+        """Return the posterior itself; None if this process does not hold all data."""
+        return Dynamics(self.whole) if self.whole is not None else None
 
 
 def split(
@@ -152,7 +165,8 @@ def split(
         raise
     except RunError as error:
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
-    found = Split(Library(library), values.of(own.declarations), predictors)
+    held = whole if isinstance(whole, Model) else None
+    found = Split(Library(library), values.of(own.declarations), predictors, held)
     try:
         return _proved(found, whole, points, gradient)
     except NoPredictorsError:

@@ -78,18 +78,22 @@ class Differentiable(Protocol):
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]: ...
 
 
-class Surrogate(Protocol):
-    """Surrogate posterior: everything but the likelihood, and an approximation of the likelihood."""
+class Dynamics(Protocol):
+    """Density on which Hamiltonian Monte Carlo moves: that of a surrogate, or of the posterior itself."""
 
     @property
     def model(self) -> Differentiable: ...
 
-    def phi(self, theta: FloatArray) -> FloatArray:
-        """Return the likelihood's arguments."""
+    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> HamiltonianSampler:
+        """Return a sampler of the density in these coordinates, with the metric of a precision there."""
         ...
 
-    def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> HamiltonianSampler:
-        """Return a sampler of the surrogate in these coordinates, with the metric of a precision there."""
+
+class Surrogate(Dynamics, Protocol):
+    """Surrogate posterior: everything but the likelihood, and an approximation of the likelihood."""
+
+    def phi(self, theta: FloatArray) -> FloatArray:
+        """Return the likelihood's arguments."""
         ...
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
@@ -113,4 +117,8 @@ class Split(Protocol):
 
     def prior(self) -> Surrogate:
         """Return the posterior without its likelihood, whose arguments have no scale fixed."""
+        ...
+
+    def posterior(self) -> Dynamics | None:
+        """Return the posterior itself; None if this process cannot evaluate it at once."""
         ...

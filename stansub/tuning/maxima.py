@@ -44,8 +44,9 @@ _KEPT, _KEPT_AT_LEAST = 16, 4
 _SAME = 3.0
 # Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates.
 _WORTH, _MOST = 30.0, 3
-# Draws from which what a surrogate holds of the posterior is estimated.
-_WEIGHED = 40
+# Draws from which what a surrogate holds of the posterior is estimated; sd of the remainders above which a surrogate
+# whose draws show that they are not about a mode does not count beside another.
+_WEIGHED, _ASTRAY = 40, 10.0
 # Distance in sds of both surrogates from which draws of two surrogates are about two modes.
 _APART = 3.0
 # Share of the posterior from which a mode counts.
@@ -70,6 +71,7 @@ def tune(
     ends, n_starts = _search(split, dim, rng_of_starts, progress)
     found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion)]
     found += filter(None, (about(split, dim, end.expansion, rng, progress) for end in ends[1:_MOST]))
+    found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
     best, *others = _modes(split, found, progress) if len(found) > 1 else found
     return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
 

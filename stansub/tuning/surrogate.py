@@ -9,7 +9,7 @@ only the expansion replaces the likelihood; later, corrections for such draws ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,8 @@ class TunedSurrogate:
         Surrogates about other modes of the posterior, if they were searched for.
     n_starts, n_reached : int
         Climbs of that search, and those of them that reached the highest maximum.
+    tuner : Tuner or None
+        Tuner of Hamiltonian Monte Carlo.
     """
 
     transition: SurrogateTransition
@@ -85,6 +87,7 @@ class TunedSurrogate:
     others: tuple[TunedSurrogate, ...] = ()
     n_starts: int = 0
     n_reached: int = 0
+    tuner: Tuner | None = field(default=None, repr=False)
 
     @property
     def may_be_lower(self) -> bool:
@@ -93,7 +96,7 @@ class TunedSurrogate:
 
     def choice(self) -> SurrogateSettled:
         """Return the choice for the record."""
-        sampler = self.transition.inner.describe(self.transition.n)
+        sampler = self.transition.describe()
         return SurrogateSettled(self.noise, self.n_passes, sampler, self.n_starts, self.n_reached, 1 + len(self.others))
 
     def normal(self, split: Split) -> NormalApproximation:
@@ -170,7 +173,7 @@ def tune(
         tuned.n,
     )
     memory.give_back()
-    return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
+    return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes, tuner=tuner)
 
 
 class _Stage(NamedTuple):
@@ -332,7 +335,8 @@ class _Exploration:
 
     def _explored(self, about: Approximation, tuned: Tuned) -> _Explored:
         remainders = self._remainders(about, tuned.draws)
-        return _Explored(about, tuned, float(np.mean(remainders)), noise_of(remainders), len(remainders))
+        noise = np.inf if tuned.is_stuck else noise_of(remainders)
+        return _Explored(about, tuned, float(np.mean(remainders)), noise, len(remainders))
 
     def _remainders(self, about: Approximation, draws: FloatArray) -> FloatArray:
         return remainders(self.split, about, draws, self.progress)

@@ -21,7 +21,7 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, NoUTur
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.split import Differentiable, HamiltonianSampler, Sampler, Surrogate, Transition
+from stansub.target.split import Differentiable, Dynamics, HamiltonianSampler, Sampler, Transition
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
@@ -40,9 +40,13 @@ _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 _DEEP = 0.5
 # Angle of a trajectory of fixed length; fewest and most steps of one; its target share of rejections.
 _ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
+# On the posterior itself: rounds with a new metric, and transitions that test the sampler.
+_DEAR_ROUNDS, _DEAR = 2, 40
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
 _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
+# Angle of the longest tree below which draws are all at one place.
+_SHORT = 0.1
 # Autocorrelation time above which it is measured with more draws, of which few are independent.
 _UNSURE = 3.0
 
@@ -78,6 +82,11 @@ class Tuned(NamedTuple):
         return self.time * self.transition_cost
 
     @property
+    def is_stuck(self) -> bool:
+        """Return whether steps are so small that draws are all at one place."""
+        return isinstance(self.inner, NoUTurn) and self.inner.step_size * 2**MAX_TREE_DEPTH < _SHORT
+
+    @property
     def is_slow(self) -> bool:
         """Return whether draws of some parameter resemble each other, or transitions diverge."""
         return self.time > _SLOW or self.diverging > _DIVERGING
@@ -92,7 +101,7 @@ class Tuner:
     rng: np.random.Generator
     check: Callable[[], None]
 
-    def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
+    def round(self, surrogate: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
         """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
         system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
@@ -103,7 +112,7 @@ class Tuner:
 
     def finish(
         self,
-        surrogate: Surrogate,
+        surrogate: Dynamics,
         precision: sp.csr_array,
         draws: FloatArray,
         inner: NoUTurn,
@@ -118,7 +127,23 @@ class Tuner:
             surrogate, own, draws[-1], cost, is_beaten
         )
 
-    def _fixed_length(self, surrogate: Surrogate, own: NoUTurn, theta: FloatArray, cost: float) -> Tuned | None:
+    def finish_on_posterior(
+        self, posterior: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray
+    ) -> Tuned:
+        """Return the no-U-turn sampler of the posterior itself, whose gradients are dear; parameters as of `round`.
+
+        Its trees reach long tails, which trajectories of a fixed length rarely do.
+        """
+        for _ in range(_DEAR_ROUNDS):
+            tuned = self.round(posterior, precision, draws, points)
+            draws, points = tuned.draws, spread(tuned.draws, POINTS)
+        inner = tuned.inner
+        assert isinstance(inner, NoUTurn)
+        made = self._made(inner.bound(posterior), draws[-1], _DEAR)
+        diverging = 1.0 if made.deep > _DEEP else made.diverging
+        return tuned._replace(draws=np.vstack([draws, made.draws]), diverging=diverging)
+
+    def _fixed_length(self, surrogate: Dynamics, own: NoUTurn, theta: FloatArray, cost: float) -> Tuned | None:
         """Return trajectories with the steps that accept nearly all; None if they are many, or draws are slow.
 
         Errors of the energy, and so rejections, decrease with the square of the step size.
@@ -141,7 +166,7 @@ class Tuner:
 
     def _no_u_turn(
         self,
-        surrogate: Surrogate,
+        surrogate: Dynamics,
         own: NoUTurn,
         theta: FloatArray,
         cost: float,
@@ -167,7 +192,7 @@ class Tuner:
                 break
         return found
 
-    def _metric(self, surrogate: Surrogate, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
+    def _metric(self, surrogate: Dynamics, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
         self.check()
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)

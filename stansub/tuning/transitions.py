@@ -1,8 +1,14 @@
-"""Trials of surrogate transitions: their acceptance rate, and that of normal moves."""
+"""Trials of surrogate transitions: their acceptance rate, and that of normal moves.
+
+If few transitions are accepted, the surrogate omits too much of the density. Its coordinates and its metric are good
+all the same: in these, the no-U-turn sampler on the posterior itself takes a few gradients of all the data for a draw,
+without a long warmup.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +17,7 @@ from stansub.progress import Progress
 from stansub.target.split import Split
 from stansub.tuning.normal import of_surrogate
 from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate_hmc import POINTS, spread
 from stansub.types import FloatArray
 
 # Transitions tried, after as many that do not count: the first, which start at draws of the surrogate, are accepted too
@@ -18,6 +25,27 @@ from stansub.types import FloatArray
 N_TRIED = 60
 # Acceptance rate below which trajectories become of random length; sd of the remainders above which that is no help.
 _OFTEN, _TOO_NOISY = 0.5, 3.0
+# Acceptance rate below which, and sd of the remainders above which, trajectories on the posterior itself are taken;
+# share of these that may diverge. A trial is too short to see how long chains stay where the surrogate omits most.
+_RARELY, _NOISY, _DIVERGING = 0.4, 1.2, 0.1
+
+
+class Trial(NamedTuple):
+    """Result of a trial.
+
+    Attributes
+    ----------
+    tuned : TunedSurrogate
+        Setup with the sampler that suits the posterior.
+    accepted : float
+        Share of its transitions that moved.
+    of_surrogate : float or None
+        Share of surrogate transitions that were accepted, if the sampler moves on the posterior itself instead.
+    """
+
+    tuned: TunedSurrogate
+    accepted: float
+    of_surrogate: float | None = None
 
 
 def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -> float:
@@ -36,14 +64,25 @@ def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -
     return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
 
 
-def tried(
-    split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress
-) -> tuple[TunedSurrogate, float]:
+def tried(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> Trial:
     """Return the setup with the sampler that suits it, and the acceptance rate of its transitions in a trial.
 
     Where a surrogate omits much of the density, a chain rejects all distant points and would stay for long. But of
-    trajectories of random length, some end nearby.
+    trajectories of random length, some end nearby. If few of these are accepted, either, the sampler moves on the
+    posterior itself.
     """
+    tuned, accepted = _with_length(split, tuned, rng, progress)
+    sticks = accepted < _RARELY or tuned.noise > _NOISY
+    found = _on_posterior(split, tuned, progress) if sticks else None
+    if found is None:
+        return Trial(tuned, accepted)
+    return Trial(found, _accepted_rate(split, found, rng, progress), accepted)
+
+
+def _with_length(
+    split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress
+) -> tuple[TunedSurrogate, float]:
+    """Return the setup with trajectories of fixed or of random length, and their acceptance rate."""
     progress("Trying surrogate transitions")
     accepted = _accepted_rate(split, tuned, rng, progress)
     inner = tuned.transition.inner.of_random_length()
@@ -51,6 +90,21 @@ def tried(
         return tuned, accepted
     tuned = replace(tuned, transition=replace(tuned.transition, inner=inner))
     return tuned, _accepted_rate(split, tuned, rng, progress)
+
+
+def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> TunedSurrogate | None:
+    """Return trajectories on the posterior itself; None if they are impossible, or hardly move."""
+    posterior, tuner = split.posterior(), tuned.tuner
+    if posterior is None or tuner is None:
+        return None
+    progress("Tuning trajectories on the posterior")
+    transition = tuned.transition
+    precision = transition.approximation.quadratic.precision
+    found = tuner.finish_on_posterior(posterior, precision, tuned.draws[-1:], spread(tuned.draws, POINTS))
+    if found.diverging > _DIVERGING:
+        return None
+    transition = replace(transition, inner=found.inner, joint=None, n=1, on_posterior=True)
+    return replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)
 
 
 def _accepted_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> float:

@@ -13,7 +13,7 @@ from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
-from stansub.kernels.surrogate import NoUTurn, SurrogateTransitions
+from stansub.kernels.surrogate import NoUTurn, PosteriorTrajectories, SurrogateTransitions
 from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
@@ -23,7 +23,7 @@ from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
-from stansub.tuning import surrogate
+from stansub.tuning import surrogate, transitions
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
@@ -226,6 +226,33 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
     for broken in (NotCorrected(split, poor), NotCorrected(split, jointly), NotDecided(split, poor)):
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
+
+
+def test_trajectories_on_the_posterior_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate) -> None:
+    """Also if their metric is that of another distribution."""
+    split, start, inner = posterior.split(), tuned.draws[0], tuned.transition.inner
+    assert isinstance(inner, NoUTurn)
+    truth = Weighted(posterior, tuned, 8000)
+    for one in (inner, replace(inner, centre=inner.centre + 0.5, step_size=0.3)):
+        kernel = replace(tuned.transition, inner=one, on_posterior=True).kernel(split)
+        assert isinstance(kernel, PosteriorTrajectories)
+        assert max(z_scores(run(kernel, start, 4000), truth)) < MAX_Z
+        assert kernel.counts()["n_obs_evaluated"] >= 4000 * 2 * N
+
+
+def test_trajectories_on_the_posterior_by_default(
+    program: CompiledModel, data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "_RARELY", 1.01)
+    options: dict[str, Any] = {"proposal": "surrogate", "seed": 3, "chains": 2, "show_progress": False}
+    idata = stansub.sample(program, data, **options, iter_sampling=400)
+    assert "on the posterior itself" in attrs(idata)["choices"]["proposal"]
+    assert float(idata.sample_stats["accepted"].mean()) > 0.8
+    assert float(az.rhat(idata).to_array().max()) < 1.05
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(program, data, **options, iter_sampling=150, checkpoint=file)
+    resumed = stansub.sample(program, data, **options, iter_sampling=400, resume=file)
+    np.testing.assert_array_equal(resumed.posterior["v"], idata.posterior["v"])
 
 
 def swept(sampler: Any, start: Any, n: int) -> Any:

@@ -1,5 +1,6 @@
 """Maxima of a likelihood: climbs from random starts find the order of labels that the first climb did not."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,6 +125,19 @@ def test_modes_with_a_share_of_the_posterior_count_the_largest_first(monkeypatch
 
 def test_draws_that_overlap_are_of_one_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     assert modes({0: -3.0, 5: 0.0, 9: -1.0}, monkeypatch, width=4.0) == [5]
+
+
+@pytest.mark.parametrize(("noises", "centre"), [((np.inf, 0.5), 5), ((400.0, 0.5), 5), ((40.0, 500.0), 0)])
+def test_a_surrogate_whose_draws_went_astray_does_not_count(
+    noises: tuple[float, float], centre: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its estimated share of the posterior is of no use."""
+    own, made = split(LABELS), iter(replace(tuned(5 * k), noise=noise) for k, noise in enumerate(noises))
+    monkeypatch.setattr(surrogate, "tune", lambda *_, begin: next(made))
+    monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, one.noise))
+    found = maxima.tune(own, own.predictors.dim, *map(np.random.default_rng, (1, 2)), Progress())
+    assert found.draws.mean() == pytest.approx(centre, abs=0.1)
+    assert not found.others
 
 
 def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The sampler on a surrogate: a step size with which few transitions diverge, and enough transitions a step."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -9,13 +10,16 @@ import scipy.sparse as sp
 from stansub.kernels.surrogate import FixedLength, Gibbs, NoUTurn, RandomLength, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
+from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
+from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
 from stansub.tuning import transitions
 from stansub.tuning.surrogate import TunedSurrogate, noise_of
 from stansub.tuning.surrogate_hmc import Tuned, Tuner
 
 DIM = 3
+ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))
 
 
 class Made(NamedTuple):
@@ -72,11 +76,21 @@ class Flat:
         return Coordinates.plain(DIM)
 
 
-def finished(*, is_beaten: bool = False, **options: float) -> Tuned:
+def made(**options: float) -> tuple[Any, Tuner, sp.csr_array]:
+    """Return a surrogate, its tuner, and the precision of the data."""
     rng = np.random.default_rng(1)
     flat = cast(Any, Flat(Sampler(rng, **options)))
     tuner = Tuner(flat, lambda density, theta: sp.identity(DIM, format="csc"), rng, lambda: None)  # type: ignore[arg-type]
-    precision = sp.csr_array(sp.identity(DIM))
+    return flat, tuner, sp.csr_array(sp.identity(DIM))
+
+
+def on_posterior(**options: float) -> Tuned:
+    flat, tuner, precision = made(**options)
+    return tuner.finish_on_posterior(flat, precision, np.zeros((1, DIM)), np.zeros((1, DIM)))
+
+
+def finished(*, is_beaten: bool = False, **options: float) -> Tuned:
+    flat, tuner, precision = made(**options)
     tuned = tuner.round(cast(Surrogate, flat), precision, np.zeros((1, DIM)), np.zeros((1, DIM)))
     assert isinstance(tuned.inner, NoUTurn)
     return tuner.finish(cast(Surrogate, flat), precision, tuned.draws, tuned.inner, lambda tuned: is_beaten)
@@ -157,9 +171,56 @@ def test_trajectories_that_are_often_rejected_become_of_random_length(
     transition = SurrogateTransition(nowhere, inner, np.ones(1))
     monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: next(left))
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1)
-    found, accepted = transitions.tried(nowhere, tuned, np.random.default_rng(1), Progress())
-    assert isinstance(found.transition.inner, RandomLength) == random
-    assert accepted == rates[-1]
+    split: Any = SimpleNamespace(posterior=lambda: None)
+    found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
+    assert isinstance(found.tuned.transition.inner, RandomLength) == random
+    assert found.accepted == rates[-1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "on_posterior"), [(0.3, 0.5, True), (0.9, 1.4, True), (0.6, 1.0, False), (0.9, 0.1, False)]
+)
+def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
+    rate: float, noise: float, on_posterior: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere: Any = None
+    inner, left = NoUTurn(nowhere, nowhere, nowhere, 0.1), iter((rate, 0.8))
+    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: next(left))
+    tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1))))
+    transition = SurrogateTransition(ABOUT, inner, np.ones(1), n=3)
+    tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=tuner)  # type: ignore[arg-type]
+    split: Any = SimpleNamespace(posterior=lambda: "posterior")
+    found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
+    assert found.tuned.transition.on_posterior == on_posterior
+    assert (found.accepted, found.of_surrogate) == ((0.8, rate) if on_posterior else (rate, None))
+    assert (found.tuned.draws == on_posterior).all()
+    assert ("on the posterior itself" in found.tuned.choice().describe()) == on_posterior
+
+
+def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere: Any = None
+    inner = NoUTurn(nowhere, nowhere, nowhere, 1e-5)
+    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: 0.0)
+    tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1)), diverging=1.0))
+    transition = SurrogateTransition(ABOUT, inner, np.ones(1))
+    tuned = TunedSurrogate(transition, np.zeros((1, 1)), 40.0, 0.0, 1, tuner)  # type: ignore[arg-type]
+    split: Any = SimpleNamespace(posterior=lambda: "posterior")
+    assert not transitions.tried(split, tuned, np.random.default_rng(1), Progress()).tuned.transition.on_posterior
+
+
+def test_trees_on_the_posterior_that_are_full_count_as_divergent() -> None:
+    found = on_posterior()
+    assert isinstance(found.inner, NoUTurn)
+    assert (found.diverging, len(found.draws)) == (0, 70)
+    assert on_posterior(full_below=9.0).diverging == 1
+    assert on_posterior(limit=0.0).diverging == 1
+
+
+def test_draws_by_tiny_steps_are_all_at_one_place() -> None:
+    nowhere: Any = None
+    for step_size, is_stuck in ((1e-2, False), (1e-4, True)):
+        assert Tuned(NoUTurn(nowhere, nowhere, nowhere, step_size), np.zeros((1, 1))).is_stuck == is_stuck
+    assert not Tuned(Gibbs(nowhere), np.zeros((1, 1))).is_stuck
 
 
 def test_the_record_names_the_sampler() -> None:
