@@ -132,7 +132,7 @@ class Tuner:
     ) -> Tuned:
         """Return the no-U-turn sampler of the posterior itself, whose gradients are dear; parameters as of `round`.
 
-        Its trees reach long tails, which trajectories of a fixed length rarely do.
+        On posteriors that no surrogate describes, tails mix slowly by trajectories of a fixed length.
         """
         for _ in range(_DEAR_ROUNDS):
             tuned = self.round(posterior, precision, draws, points)
