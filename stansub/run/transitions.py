@@ -195,7 +195,7 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress)
+    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress, on_posterior=not (by_default and few))
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):

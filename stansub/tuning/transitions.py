@@ -64,16 +64,23 @@ def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -
     return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
 
 
-def tried(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> Trial:
+def tried(
+    split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress, *, on_posterior: bool = True
+) -> Trial:
     """Return the setup with the sampler that suits it, and the acceptance rate of its transitions in a trial.
 
     Where a surrogate omits much of the density, a chain rejects all distant points and would stay for long. But of
     trajectories of random length, some end nearby. If few of these are accepted, either, the sampler moves on the
     posterior itself.
+
+    Parameters
+    ----------
+    on_posterior : bool
+        Whether it may: moves about the mode are better if there are few parameters.
     """
     tuned, accepted = _with_length(split, tuned, rng, progress)
     sticks = accepted < _RARELY or tuned.noise > _NOISY
-    found = _on_posterior(split, tuned, progress) if sticks else None
+    found = _on_posterior(split, tuned, progress) if sticks and on_posterior else None
     if found is None:
         return Trial(tuned, accepted)
     return Trial(found, _accepted_rate(split, found, rng, progress), accepted)

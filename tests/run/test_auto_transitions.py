@@ -127,7 +127,7 @@ def test_data_that_make_no_sense_are_explained_as_ever(multilevel: CompiledModel
 def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__: Trial(tuned, 0.02))
+    monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__, **___: Trial(tuned, 0.02))
     monkeypatch.setattr(transitions, "MANY", 10)
     data, output = tmp_path / "data.json", tmp_path / "draws.nc"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in crossed().items()}))
@@ -153,7 +153,7 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     posterior = SimpleNamespace(analysis=given.analysis, dim=61, split=lambda _: SimpleNamespace(predictors=None))
     monkeypatch.setattr(transitions, "multiplies", lambda _: False)
     monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.3))
-    monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__: Trial(tuned, 0.02))
+    monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__, **___: Trial(tuned, 0.02))
 
     def found(split: Any) -> TransitionsLeft:
         monkeypatch.setattr(transitions, "_split", split)

@@ -195,6 +195,9 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     assert (found.accepted, found.of_surrogate) == ((0.8, rate) if on_posterior else (rate, None))
     assert (found.tuned.draws == on_posterior).all()
     assert ("on the posterior itself" in found.tuned.choice().describe()) == on_posterior
+    left = iter((rate,))
+    rng = np.random.default_rng(1)
+    assert not transitions.tried(split, tuned, rng, Progress(), on_posterior=False).tuned.transition.on_posterior
 
 
 def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
