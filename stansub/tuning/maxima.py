@@ -227,6 +227,7 @@ class _Weighed:
         """Return a surrogate with the median of log posterior density less normal log density over its draws."""
         approximation, normal = tuned.transition.approximation, tuned.normal(split)
         density, draws = split.surrogate(approximation).model, spread(tuned.draws, _WEIGHED)
-        weights = surrogate.remainders(split, approximation, draws, progress)
+        # The program of a surrogate omits the constant of its expansion.
+        weights = approximation.quadratic.value + surrogate.remainders(split, approximation, draws, progress)
         weights += [density.log_density(theta) - normal.log_density(theta) for theta in draws]
         return cls(tuned, float(np.median(weights) - np.log(np.diag(normal.cholesky)).sum()))

@@ -18,6 +18,7 @@ from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning import maxima, surrogate
+from stansub.tuning.normal import NormalApproximation
 from stansub.tuning.ridge import Region, ridge_mode
 from stansub.tuning.surrogate import TunedSurrogate
 
@@ -105,6 +106,23 @@ def tuned(centre: float, width: float = 0.1) -> TunedSurrogate:
     draws = centre + width * np.random.default_rng(3).standard_normal((50, 2))
     nowhere: Any = None
     return TunedSurrogate(SurrogateTransition(nowhere, Gibbs(nowhere), np.ones(1)), draws, 0.1, 0.0, 1)
+
+
+@pytest.mark.parametrize("value", [0.0, -30.0])
+def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The surrogate's program omits the log likelihood there; what the surrogate omits does not."""
+    draws = np.random.default_rng(1).standard_normal((50, 2))
+    normal = NormalApproximation(np.zeros(2), np.eye(2))
+    approximation = SimpleNamespace(quadratic=SimpleNamespace(value=value))
+    one: Any = SimpleNamespace(transition=SimpleNamespace(approximation=approximation), draws=draws)
+    one.normal = lambda _: normal
+    own: Any = SimpleNamespace(
+        surrogate=lambda _: SimpleNamespace(model=SimpleNamespace(log_density=lambda theta: normal.log_density(theta)))
+    )
+    monkeypatch.setattr(surrogate, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
+    assert maxima._Weighed.of(own, one, Progress()).log_evidence == pytest.approx(7.0)
 
 
 def modes(weights: dict[float, float], monkeypatch: pytest.MonkeyPatch, width: float = 0.1) -> list[float]:
