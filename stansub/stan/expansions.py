@@ -19,6 +19,18 @@ exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", 
 lgamma, log1p_exp, log_phi = (partial(apply, name) for name in ("lgamma", "log1p_exp", "std_normal_lcdf"))
 
 
+def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
+    """Return a function of known numbers."""
+
+    def of(*numbers: Number) -> Number:
+        values = [known(one) for one in numbers]
+        if any(value is None for value in values):
+            raise NotFollowedError("a rounded or compared value depends on parameters")
+        return wrapped(function(*values)[()])
+
+    return of
+
+
 def log1m(x: Number) -> Number:
     return apply("log1p", -x)
 
@@ -178,6 +190,10 @@ def _loglogistic(y: Number, alpha: Number, beta: Number) -> Number:
     return log(beta) - log(y) + z - 2.0 * log1p_exp(z)
 
 
+def _uniform(y: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    return np.where((a <= y) & (y <= b), -np.log(b - a), -np.inf)
+
+
 # By name, without suffix: the outcome, then the arguments.
 DENSITIES: dict[str, Callable[..., Number]] = {
     "normal": _normal,
@@ -198,6 +214,7 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "rayleigh": lambda y, sigma: log(y) - 2.0 * log(sigma) - 0.5 * square(y * inv(sigma)),
     "loglogistic": _loglogistic,
     "pareto_type_2": lambda y, mu, s, a: log(a) - log(s) - (a + 1.0) * apply("log1p", (y - mu) * inv(s)),
+    "uniform": known_only(_uniform),
     "weibull": _weibull,
     "frechet": _frechet,
     "beta": _beta,
@@ -300,18 +317,6 @@ def _sin(x: Number) -> Number:
     return apply("cos", x - math.pi / 2)
 
 
-def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
-    """Return a function of known numbers."""
-
-    def of(*numbers: Number) -> Number:
-        values = [known(one) for one in numbers]
-        if any(value is None for value in values):
-            raise NotFollowedError("a rounded or compared value depends on parameters")
-        return wrapped(function(*values)[()])
-
-    return of
-
-
 def _largest(x: Number, y: Number) -> Number:
     return 0.5 * (x + y + apply("abs", x - y))
 
@@ -361,9 +366,22 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "multiply_log": lambda x, y: x * log(y),
     "lmultiply": lambda x, y: x * log(y),
     "fma": lambda x, y, z: x * y + z,
-    "floor": known_only(np.floor),
-    "ceil": known_only(np.ceil),
-    "round": known_only(np.round),
+    "log10": lambda x: log(x) / math.log(10),
+    "exp2": lambda x: exp(math.log(2) * x),
+    "atanh": lambda x: 0.5 * (apply("log1p", x) - log1m(x)),
+    "hypot": lambda x, y: apply("sqrt", square(x) + square(y)),
+    "beta": lambda x, y: exp(lbeta(x, y)),
+    "log_inv_logit_diff": lambda x, y: log_diff_exp(-log1p_exp(-x), -log1p_exp(-y)),
+    "log_rising_factorial": lambda x, n: lgamma(x + n) - lgamma(x),
+    "log_falling_factorial": lambda x, n: lgamma(x + 1.0) - lgamma(x - n + 1.0),
+    "asin": known_only(np.arcsin),
+    "acos": known_only(np.arccos),
+    "atan2": known_only(np.arctan2),
+    "asinh": known_only(np.arcsinh),
+    "acosh": known_only(np.arccosh),
+    "inv_Phi": known_only(lambda p: scipy.special.ndtri(p)),
+    "trigamma": known_only(lambda x: scipy.special.polygamma(1, x)),
+    **{name: known_only(getattr(np, name)) for name in ("cbrt", "trunc", "floor", "ceil", "round")},
     "is_inf": known_only(np.isinf),
     "is_nan": known_only(np.isnan),
     "add": lambda x, y: x + y,
@@ -410,17 +428,28 @@ def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def multi_normal_cholesky(y: Sequence[Number], mu: Sequence[Number], factor: NDArray[Any]) -> Number:
-    """Return the log density of a vector, from the Cholesky factor of its covariance."""
+def _distance(y: Sequence[Number], mu: Sequence[Number], factor: NDArray[Any]) -> tuple[Number, Number]:
+    """Return a vector's squared Mahalanobis distance, and the log of the determinant of the Cholesky factor."""
     errors: list[Number] = []
-    found: Number = -_HALF_LOG_TWO_PI * len(y)
     for i, row in enumerate(factor):
         rest: Number = y[i] - mu[i]
         for j in range(i):
             rest = rest - row[j] * errors[j]
         errors.append(rest * inv(row[i]))
-        found = found - 0.5 * square(errors[i]) - log(row[i])
-    return found
+    return sum(square(one) for one in errors), sum(log(row[i]) for i, row in enumerate(factor))
+
+
+def multi_normal_cholesky(y: Sequence[Number], mu: Sequence[Number], factor: NDArray[Any]) -> Number:
+    """Return the log density of a vector, from the Cholesky factor of its covariance."""
+    squared, log_scale = _distance(y, mu, factor)
+    return -_HALF_LOG_TWO_PI * len(y) - 0.5 * squared - log_scale
+
+
+def multi_student_t(y: Sequence[Number], nu: Number, mu: Sequence[Number], factor: NDArray[Any]) -> Number:
+    squared, log_scale = _distance(y, mu, factor)
+    half = 0.5 * (nu + len(y))
+    constant = lgamma(half) - lgamma(0.5 * nu) - 0.5 * len(y) * (log(nu) + math.log(math.pi))
+    return constant - log_scale - half * apply("log1p", squared * inv(nu))
 
 
 def multinomial(y: Sequence[Number], logs: Sequence[Number]) -> Number:
@@ -439,13 +468,24 @@ def dirichlet(y: Sequence[Number], alpha: Sequence[Number]) -> Number:
     return found
 
 
+def dirichlet_multinomial(y: Sequence[Number], alpha: Sequence[Number]) -> Number:
+    trials, total = sum(y), sum(alpha)
+    found = lgamma(total) + lgamma(trials + 1.0) - lgamma(trials + total)
+    for count, one in zip(y, alpha, strict=True):
+        found = found + lgamma(count + one) - lgamma(one) - lgamma(count + 1.0)
+    return found
+
+
 # Densities of vectors: the outcome, then the arguments.
 VECTORS: dict[str, Callable[..., Number]] = {
     "multi_normal_cholesky": multi_normal_cholesky,
     "multi_normal": lambda y, mu, sigma: multi_normal_cholesky(y, mu, cholesky(sigma)),
+    "multi_student_t_cholesky": multi_student_t,
+    "multi_student_t": lambda y, nu, mu, sigma: multi_student_t(y, nu, mu, cholesky(sigma)),
     "multinomial": lambda y, p: multinomial(y, [log(one) for one in p]),
     "multinomial_logit": multinomial,
     "dirichlet": dirichlet,
+    "dirichlet_multinomial": dirichlet_multinomial,
 }
 
 

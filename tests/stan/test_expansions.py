@@ -16,7 +16,7 @@ from scipy import stats
 
 from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
 from stansub.stan.row_program import in_program
-from stansub.stan.rowwise import affine, apply, data
+from stansub.stan.rowwise import NotFollowedError, affine, apply, data
 from stansub.target.programs import ProgramFamily
 from stansub.types import FloatArray
 
@@ -67,6 +67,69 @@ def test_vectors_of_shares_and_counts_are_those_of_scipy() -> None:
         logits = np.log(shares) + rng.standard_normal()
         assert VECTORS["multinomial"](list(counts), list(shares)) == pytest.approx(value, rel=1e-9, abs=1e-9)
         assert VECTORS["multinomial_logit"](list(counts), list(logits)) == pytest.approx(value, rel=1e-9, abs=1e-9)
+        value = stats.dirichlet_multinomial.logpmf(counts.astype(int), alpha, 12)
+        assert VECTORS["dirichlet_multinomial"](list(counts), list(alpha)) == pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def test_vectors_of_numbers_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        y, mu, nu, root = rng.normal(size=3), rng.normal(size=3), rng.uniform(1, 9), rng.normal(size=(3, 3))
+        sigma = root @ root.T + np.eye(3)
+        for name, given in (("_cholesky", np.linalg.cholesky(sigma)), ("", sigma)):
+            value = _near(stats.multivariate_normal.logpdf(y, mu, sigma))
+            assert VECTORS["multi_normal" + name](list(y), list(mu), given) == value
+            value = _near(stats.multivariate_t.logpdf(y, mu, sigma, nu))
+            assert VECTORS["multi_student_t" + name](list(y), nu, list(mu), given) == value
+
+
+def test_a_uniform_density_has_bounds_that_are_data() -> None:
+    y = data(np.array([0.5, 1.5, 3.0]))
+    np.testing.assert_array_equal(DENSITIES["uniform"](y, 1.0, 3.0).values, [-np.inf, -np.log(2), -np.log(2)])
+    with pytest.raises(NotFollowedError):
+        DENSITIES["uniform"](y, 1.0, affine(np.ones((1, 1)), np.zeros(1)))
+
+
+# Functions of numbers between 0 and 1, and whether they may be of parameters.
+NUMBERS: dict[str, tuple[bool, Callable[..., Any]]] = {
+    "log10": (True, mpmath.log10),
+    "exp2": (True, lambda x: 2**x),
+    "atanh": (True, mpmath.atanh),
+    "hypot": (True, mpmath.hypot),
+    "beta": (True, mpmath.beta),
+    "log_inv_logit_diff": (True, lambda x, y: log(1 / (1 + mpmath.exp(-x)) - 1 / (1 + mpmath.exp(-y)))),
+    "log_rising_factorial": (True, lambda x, n: loggamma(x + n) - loggamma(x)),
+    "log_falling_factorial": (True, lambda x, n: loggamma(x + 1) - loggamma(x - n + 1)),
+    "asin": (False, mpmath.asin),
+    "acos": (False, mpmath.acos),
+    "atan2": (False, mpmath.atan2),
+    "asinh": (False, mpmath.asinh),
+    "acosh": (False, mpmath.acosh),
+    "cbrt": (False, mpmath.cbrt),
+    "inv_Phi": (False, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)),
+    "trigamma": (False, lambda x: mpmath.psi(1, x)),
+    "trunc": (False, lambda x: mpmath.mpf(int(x))),
+}
+
+
+OF_TWO = {"hypot", "beta", "atan2", *(name for name in NUMBERS if name.startswith(("log_inv", "log_ris", "log_fal")))}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_functions_of_numbers_are_those_of_mpmath(name: str) -> None:
+    of_parameters, function = NUMBERS[name]
+    values = [0.8, 0.3][: 2 if name in OF_TWO else 1]
+    at = [one + (2 if name == "acosh" else 0) for one in values]
+    expected = _near(float(function(*map(mpmath.mpf, at))))
+    assert ELEMENTARY[name](*map(np.array, at)) == expected
+    given = [affine(np.eye(len(at))[k : k + 1], np.zeros(1)) for k in range(len(at))]
+    if not of_parameters:
+        with pytest.raises(NotFollowedError):
+            ELEMENTARY[name](*given)
+        return
+    family, rows = in_program(ELEMENTARY[name](*given), 1)
+    eta = np.stack([row.slopes @ at + row.offset for row in rows])
+    assert family.log_lik(eta) == expected
 
 
 def _skew_normal(y: Any, xi: Any, omega: Any, alpha: Any) -> Any:

@@ -285,6 +285,20 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             d["z"], np.exp(d["x"][:, 0] * t.a) + d["x"] @ [t.s, t.r[0]] + d["w"] * t.b[1], t.s
         ),
     ),
+    "counts_of_categories": (
+        "vector[2] c = [s, t * exp(a)]'; "
+        "for (n in 1:N) { array[2] int v = {y[n], g[n]}; v ~ dirichlet_multinomial(c); }",
+        lambda t, d: stats.betabinom.logpmf(d["y"], d["y"] + d["g"], t.s, t.t * np.exp(t.a)),
+    ),
+    "functions_of_data": (
+        "vector[N] m = a + rows_dot_self(x) * norm1(b) + asin(z / 9) * 4; "
+        "real c = trace(inverse_spd([[2, 0], [0, 4]])) + 2 + sum(ones_row_vector(3)) + "
+        "linspaced_array(2, 0, 1)[2] + ones_int_array(2)[1] + zeros_array(2)[1] + zeros_int_array(2)[1]; "
+        "w ~ normal(m + c, s);",
+        lambda t, d: stats.norm.logpdf(
+            d["w"], t.a + (d["x"] ** 2).sum(1) * np.abs(t.b).sum() + np.arcsin(d["z"] / 9) * 4 + 0.75 + 7, t.s
+        ),
+    ),
     "category_specific": (
         "matrix[2, 2] k = [[b[1], b[2]], [r[1], r[2]]]; matrix[N, 2] e = x * k; "
         "for (n in 1:N) target += categorical_logit_lpmf(g[n] | append_row(0, e[n]'));",
