@@ -54,8 +54,8 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
 
 
 def short_audit(record: RunRecord) -> str:
-    """Return the result of a run's audit, in a few words."""
-    if record.audit is not None:
+    """Return the result of a run's audit, in a few words: of estimates, unless decisions beside these were wrong."""
+    if record.audit is not None and (record.audit.n_wrong or record.estimates is None):
         return f"{record.audit.n_wrong:,} of {record.audit.n_audited:,} audited decisions wrong"
     if record.estimates is not None:
         return f"audited estimates off by {math.sqrt(record.estimates.mean_square):.2f} standard errors"

@@ -50,6 +50,7 @@ def test_decisions_of_the_looks_stand_beside() -> None:
     text = printed(n_audited=[5] * 4)
     assert "400 audited estimates" in text
     assert "0 of 20 other decisions were wrong" in text
+    assert "(barker with epsilon = 0.005, audited estimates off by 1.02 standard errors)" in text
     assert "Warning" not in text, "they are too few to matter"
 
 
