@@ -57,6 +57,12 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         ("for (i in 1 : I) { for (j in 1 : J) { y[j, i] ~ normal(a[j] + b[i] * w[j], s); } }", [CELLS]),
         ("for (j in 1 : J) for (i in 1 : I) if (y[j, i] > 0) target += normal_lpdf(y[j, i] | a[j], s);", [CELLS]),
         ("for (j in 1 : J) for (i in 1 : I) { real n = a[j] - b[i]; y[j, i] ~ normal(n, s); }", [CELLS]),
+        ("for (j in 1 : J) { real n; for (i in 1 : I) { n = a[j] - b[i]; y[j, i] ~ normal(n, s); } }", [CELLS]),
+        ("for (j in 1 : J) { real n = exp(a[j]); for (i in 1 : I) y[j, i] ~ normal(n * b[i], s); }", [CELLS]),
+        (
+            "for (j in 1 : J) { real n; real q; n = a[j]; for (i in 1 : I) { q = n * b[i]; y[j, i] ~ normal(q, s); } }",
+            [CELLS],
+        ),
         ("for (j in 1 : J) y[j] ~ normal(a[j] + b', s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + (b + u[g] .* (x * c)) * w[j], s);", [LOOPS, CELLS]),
         ("for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);", [LOOPS, CELLS]),
@@ -102,6 +108,9 @@ def test_what_else_a_loop_does_stays() -> None:
         "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
         "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
         "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
+        "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
+        "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",
+        "real n = 0; for (j in 1 : J) { n = n + a[j]; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); } }",
     ],
 )
 def test_other_loops_are_left_alone(code: str) -> None:

@@ -15,11 +15,12 @@ from functools import cached_property
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE, REPEATED, SAME_ELEMENTS
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.series.nests import Nest
+from stansub.stan.series.nests import Nest, is_carried
 from stansub.stan.series.row_variables import RowVariables
 from stansub.stan.series.rows import ONE, Rows
 from stansub.stan.sizes import JOINT, has_terms
 from stansub.stan.syntax import (
+    Assign,
     Call,
     Declaration,
     Expression,
@@ -73,10 +74,29 @@ def by_cells(program: Program) -> Edits | None:
     rows, found = Rows(program), []
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
         if isinstance(loop, For) and has_terms(loop):
-            nest = Nest.of(rows, loop, RowVariables(rows, above))
+            nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
             if _is_table(program, nest.loops, nest.body):
                 found.append((loop.span, str(nest.over_rows())))
     return Edits(rows.lines, [*found, *rows.constants([span for span, _ in found])]) if found else None
+
+
+def _inward(loop: For) -> For:
+    """Return nested loops with what the outer ones compute moved into the innermost, if values stay the same."""
+    *before, last = loop.body
+    if not isinstance(last, For) or not has_terms(last):
+        return loop
+    own, again = {one.name for one in before if isinstance(one, Declaration)}, writes(*last.body)
+    found = {one.name for one in before if isinstance(one, Declaration) and one.value is not None}
+    found |= writes(*(one for one in before if isinstance(one, Assign)))
+    if (
+        not all(isinstance(one, Declaration | Assign) for one in before)
+        or not found <= own
+        or own & names(last.lower, last.upper)
+        or again & (found | (names(*before) - own))
+        or any(is_carried(last.body, name) for name in own - found)
+    ):
+        return loop
+    return replace(loop, body=(_inward(replace(last, body=(*before, *last.body))),))
 
 
 def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, ...]) -> bool:
