@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from stansub.stan.addends import term_by_term
 from stansub.stan.csr import with_dense_rows
+from stansub.stan.filling_functions import filled_in_place
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserved
@@ -26,6 +27,7 @@ from stansub.stan.syntax import Program
 
 PASSES = (
     with_lags,
+    filled_in_place,
     observation_by_observation,
     by_rows,
     with_residuals,

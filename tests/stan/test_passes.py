@@ -9,7 +9,7 @@ from stansub.stan.passes import PASSES, Rewriting, rewriting
 from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.syntax import Program, names, parse
 
-LAGS, LISTED, RAGGED, RESIDUALS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
+LAGS, _, LISTED, RAGGED, RESIDUALS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
 
 CENTRED_SERIES = """
 data { int N; vector[N] x; vector[N] y; }
