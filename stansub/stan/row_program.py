@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, dots, known, scaled, spread, walk
+from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
@@ -39,10 +40,17 @@ class Argument(NamedTuple):
     offset: FloatArray
 
 
-def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray] | None:
-    """Return the rounding errors of Stan's log likelihoods of a family, as a function of these; None if negligible."""
-    tails = isinstance(family, ProgramFamily) and np.isin(_LOSING, family.code.codes[:, 0]).any()
-    return _tail_rounding if tails else None
+def tail_rounding(family: Family, *, logits: bool = False) -> Callable[[FloatArray], FloatArray] | None:
+    """Return the rounding errors of Stan's log likelihoods of a family, as a function of these; None if negligible.
+
+    Parameters
+    ----------
+    logits : bool
+        Whether the program may compute probabilities from logits, and round these.
+    """
+    losing = [*_LOSING, _PLACES["log1p_exp"]] if logits else _LOSING
+    tails = isinstance(family, ProgramFamily) and np.isin(losing, family.code.codes[:, 0]).any()
+    return _tail_rounding if tails or (logits and isinstance(family, Binomial)) else None
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:

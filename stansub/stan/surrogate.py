@@ -18,6 +18,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
 from stansub.stan.proof import Whole
+from stansub.stan.row_program import tail_rounding
 from stansub.stan.scales import FIXED
 from stansub.stan.shares import Shares
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
@@ -34,6 +35,9 @@ from stansub.types import FloatArray
 # Relative rounding by which surrogate and likelihood together may differ from the user's log density; and the same for
 # the gradient.
 _SAME, _SLOPE = 1e-9, 1e-6
+# Factor by which points are moved nearer to zero, and how often, so that Stan rounds no probability of an observation,
+# and no bounded argument to a bound.
+_NEARER, _MOST_MOVED = 0.75, 12
 
 
 @dataclass(frozen=True)
@@ -184,16 +188,21 @@ def _proved(
     found: Split, whole: Whole, points: Sequence[FloatArray], gradient: Callable[[FloatArray], FloatArray]
 ) -> Split:
     """Return the split with the likelihood's constant; NoPredictorsError unless it gives the user's log density."""
-    prior, constants, scales = found.prior(fixed_scales=True), [], []
+    prior, constants, scales, rounded, infinite = found.prior(fixed_scales=True), [], [], [], []
+    points = [_without_tails(found.predictors, prior, whole, theta) for theta in points]
     for theta in points:
         phi = prior.phi(theta)
         own, given = found.predictors.log_lik(phi), whole.log_density(theta)
         rest = prior.model.log_density(theta)
         constants.append(given - rest - own)
         scales.append(1 + abs(given) + abs(rest) + abs(own))
-    order = np.argsort(scales, kind="stable")
-    constant = constants[order[0]]
-    if not (np.abs(np.array(constants) - constant) <= _SAME * (scales[order[0]] + np.array(scales))).all():
+        rounded.append(2 * _rounding(found.predictors, phi, logits=True))
+        infinite.append(not np.isfinite(phi).all())
+    order = np.lexsort((scales, infinite))
+    first = order[0]
+    constant = constants[first]
+    allowed = _SAME * (scales[first] + np.array(scales)) + rounded[first] + np.array(rounded)
+    if not np.isfinite(constants).all() or (np.abs(np.array(constants) - constant) > allowed).any():
         raise NoPredictorsError(
             "the likelihood as a function of its own arguments, plus the rest, differs from the log density"
         )
@@ -208,3 +217,24 @@ def _proved(
                 "the gradient of the likelihood as a function of its own arguments differs from that of the log density"
             )
     return replace(found, predictors=replace(found.predictors, constant=constant))
+
+
+def _without_tails(predictors: SparsePredictors, prior: Surrogate, whole: Whole, theta: FloatArray) -> FloatArray:
+    """Return the point, or one nearer to zero where no probability or bounded argument is rounded to its bound."""
+    for k in range(_MOST_MOVED + 1):
+        nearer = _NEARER**k * theta
+        phi = prior.phi(nearer)
+        is_finite = np.isfinite(phi).all() and (k == 0 or np.isfinite(whole.log_density(nearer)))
+        if is_finite and _rounding(predictors, phi) <= 0.1 * _SAME * (1 + abs(predictors.log_lik(phi))):
+            return nearer
+    return theta
+
+
+def _rounding(predictors: SparsePredictors, phi: FloatArray, *, logits: bool = False) -> float:
+    """Return the sum of the rounding errors of Stan's log likelihoods of observations, as `tail_rounding` does."""
+
+    def of(part: SparsePredictors, _: slice) -> float:
+        rounding = tail_rounding(part.family, logits=logits)
+        return 0.0 if rounding is None else float(rounding(part.family.log_lik(part.at(phi))).sum())
+
+    return 0.0 if tail_rounding(predictors.family, logits=logits) is None else sum(predictors.each(of))
