@@ -20,7 +20,7 @@ from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
 # is taken; the factor of the damping from step to step; that of the last decrement of a damped step, which is short.
-_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 60, 0.1, 0.1, 4.0, 1e-3
+_RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 200, 0.1, 0.1, 4.0, 1e-3
 # Relative error of a step up to which its precision was positive definite.
 _EXACT = 1e-4
 # Half widths of the cubes on the unconstrained space whose arguments are compared, points in each, and the relative
