@@ -16,6 +16,7 @@ from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
 from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
+from stansub.stan.ragged import by_rows
 from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
@@ -83,14 +84,17 @@ class Analysis:
 
     @cached_property
     def over_rows(self) -> Parts | None:
-        """Return the program in parts if passes write all of its likelihood over rows of data."""
-        parts = divide(self.rewriting.program) if self.counted == N_ROWS else None
-        return parts if parts is not None and parts.sizes == (N_ROWS,) else None
+        """Return the program in parts if passes write all of its likelihood over rows of data, or of groups of rows."""
+        if self.counted != N_ROWS and by_rows.name not in self.rewriting.passes:
+            return None
+        parts = divide(self.rewriting.program)
+        return parts if parts is not None and parts.sizes == (self.counted,) else None
 
     @cached_property
     def table(self) -> frozenset[str]:
         """Return the sizes of tables of outcomes whose cells are the observations; empty if their rows are."""
-        of_cells = self.over_rows is not None and self.size in self.program.sizes_of_parameters
+        is_over_rows = self.counted == N_ROWS and self.over_rows is not None
+        of_cells = is_over_rows and self.size in self.program.sizes_of_parameters
         return frozenset(outcome_sizes(self.program)) if of_cells else frozenset()
 
     def is_per_observation(self, declaration: Declaration, sizes: Collection[str]) -> bool:
@@ -174,7 +178,8 @@ class Analysis:
 @lru_cache(maxsize=64)
 def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
     rows = analysis.over_rows
-    program, counted = (rows.with_all_data, N_ROWS) if rows is not None else (analysis.program, size)
+    is_other = analysis.counted not in (N_ROWS, size)
+    program, counted = (analysis.program, size) if rows is None or is_other else (rows.with_all_data, analysis.counted)
     return with_scaled_effects(program, counted), counted
 
 

@@ -203,8 +203,9 @@ class CompiledModel:
             If there are no observations, or the log density is nowhere finite.
         """
         size, text = observations or self.analysis.size, Text(self.program, values)
-        if self.divided is not None and self.analysis.over_rows is not None:
-            size, text = N_ROWS, self._over_rows(self.divided, values, seed)
+        counted = self.analysis.counted
+        if self.divided is not None and self.analysis.over_rows is not None and counted in (N_ROWS, size):
+            size, text = counted, self._over_rows(self.divided, values, seed)
         n = text.values.integer(size) if size in text.values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")

@@ -1,20 +1,20 @@
-"""Rewriting of consecutive groups of different sizes in a vector as a loop over rows.
+"""Rewriting of groups of different sizes, each of consecutive rows, as a loop over rows.
 
 ``segment(y, pos, n[j]) ~ normal(alpha[j], sigma); pos += n[j];`` in a loop over groups reads data at places that
 earlier groups determine, so the data cannot be cut. In the program written here, ``transformed data`` hold the group of
 each row, and the density is in a loop over rows. If rows of a group are used together, they hold where each group
-starts.
+starts. Groups with parameters whose first and last rows are data, as in ``y[from[j]:to[j]]``, are rewritten, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE
 from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.series.affine import Affine
-from stansub.stan.sizes import JOINT
+from stansub.stan.sizes import DENSITIES, JOINT
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -55,12 +55,14 @@ def by_rows(program: Program) -> Edits | None:
         found = _Ragged.of(program, loop) if isinstance(loop, For) else None
         if found is None or not found.terms:
             continue
-        odd = found.odd()
+        odd, has_own = found.odd(), not names(found.loop.upper).isdisjoint(program.sizes_of_parameters)
+        if found.last is not None and (odd is not None or not has_own or not found.is_of_segments):
+            continue
         if found.is_of_segments and odd is None:
             group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
             lines.append(found.groups(group))
             replacements.append((found.loop.span, found.over_rows(group, row)))
-        elif names(found.loop.upper).isdisjoint(program.sizes_of_parameters):
+        elif not has_own:
             start = symbols.fresh("stansub_start")
             lines.append(found.starts(start))
             replacements.append((found.loop.span, found.from_starts(start)))
@@ -71,22 +73,28 @@ def by_rows(program: Program) -> Edits | None:
 
 @dataclass(frozen=True)
 class _Ragged:
-    """A loop over groups, one after the other in the data.
+    """A loop over groups, one after the other in the data or from where data say to where data say.
 
     Attributes
     ----------
-    position : Name
+    position : Expression
         Start of the group.
     n : Expression
         Number of rows of the group.
+    last : Expression or None
+        The last row of the group, if data say where it is.
     rows : mapping
         Data by name, with their numbers of rows.
+    own : set of str
+        Densities that are functions of the program, which may use all values at once.
     """
 
     loop: For
-    position: Name
+    position: Expression
     n: Expression
+    last: Expression | None
     rows: Mapping[str, Expression]
+    own: Set[str]
 
     @classmethod
     def of(cls, program: Program, loop: For) -> _Ragged | None:
@@ -94,6 +102,16 @@ class _Ragged:
         data = program.data_declarations
         if loop.lower != _ONE or not names(loop.upper) <= {one.name for one in data}:
             return None
+        found = cls._running(program, loop) or cls._from_to(loop, {one.name for one in data})
+        if found is None:
+            return None
+        own = {one.name.rpartition("_")[0] for one in program.functions if one.name.endswith(DENSITIES)}
+        position, n, last = found
+        return cls(loop, position, n, last, {one.name: one.all_dims[0] for one in data if one.all_dims}, own)
+
+    @staticmethod
+    def _running(program: Program, loop: For) -> tuple[Expression, Expression, None] | None:
+        """Return a variable to which the loop adds the number of rows of each group, and that number."""
         match loop.body[-1:]:
             case (Assign(Name() as position) as last,):
                 n = last.increment
@@ -105,7 +123,34 @@ class _Ragged:
         others = [one for one in program.model.statements if one is not loop and one not in begins]
         if [one.value for one in begins] != [_ONE] or position.name in names(*others):
             return None
-        return cls(loop, position, n, {one.name: one.all_dims[0] for one in data if one.all_dims})
+        return position, n, None
+
+    @staticmethod
+    def _from_to(loop: For, data: set[str]) -> tuple[Expression, Expression, Expression] | None:
+        """Return the first row, the number of rows and the last row of each group, as data give them."""
+        bounds: list[tuple[Expression | None, Expression | None]]
+        bounds = [(one.lower, one.upper) for one in find(Slice, loop.body)]
+        bounds += [(one.lower, one.upper) for one in find(For, loop.body)]
+        for first, last in bounds:
+            if first is None or last is None or not names(first, last) <= data | {loop.variable}:
+                continue
+            if isinstance(bare(first), Subscript) and loop.variable in names(first) & names(last):
+                return bare(first), (Affine.of(last) - Affine.of(first) + 1).expression, last
+        return None
+
+    @property
+    def marks(self) -> set[str]:
+        """Return the variables that say which rows belong to the group."""
+        return names(self.position, *([] if self.last is None else [self.last])) - {self.loop.variable}
+
+    @property
+    def body(self) -> tuple[Statement, ...]:
+        """Return what the loop does with a group."""
+        return self.loop.body[: -1 if self.last is None else None]
+
+    @property
+    def _end(self) -> Affine:
+        return Affine.of(self.position) + Affine.of(self.n) - 1
 
     @property
     def is_of_segments(self) -> bool:
@@ -115,7 +160,7 @@ class _Ragged:
     @property
     def terms(self) -> list[Statement]:
         """Return statements of the loop that read the start of the group."""
-        return [one for one in self.loop.body[:-1] if self.position.name in names(one)]
+        return [one for one in self.body if self.marks & names(one)]
 
     @property
     def segments(self) -> list[str]:
@@ -132,7 +177,7 @@ class _Ragged:
         start, one = Affine.of(self.position), Affine.of(Name(loop.variable))
         if loop.lower == _ONE and bare(loop.upper) == self.n:
             return start + one - 1
-        is_own = bare(loop.lower) == self.position and Affine.of(loop.upper) == start + Affine.of(self.n) - 1
+        is_own = bare(loop.lower) == self.position and Affine.of(loop.upper) == self._end
         return one if is_own else None
 
     def _at_row(self, loop: For, row: str) -> list[Statement]:
@@ -149,10 +194,9 @@ class _Ragged:
         match node:
             case Call("segment", (Name(name), self.position, self.n)) if name in self.rows:
                 return name
-            case Subscript(Name(name), (Slice(self.position, Expression() as last), *_)) if name in self.rows:
-                match bare(last):
-                    case Infix("-", end, Literal("1")) if bare(end) == Infix("+", self.position, self.n):
-                        return name
+            case Subscript(Name(name), (Slice(Expression() as first, Expression() as last), *_)) if name in self.rows:
+                if bare(first) == self.position and Affine.of(last) == self._end:
+                    return name
         return ""
 
     def odd(self) -> Node | None:
@@ -162,11 +206,11 @@ class _Ragged:
             if names(one) & (own - {inner.name for inner in find(Declaration, [one])}):
                 return one
             if isinstance(one, For) and self._row(one) is not None:
-                if names(*self._at_row(one, "")) & {self.position.name, one.variable}:
+                if names(*self._at_row(one, "")) & (self.marks | {one.variable}):
                     return one
                 continue
             density = added_density(one)
-            if density is None or density.name.startswith(JOINT) or "_glm" in density.name:
+            if density is None or density.name in self.own or density.name.startswith(JOINT) or "_glm" in density.name:
                 return one
             for value in (density.left, *density.arguments):
                 if (found := self._together(value)) is not None:
@@ -175,10 +219,10 @@ class _Ragged:
 
     def _together(self, node: Expression) -> Expression | None:
         """Return the part of an expression that uses rows together; None if each is used separately."""
-        if self.segment(node) or self.position.name not in names(node):
+        if self.segment(node) or self.marks.isdisjoint(names(node)):
             return None
         match node:
-            case Infix("*", left, right) if all(self.position.name in names(side) for side in (left, right)):
+            case Infix("*", left, right) if all(self.marks & names(side) for side in (left, right)):
                 return node
             case Infix("+" | "-" | "*" | "/" | ".*" | "./" | ".^") | Prefix("+" | "-") | Group("("):
                 pass
@@ -197,26 +241,29 @@ class _Ragged:
     def from_starts(self, starts: str) -> str:
         """Return the loop over groups with data as their starts."""
         start = Subscript(Name(starts), (Name(self.loop.variable),))
-        body = [changed(one, lambda node: start if node == self.position else None) for one in self.loop.body[:-1]]
+        body = [changed(one, lambda node: start if node == self.position else None) for one in self.body]
         return f"{self.loop.head} {{ {printed(body)} }}"
 
     def groups(self, name: str) -> str:
         """Return the code that declares and fills the group of each row."""
         size, j, at = self.rows[self.segments[0]], self.loop.variable, self.position
+        if self.last is not None:
+            fill = f"{name}[{at} : {self.last}] = rep_array({j}, max(0, {self.n}));"
+            return f"array[{size}] int {name} = rep_array(0, {size});\n{self.loop.head} {{ {fill} }}"
         fill = f"{name}[{at} : {at} + {self.n} - 1] = rep_array({j}, {self.n});"
         loop = f"{self.loop.head} {{ {fill} {at} += {self.n}; }}"
         return f"array[{size}] int {name} = rep_array(0, {size});\n{{ int {at} = 1; {loop} }}"
 
     def over_rows(self, group: str, row: str) -> str:
         """Return the loop over rows, placed after the rest of the loop over groups."""
-        rest = tuple(one for one in self.loop.body[:-1] if one not in self.terms)
+        rest = tuple(one for one in self.body if one not in self.terms)
         mine = Subscript(Name(group), (Name(row),))
 
         def change(node: Node) -> Node | None:
             if name := self.segment(node):
                 others = node.indices[1:] if isinstance(node, Subscript) else ()
                 return Subscript(Name(name), (Name(row), *others))
-            if isinstance(node, Infix) and node.operator in BY_ELEMENT and self.position.name in names(node):
+            if isinstance(node, Infix) and node.operator in BY_ELEMENT and self.marks & names(node):
                 return changed(Infix(BY_ELEMENT[node.operator], node.left, node.right), change)
             return mine if node == Name(self.loop.variable) else None
 

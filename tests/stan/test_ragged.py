@@ -11,7 +11,9 @@ from stansub.stan.rewriting import RefusedError
 from stansub.stan.syntax import Program
 
 HEAD = """
-data { int N; int J; vector[N] y; vector[N] x; matrix[N, 2] X; array[J] int n; vector[J] w; }
+functions { real path_lpdf(vector y, real s) { return -s * square(sum(y)); } }
+data { int N; int J; vector[N] y; vector[N] x; matrix[N, 2] X; array[J] int n; vector[J] w;
+  array[J] int from; array[J] int to; array[J + 1] int ptr; }
 parameters { vector[J] a; vector[2] b; real<lower=0> s; }
 """
 NEXT = "pos += n[j];"
@@ -49,6 +51,12 @@ def read(inside: str, before: str = "int pos = 1;") -> Program:
             "for (i in pos : (pos + n[j] - 1)) { real mu = a[j] * x[i]; y[i] ~ normal(mu, s); } pos = pos + n[j];",
             "real mu = a[{group}] * x[{row}]; y[{row}] ~ normal(mu, s);",
         ),
+        (
+            "y[from[j] : to[j]] ~ normal(a[j] * w[j] + b[1] * x[from[j] : to[j]], s);",
+            "y[{row}] ~ normal(a[{group}] * w[{group}] + b[1] * x[{row}], s);",
+        ),
+        ("for (i in from[j] : to[j]) y[i] ~ normal(a[j] * x[i], s);", "y[{row}] ~ normal(a[{group}] * x[{row}], s);"),
+        ("y[ptr[j] : (ptr[j + 1] - 1)] ~ normal(a[j], s);", "y[{row}] ~ normal(a[{group}], s);"),
     ],
 )
 def test_densities_of_segments(inside: str, density: str) -> None:
@@ -58,6 +66,7 @@ def test_densities_of_segments(inside: str, density: str) -> None:
     rng = np.random.default_rng(1)
     data = {"N": 8, "J": 3, "y": rng.normal(size=8), "x": rng.normal(size=8), "X": rng.normal(size=(8, 2))}
     data |= {"n": np.array([3, 1, 2]), "w": rng.normal(size=3)}  # no group has the last two rows
+    data |= {"from": np.array([5, 1, 2]), "to": np.array([6, 1, 4]), "ptr": np.array([1, 3, 4, 7])}
     values = {"a": rng.normal(size=3), "b": rng.normal(size=2), "s": 0.7}
     assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
     row, group = "stansub_row_1", "stansub_group_1[stansub_row_1]"
@@ -84,6 +93,7 @@ def test_what_else_the_loop_does_stays() -> None:
             "segment(y, pos, n[j]) ~ multi_normal(rep_vector(a[j], n[j]), diag_matrix(rep_vector(s, n[j])));",
             "segment(y, pos, n[j]) ~ multi_normal",
         ),
+        ("segment(y, pos, n[j]) - a[j] ~ path(s);", "segment(y, pos, n[j]) - a[j] ~ path(s)"),
         ("real m = a[j]; segment(y, pos, n[j]) ~ normal(m, s);", "segment(y, pos, n[j]) ~ normal(m, s)"),
         (
             "target += segment(x, pos, n[j])' * segment(y, pos, n[j]); segment(y, pos, n[j]) ~ normal(0, s);",
@@ -112,6 +122,7 @@ def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: st
             "real m = mean(segment(x, {start}, n[j])); segment(y, {start}, n[j]) ~ normal(m, s);",
         ),
         ("target += y[pos] * s;", "target += y[{start}] * s;"),
+        ("segment(y, pos, n[j]) ~ path(s);", "segment(y, {start}, n[j]) ~ path(s);"),
     ],
 )
 def test_groups_without_parameters_are_the_observations(inside: str, written: str) -> None:
@@ -128,6 +139,11 @@ def test_groups_without_parameters_are_the_observations(inside: str, written: st
     assert words(found.text(found.model.inside)).endswith(words(loop))
 
 
+def test_groups_without_parameters_stay_where_data_say_which_rows_are_theirs() -> None:
+    head = HEAD.replace("vector[J] a", "real a")
+    assert by_rows(canonical(f"{head} model {{ for (j in 1 : J) y[from[j] : to[j]] ~ normal(a, s); }}")) is None
+
+
 @pytest.mark.parametrize(
     ("inside", "before"),
     [
@@ -136,6 +152,9 @@ def test_groups_without_parameters_are_the_observations(inside: str, written: st
         ("segment(y, pos, n[j]) ~ normal(a[j], s); pos += n[1];", "int pos = 1;"),
         (f"segment(y, pos, n[1]) ~ normal(a[j], s); {NEXT}", "int pos = 1;"),
         (f"y[j] ~ normal(a[j], s); {NEXT}", "int pos = 1;"),
+        ("y[from[j] : to[j]] ~ normal(w[j] * sum(y[from[j] : to[j]]), s);", ""),
+        ("y[from[j] : to[j]] ~ normal(a[j] + from[j], s);", ""),
+        ("y[from[j] : to[j]] ~ normal(a[j], s); y[from[j]] ~ normal(0, 1);", ""),
     ],
 )
 def test_other_loops_are_left_alone(inside: str, before: str) -> None:
