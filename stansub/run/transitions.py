@@ -186,16 +186,18 @@ def _with_surrogate(
     tuned = tune(split, posterior.dim, rng, rng_of_starts, progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     by_default, few = not config.splits, posterior.dim <= MANY
+    # If it is nearly normal, moves about the mode do better, and they are exact.
+    simple = by_default and few and not isinstance(split.predictors.family, ProgramFamily)
     if by_default and few and (tuned.others or tuned.may_be_lower):
         reason = "the posterior has several modes" if tuned.others else "the search for its mode was not conclusive"
         return TransitionsLeft(effects, posterior.dim, reason=reason)
-    if by_default and few and not isinstance(split.predictors.family, ProgramFamily):
+    if simple:
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress, on_posterior=not (by_default and few))
+    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress, on_posterior=not simple)
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):

@@ -25,9 +25,10 @@ from stansub.types import FloatArray
 N_TRIED = 60
 # Acceptance rate below which trajectories become of random length; sd of the remainders above which that is no help.
 _OFTEN, _TOO_NOISY = 0.5, 3.0
-# Acceptance rate below which, and sd of the remainders above which, trajectories on the posterior itself are taken;
-# share of these that may diverge. A trial is too short to see how long chains stay where the surrogate omits most.
-_RARELY, _NOISY, _DIVERGING = 0.4, 1.2, 0.1
+# Acceptance rate below which, transitions rejected in a row from which, and sd of the remainders above which
+# trajectories on the posterior itself are taken; share of these that may diverge. A trial is too short to see how long
+# chains stay where the surrogate omits most.
+_RARELY, _IN_A_ROW, _NOISY, _DIVERGING = 0.4, 10, 1.2, 0.1
 
 
 class Trial(NamedTuple):
@@ -78,25 +79,25 @@ def tried(
     on_posterior : bool
         Whether it may: moves about the mode are better if there are few parameters.
     """
-    tuned, accepted = _with_length(split, tuned, rng, progress)
-    sticks = accepted < _RARELY or tuned.noise > _NOISY
+    tuned, moves = _with_length(split, tuned, rng, progress)
+    sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY
     found = _on_posterior(split, tuned, progress) if sticks and on_posterior else None
     if found is None:
-        return Trial(tuned, accepted)
-    return Trial(found, _accepted_rate(split, found, rng, progress), accepted)
+        return Trial(tuned, moves.accepted)
+    return Trial(found, _moves(split, found, rng, progress).accepted, moves.accepted)
 
 
 def _with_length(
     split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress
-) -> tuple[TunedSurrogate, float]:
-    """Return the setup with trajectories of fixed or of random length, and their acceptance rate."""
+) -> tuple[TunedSurrogate, _Moves]:
+    """Return the setup with trajectories of fixed or of random length, and their moves."""
     progress("Trying surrogate transitions")
-    accepted = _accepted_rate(split, tuned, rng, progress)
+    moves = _moves(split, tuned, rng, progress)
     inner = tuned.transition.inner.of_random_length()
-    if accepted >= _OFTEN or tuned.noise > _TOO_NOISY or inner is tuned.transition.inner:
-        return tuned, accepted
+    if moves.accepted >= _OFTEN or tuned.noise > _TOO_NOISY or inner is tuned.transition.inner:
+        return tuned, moves
     tuned = replace(tuned, transition=replace(tuned.transition, inner=inner))
-    return tuned, _accepted_rate(split, tuned, rng, progress)
+    return tuned, _moves(split, tuned, rng, progress)
 
 
 def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> TunedSurrogate | None:
@@ -114,11 +115,19 @@ def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> Tu
     return replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)
 
 
-def _accepted_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> float:
+class _Moves(NamedTuple):
+    """Share of the transitions tried that were accepted, and the most that were rejected in a row."""
+
+    accepted: float
+    n_in_a_row: int = 0
+
+
+def _moves(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> _Moves:
     kernel = tuned.transition.kernel(split)
-    state, accepted = kernel.init(tuned.draws[-1]), 0
+    state, n_accepted, rejected, most = kernel.init(tuned.draws[-1]), 0, 0, 0
     for k in range(2 * N_TRIED):
         progress.advance(k, 2 * N_TRIED)
         state, info = kernel.step(rng, state, None)
-        accepted += k >= N_TRIED and bool(info["accepted"])
-    return accepted / N_TRIED
+        rejected = 0 if info["accepted"] else rejected + 1
+        n_accepted, most = n_accepted + (k >= N_TRIED and bool(info["accepted"])), max(most, rejected)
+    return _Moves(n_accepted / N_TRIED, most)

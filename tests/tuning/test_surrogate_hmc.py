@@ -167,9 +167,9 @@ def test_trajectories_that_are_often_rejected_become_of_random_length(
 ) -> None:
     """Unless the surrogate omits so much that short ones are rejected too: the rate says so."""
     nowhere: Any = None
-    inner, left = FixedLength(nowhere, nowhere, nowhere, 0.1, 5), iter(rates)
+    inner, left = FixedLength(nowhere, nowhere, nowhere, 0.1, 5), map(transitions._Moves, rates)
     transition = SurrogateTransition(nowhere, inner, np.ones(1))
-    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: next(left))
+    monkeypatch.setattr(transitions, "_moves", lambda *_: next(left))
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1)
     split: Any = SimpleNamespace(posterior=lambda: None)
     found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
@@ -178,14 +178,16 @@ def test_trajectories_that_are_often_rejected_become_of_random_length(
 
 
 @pytest.mark.parametrize(
-    ("rate", "noise", "on_posterior"), [(0.3, 0.5, True), (0.9, 1.4, True), (0.6, 1.0, False), (0.9, 0.1, False)]
+    ("rate", "in_a_row", "noise", "on_posterior"),
+    [(0.3, 0, 0.5, True), (0.9, 0, 1.4, True), (0.6, 10, 1.0, True), (0.6, 9, 1.0, False), (0.9, 0, 0.1, False)],
 )
 def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
-    rate: float, noise: float, on_posterior: bool, monkeypatch: pytest.MonkeyPatch
+    rate: float, in_a_row: int, noise: float, on_posterior: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere: Any = None
-    inner, left = NoUTurn(nowhere, nowhere, nowhere, 0.1), iter((rate, 0.8))
-    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: next(left))
+    first, second = transitions._Moves(rate, in_a_row), transitions._Moves(0.8)
+    inner, left = NoUTurn(nowhere, nowhere, nowhere, 0.1), iter((first, second))
+    monkeypatch.setattr(transitions, "_moves", lambda *_: next(left))
     tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1))))
     transition = SurrogateTransition(ABOUT, inner, np.ones(1), n=3)
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=tuner)  # type: ignore[arg-type]
@@ -195,7 +197,7 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     assert (found.accepted, found.of_surrogate) == ((0.8, rate) if on_posterior else (rate, None))
     assert (found.tuned.draws == on_posterior).all()
     assert ("on the posterior itself" in found.tuned.choice().describe()) == on_posterior
-    left = iter((rate,))
+    left = iter((first,))
     rng = np.random.default_rng(1)
     assert not transitions.tried(split, tuned, rng, Progress(), on_posterior=False).tuned.transition.on_posterior
 
@@ -203,7 +205,7 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
 def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere: Any = None
     inner = NoUTurn(nowhere, nowhere, nowhere, 1e-5)
-    monkeypatch.setattr(transitions, "_accepted_rate", lambda *_: 0.0)
+    monkeypatch.setattr(transitions, "_moves", lambda *_: transitions._Moves(0.0))
     tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1)), diverging=1.0))
     transition = SurrogateTransition(ABOUT, inner, np.ones(1))
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), 40.0, 0.0, 1, tuner)  # type: ignore[arg-type]
