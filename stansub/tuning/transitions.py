@@ -28,7 +28,7 @@ _OFTEN, _TOO_NOISY = 0.5, 3.0
 # Acceptance rate below which, transitions rejected in a row from which, and sd of the remainders above which
 # trajectories on the posterior itself are taken; share of these that may diverge. A trial is too short to see how long
 # chains stay where the surrogate omits most.
-_RARELY, _IN_A_ROW, _NOISY, _DIVERGING = 0.4, 10, 1.2, 0.1
+_RARELY, _IN_A_ROW, _NOISY, _DIVERGING = 0.6, 10, 0.8, 0.1
 
 
 class Trial(NamedTuple):

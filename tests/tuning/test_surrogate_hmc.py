@@ -179,7 +179,7 @@ def test_trajectories_that_are_often_rejected_become_of_random_length(
 
 @pytest.mark.parametrize(
     ("rate", "in_a_row", "noise", "on_posterior"),
-    [(0.3, 0, 0.5, True), (0.9, 0, 1.4, True), (0.6, 10, 1.0, True), (0.6, 9, 1.0, False), (0.9, 0, 0.1, False)],
+    [(0.3, 0, 0.5, True), (0.9, 0, 1.4, True), (0.6, 10, 0.7, True), (0.6, 9, 0.7, False), (0.9, 0, 0.1, False)],
 )
 def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     rate: float, in_a_row: int, noise: float, on_posterior: bool, monkeypatch: pytest.MonkeyPatch
