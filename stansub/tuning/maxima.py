@@ -36,8 +36,9 @@ from stansub.types import FloatArray
 _PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 500, 2.0
 # Rounds until enough climbs reached the best end, at most.
 _ROUNDS = 4
-# Observations of the first subset, at least and for each argument in phi, and growth.
-_LEAST, _LEAST_EACH, _GROWTH = 256, 4, 4
+# Observations of the first subset, at least and for each argument in phi, their growth, and the most of a subset, which
+# is a copy.
+_LEAST, _LEAST_EACH, _GROWTH, _LARGEST = 256, 4, 4, 1 << 19
 # Ends from which the next subset is climbed, after the first one and at least.
 _KEPT, _KEPT_AT_LEAST = 16, 4
 # Distance in units of the curvature below which two ends are one maximum; climbs end within half a unit of it.
@@ -163,7 +164,7 @@ def _subsets(predictors: SparsePredictors, rng: np.random.Generator) -> Iterator
     """Yield the likelihoods of random subsets of growing size."""
     n = predictors.n_observations
     size = max(_LEAST, _LEAST_EACH * predictors.dim)
-    while size * _GROWTH <= n:
+    while size * _GROWTH <= n and size <= _LARGEST:
         yield predictors.part(np.sort(rng.choice(n, size, replace=False, shuffle=False)))
         size *= _GROWTH
 
