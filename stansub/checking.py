@@ -39,6 +39,7 @@ from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program, Statement, walk
 from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
+from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning.mode_tuner import few_evaluations
@@ -216,6 +217,13 @@ class _Surrogate(NamedTuple):
     multiplies: bool = False
     selected: bool = False
 
+    @property
+    def exceptions(self) -> str:
+        """Return in words for which posteriors with few parameters other moves are used."""
+        if self.predictors is None:
+            return "is nearly normal or has several modes"
+        return "has several modes" if isinstance(self.predictors.family, ProgramFamily) else "is nearly normal"
+
 
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:
     effects, products = analysis.effects(size), analysis.multiplies(size)
@@ -275,11 +283,7 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         yield "Proposals", f"{others}; {are}, but surrogate transitions are not possible: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
-    unless = (
-        f", unless there are at most {MANY} parameters and the posterior is nearly normal or has several modes"
-        if few
-        else ""
-    )
+    unless = f", unless there are at most {MANY} parameters and the posterior {surrogate.exceptions}" if few else ""
     yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 
