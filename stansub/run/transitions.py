@@ -1,8 +1,9 @@
 """Decision whether a run splits prior and likelihood: by name, or by default if effects have an unknown scale.
 
 The text shows effects with an unknown scale, and whether the likelihood can be separated from the rest. With many
-parameters, surrogate transitions are then used. With few, they are used unless draws of the surrogate show that the
-posterior is so nearly normal that moves about the mode do better.
+parameters, surrogate transitions are then used. With few, they are not used if the posterior has several modes, or if
+the likelihood is of a known family and draws of the surrogate show that the posterior is so nearly normal that moves
+about the mode do better.
 
 With many parameters of which an observation reads few, surrogate transitions are used even if the scales are known,
 unless they hardly move.

@@ -70,6 +70,8 @@ def tune(
         return surrogate.tune(split, dim, rng, progress)
     progress("Looking for maxima of the likelihood")
     ends, n_starts = _search(split, dim, rng_of_starts, progress)
+    if not ends:
+        return surrogate.tune(split, dim, rng, progress)
     found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion)]
     found += filter(None, (about(split, dim, end.expansion, rng, progress) for end in ends[1:_MOST]))
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
@@ -133,12 +135,8 @@ class _End:
 def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[_End], int]:
     """Return the maxima that are worth a surrogate, the best first, and the number of random starts.
 
-    All observations are climbed from where the arguments are 0, too.
-
-    Raises
-    ------
-    RunError
-        If the likelihood is undefined at all ends.
+    All observations are climbed from where the arguments are 0, too. If the likelihood is undefined at all ends, there
+    are none.
     """
     predictors, prior, n_starts, ends = split.predictors, split.prior(), 0, list[_End]()
     region = Region.of(prior, dim, predictors.dim, rng)
@@ -155,8 +153,6 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
         ends = _climbed(part, [(one.expansion.point, one.n_climbs) for one in ends[:kept]], region, progress)
         kept = max(kept // 2, _KEPT_AT_LEAST)
     ends = _climbed(predictors, [(np.zeros(predictors.dim), 0)], region, progress, ends)
-    if not ends:
-        raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
     return [end for end in ends if end.log_evidence >= ends[0].log_evidence - _WORTH], n_starts
 
 

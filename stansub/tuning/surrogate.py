@@ -154,7 +154,11 @@ def tune(
             about = stage.approximated([surrogate.phi(theta) for theta in found.draws])
             again = exploration(about, found.draws)
             n_passes += 1 + stage.per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
-            if not again.noise < found.noise or exploration.strays(again, found.draws):
+            if not again.noise < found.noise:
+                break
+            strays, n_more = exploration.strays(again, found.draws)
+            n_passes += n_more
+            if strays:
                 break
             found = again
             first = first if found.approximation.is_corrected else found
@@ -291,15 +295,17 @@ class _Exploration:
             tried.append(one._replace(tuned=tuned, noise=error))
         return min(tried, key=lambda one: one.noise), n_passes
 
-    def strays(self, found: _Explored, before: FloatArray) -> bool:
-        """Return whether corrections attract draws to where there was none before, and the density is less.
+    def strays(self, found: _Explored, before: FloatArray) -> tuple[bool, int]:
+        """Return whether corrections attract draws to where there was none before, and the passes over the data.
 
-        Under the posterior the mean of the remainders is larger than under the surrogate by about their variance.
+        The density is less there. Under the posterior the mean of the remainders is larger than under the surrogate by
+        about their variance.
         """
         if not found.approximation.is_corrected:
-            return False
+            return False, 0
         there = self._remainders(found.approximation, spread(before, _DECIDED))
-        return bool(np.median(there) - found.level > found.noise**2 + _STRAYS * max(found.noise, _SMALL))
+        least = found.noise**2 + _STRAYS * max(found.noise, _SMALL)
+        return bool(np.median(there) - found.level > least), len(there)
 
     def finish(self, found: _Explored) -> Tuned:
         """Return the sampler for steps.

@@ -77,7 +77,7 @@ def tried(
     Parameters
     ----------
     on_posterior : bool
-        Whether it may: moves about the mode are better if there are few parameters.
+        Whether it may.
     """
     tuned, moves = _with_length(split, tuned, rng, progress)
     sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY

@@ -9,7 +9,7 @@ import pytest
 from stansub import compile_model
 from stansub.stan import surrogate
 
-HAZARDS = """
+HEAD = """
 data {
   int<lower=1> N;
   int<lower=1> J;
@@ -23,7 +23,10 @@ parameters {
   real<lower=0> tau;
   vector[J] z;
 }
-transformed parameters {
+"""
+HAZARDS = (
+    HEAD
+    + """transformed parameters {
   vector[J] u = tau * z;
 }
 model {
@@ -34,22 +37,11 @@ model {
   event ~ bernoulli(inv_cloglog(alpha + beta * x + u[clinic]));
 }
 """
+)
 
-DISCOUNTS = """
-data {
-  int<lower=1> N;
-  int<lower=1> J;
-  array[N] int<lower=1, upper=J> clinic;
-  vector[N] x;
-  array[N] int<lower=0, upper=1> event;
-}
-parameters {
-  real alpha;
-  real beta;
-  real<lower=0> tau;
-  vector[J] z;
-}
-transformed parameters {
+DISCOUNTS = (
+    HEAD
+    + """transformed parameters {
   vector<lower=0, upper=1>[J] k;
   for (j in 1:J) k[j] = Phi_approx(alpha + tau * z[j]);
 }
@@ -61,6 +53,7 @@ model {
   for (n in 1:N) event[n] ~ bernoulli_logit(beta * x[n] / (1 + k[clinic[n]]));
 }
 """
+)
 
 
 def hazards(n: int = 2000, j: int = 12) -> dict[str, Any]:

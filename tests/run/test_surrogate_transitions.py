@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import arviz as az
@@ -312,6 +313,20 @@ def test_no_surrogate_of_functions() -> None:
     factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
     with pytest.raises(InputError, match="this likelihood has no surrogate"):
         stansub.sample(factors, proposal="surrogate")
+
+
+@pytest.mark.parametrize(
+    ("level", "corrected", "strays"),
+    [(-15.0, True, True), (-2.5, True, True), (-1.5, True, False), (-15.0, False, False)],
+)
+def test_corrections_that_attract_draws_to_where_none_were_are_told(
+    level: float, corrected: bool, strays: bool
+) -> None:
+    """Remainders of 0 at earlier draws; under the posterior their mean is larger by about their variance."""
+    exploration: Any = SimpleNamespace(_remainders=lambda _, draws: np.zeros(len(draws)))
+    approximation = SimpleNamespace(is_corrected=corrected)
+    found: Any = SimpleNamespace(approximation=approximation, level=level, noise=0.6)
+    assert surrogate._Exploration.strays(exploration, found, np.zeros((50, 2)))[0] == strays
 
 
 def test_corrections_that_are_wrong_at_the_draws_for_steps_are_left_out(

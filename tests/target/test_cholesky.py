@@ -22,11 +22,14 @@ def test_a_precision_is_left_as_it_is(dim):
     np.testing.assert_allclose(found / np.outer(scale, scale), precision / np.outer(scale, scale), atol=1e-9)
 
 
-def test_solve():
+@pytest.mark.parametrize(("dim", "share"), [(30, 0.2), (600, 0.002)])
+def test_solve(dim, share):
     rng = np.random.default_rng(1)
-    root, right = _sparse(rng, 30) + 8 * np.eye(30), rng.standard_normal(30)
+    root, right = _sparse(rng, dim, share) + 8 * np.eye(dim), rng.standard_normal(dim)
     precision = root @ root.T
-    np.testing.assert_allclose(cholesky(sp.csc_array(precision)).solve(right), np.linalg.solve(precision, right))
+    factor = cholesky(sp.csc_array(precision))
+    np.testing.assert_allclose(factor.solve(right), np.linalg.solve(precision, right))
+    assert factor.log_determinant == pytest.approx(np.linalg.slogdet(precision)[1])
 
 
 @pytest.mark.parametrize("seed", range(20))

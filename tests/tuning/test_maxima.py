@@ -68,7 +68,7 @@ def ends(term: str, seed: int) -> list[Any]:
 def test_both_orders_of_labels_are_found(seed: int) -> None:
     """They hold the same share; the saddle between them, where the climb from 0 ends, holds none."""
     first, second = ends(LABELS, seed)
-    assert first.log_evidence == pytest.approx(second.log_evidence, abs=0.5)
+    assert first.log_evidence == pytest.approx(second.log_evidence, abs=0.2)
     assert not maxima.is_same(first.expansion, second.expansion)
     assert first.n_climbs > 8 < second.n_climbs
     saddle, _ = ridge_mode(predictors(LABELS), Progress())

@@ -1,9 +1,14 @@
 """The search for the first expansion point of a surrogate."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from scipy.special import expit
 
+from stansub.errors import RunError
 from stansub.progress import Progress
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
@@ -48,3 +53,33 @@ def test_the_mode_is_found_where_many_groups_pass_saddles() -> None:
     assert np.abs(found.gradient - 0.1 * found.point).max() < 0.5
     assert np.linalg.eigvalsh(found.precision.toarray()).min() > 1
     assert n_passes < 120
+
+
+def test_a_region_has_the_bounds_and_the_scales_of_arguments() -> None:
+    """A number, a scale, a probability, and a place between 0 and 100; undefined for some parameters."""
+
+    def phi(theta: np.ndarray) -> np.ndarray:
+        if theta[3] > 0.9 * np.abs(theta).max():
+            raise RunError("undefined")
+        return np.array([theta[0], np.exp(theta[1]), expit(theta[2]), 100 * expit(theta[3])])
+
+    prior: Any = SimpleNamespace(phi=phi)
+    region = tuning.Region.of(prior, 4, 4, np.random.default_rng(1))
+    np.testing.assert_allclose(region.lower, [-np.inf, 1e-3, 1e-3, 1e-3], atol=1e-5)
+    np.testing.assert_allclose(region.upper, [np.inf, np.inf, 0.999, 99.999], atol=1e-5)
+    assert (region.weights[[0, 2]] == 1).all()
+    assert region.weights[3] < 0.01
+
+
+def test_a_climb_stops_at_a_bound_and_goes_on_elsewhere() -> None:
+    """Two arguments with maxima at 1 and 2, of observations of their own; the first may be 0.5 at most."""
+    which = np.arange(N) % 2
+    counts = np.random.default_rng(2).poisson(np.exp(1.0 + which)).astype(float)
+    row = SparseRows(np.eye(2)[which], np.arange(2), (), np.zeros(1), N, 2)
+    predictors = SparsePredictors((row,), Poisson(counts, np.ones(N)))
+    region = tuning.Region(np.full(2, -np.inf), np.array([0.5, np.inf]), np.ones(2))
+    found, _ = tuning.ridge_mode(predictors, Progress(), region=region)
+    assert found.point[0] == 0.5
+    free, _ = tuning.ridge_mode(predictors, Progress())
+    np.testing.assert_allclose(free.point, [1.0, 2.0], atol=0.05)
+    assert found.point[1] == pytest.approx(free.point[1], abs=0.01)
