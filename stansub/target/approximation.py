@@ -9,8 +9,7 @@ remove most of it and cost little compared with a gradient of the surrogate:
   number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
   stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
   a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
-- Interpolation between expansions for several values of a coefficient of an argument that reads few of them, such as a
-  residual standard deviation (`stansub.target.interpolation`).
+- Terms of third and fourth order along directions that all observations share (`stansub.target.directions`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
 Examples are effects of years beside a trend, and a slope of a covariate far from 0 beside an intercept.
@@ -27,8 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.groupings import Pairs, Recentred, pairs
-from stansub.target.interpolation import LIMIT, Interpolation, interpolations
+from stansub.target.directions import LIMIT, DirectionalTerms, Frame, directional, limited
+from stansub.target.groupings import Means, Pairs, Recentred, pairs
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -37,27 +36,25 @@ _NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
 _WEIGHTS = np.exp(-(_NODES**2) / 4)
 # The same for each of two coefficients at once.
 _BOTH = np.array([-3.0, -1.5, 1.5, 3.0])
+# Most draws over which a slope is averaged: each is a pass over the data.
+_SLOPES = 100
+# Limit of profiles and terms, relative to their largest sum at the draws, and what is added to it.
+_BEYOND, _SLACK = 1.5, 1.0
 # Size of a grouping's changes, relative to those of the arguments that read it, above which it has no profiles.
 _COMPENSATED = 2.0
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Sum of functions of one coefficient each, s^3 (a + b s + c s^2), and of two coefficients each.
+    """Sum of functions of one coordinate each, s^3 (a + b s + c s^2), and of two coordinates each.
 
-    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted means of the changes d. The
-    functions of two coefficients are r s (a r + b s + c r^2 + d r s + e s^2), of their bounded arguments r and s.
+    With t = y_j / size, s = t / sqrt(1 + (t / `LIMIT`)^2); y are coordinates of a change (`Frame`). The functions of
+    two coordinates are r s (a r + b s + c r^2 + d r s + e s^2), of their bounded arguments r and s.
 
     Attributes
     ----------
     places : ndarray of int32, shape (k,)
         Indices of the coefficients.
-    means : ndarray of int32, shape (k,)
-        Index of the mean from which each is counted.
-    weights : ndarray
-        Weights of the means, concatenated; the last mean has none and is 0.
-    columns, starts : ndarray of int32
-        Columns of the weights, and the start of each mean's weights.
     sizes : ndarray, shape (k,)
     coefficients : ndarray, shape (3, k)
     pairs : ndarray of int32, shape (2, p)
@@ -66,10 +63,6 @@ class Profiles:
     """
 
     places: NDArray[np.int32]
-    means: NDArray[np.int32]
-    weights: FloatArray
-    columns: NDArray[np.int32]
-    starts: NDArray[np.int32]
     sizes: FloatArray
     coefficients: FloatArray
     pairs: NDArray[np.int32]
@@ -79,39 +72,24 @@ class Profiles:
     def none(cls) -> Profiles:
         """Return profiles of no coefficients."""
         none, nowhere = np.empty(0), np.empty(0, np.int32)
-        no_pairs = np.empty((2, 0), np.int32), np.empty((5, 0))
-        return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)), *no_pairs)
+        return cls(nowhere, none, np.empty((3, 0)), np.empty((2, 0), np.int32), np.empty((5, 0)))
 
-    def value(self, change: FloatArray) -> float:
+    def value(self, y: FloatArray) -> float:
         """Return the sum."""
-        s, _ = self._bounded(change)
+        s, _ = _bounded(y[self.places] / self.sizes)
         a, b, c = self.coefficients
         both = s[self.pairs]
         return float(np.sum(s * s * s * (a + s * (b + s * c))) + np.sum(self.mixed * _mixed(*both)))
 
-    def gradient(self, change: FloatArray) -> FloatArray:
-        """Return the gradient of the sum, shape (m,)."""
-        s, root = self._bounded(change)
+    def gradient(self, y: FloatArray) -> FloatArray:
+        """Return the gradient of the sum by y, shape (m,)."""
+        s, root = _bounded(y[self.places] / self.sizes)
         a, b, c = self.coefficients
         slopes = s * s * (3 * a + s * (4 * b + 5 * s * c))
         for which, basis in zip(self.pairs, _mixed_slopes(*s[self.pairs]), strict=True):
             slopes += np.bincount(which, np.sum(self.mixed * basis, axis=0), minlength=len(s))
         slopes *= root * root * root / self.sizes
-        from_means = np.bincount(self.means, slopes, minlength=len(self.starts) - 1)[self._mean_of] * self.weights
-        m = len(change)
-        found = np.bincount(self.places, slopes, minlength=m) - np.bincount(self.columns, from_means, minlength=m)
-        return np.asarray(found, np.float64)
-
-    @cached_property
-    def _mean_of(self) -> NDArray[np.int64]:
-        """Return the index of the mean to which each weight belongs."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-    def _bounded(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return s and s / t."""
-        weighted = self.weights * change[self.columns]
-        means = np.bincount(self._mean_of, weighted, minlength=len(self.starts) - 1)
-        return _bounded((change[self.places] - means[self.means]) / self.sizes)
+        return np.asarray(np.bincount(self.places, slopes, minlength=len(y)), np.float64)
 
 
 @dataclass(frozen=True)
@@ -121,22 +99,30 @@ class Approximation:
     Attributes
     ----------
     slope : ndarray, shape (m,)
+    frame : Frame
+        Coordinates of profiles and terms.
+    most : float
+        Limit of the sum of profiles and terms, which would otherwise outweigh the quadratic far from the draws to which
+        they were fitted.
     """
 
     quadratic: Quadratic
     slope: FloatArray
+    frame: Frame
     profiles: Profiles
-    interpolations: tuple[Interpolation, ...] = ()
+    terms: DirectionalTerms
+    most: float = 1.0
 
     @classmethod
     def plain(cls, quadratic: Quadratic) -> Approximation:
         """Return the approximation without corrections."""
-        return cls(quadratic, np.zeros(len(quadratic.point)), Profiles.none())
+        m = len(quadratic.point)
+        return cls(quadratic, np.zeros(m), Frame.plain(Means.none(m)), Profiles.none(), DirectionalTerms.none(m))
 
     @property
     def is_corrected(self) -> bool:
         """Return whether there are corrections."""
-        return bool(self.slope.any() or self.profiles.places.size or self.interpolations)
+        return bool(self.slope.any() or self.profiles.places.size or self.terms.means.size)
 
     @cached_property
     def point(self) -> FloatArray:
@@ -146,8 +132,12 @@ class Approximation:
     def correction(self, phi: FloatArray) -> float:
         """Return the corrections' value."""
         change = phi - self.point
-        interpolated = sum(one.value(phi) for one in self.interpolations)
-        return float(self.slope @ change) + self.profiles.value(change) + interpolated
+        return float(self.slope @ change) + limited(self.bent(change), self.most)[0]
+
+    def bent(self, change: FloatArray) -> float:
+        """Return the sum of profiles and terms without its limit."""
+        y = self.frame(change)
+        return self.profiles.value(y) + self.terms.value(y, y[self.frame.common])
 
     def __call__(self, phi: FloatArray) -> float:
         """Return the value."""
@@ -155,29 +145,45 @@ class Approximation:
 
     def gradient(self, phi: FloatArray) -> FloatArray:
         """Return the gradient, shape (m,)."""
-        interpolated = sum((one.gradient(phi) for one in self.interpolations), start=np.zeros(len(phi)))
-        return self.quadratic.slope(phi) + self.slope + self.profiles.gradient(phi - self.point) + interpolated
+        y, common = self.frame(phi - self.point), self.frame.common
+        slopes, through = self.terms.gradient(y, y[common])
+        slopes += self.profiles.gradient(y)
+        slopes[common[: len(through)]] += through
+        _, share = limited(self.bent(phi - self.point), self.most)
+        return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes)
 
 
 def approximation(
-    predictors: SparsePredictors, phis: Sequence[FloatArray], *, interpolated: bool = True
-) -> Approximation:
+    predictors: SparsePredictors, phis: Sequence[FloatArray], *, directions: bool = True
+) -> tuple[Approximation, int]:
     """Return the expansion about the mean of draws, with the corrections that leave the smallest remainders there.
 
     Parameters
     ----------
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of a surrogate.
-    interpolated : bool
-        Whether interpolations are among the corrections: only if the draws are close to the posterior.
+    directions : bool
+        Whether terms along directions are among the corrections: only if the draws are close to the posterior.
+
+    Returns
+    -------
+    tuple
+        The approximation, and the number of passes over the data.
     """
     quadratic = predictors.expansion(np.mean(phis, axis=0))
-    recentred = Recentred(predictors, quadratic.point)
-    draws = np.array([recentred(phi) for phi in phis])
-    between = interpolations(predictors, quadratic, phis) if interpolated else ()
-    profiles = _profiles(predictors, quadratic, recentred, draws, [one.place for one in between])
-    found = Approximation(quadratic, np.zeros(predictors.dim), profiles, between)
-    return replace(found, slope=np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0))
+    m, point = predictors.dim, quadratic.point
+    if directions:
+        frame, terms, n_passes = directional(predictors, point, quadratic.precision, phis)
+    else:
+        frame, terms, n_passes = Frame.plain(Recentred(predictors, point).means()), DirectionalTerms.none(m), 0
+    ys = np.array([frame(phi - point) for phi in phis])
+    profiles = _profiles(predictors, quadratic, ys, frame.common)
+    found = Approximation(quadratic, np.zeros(m), frame, profiles, terms)
+    most = max(abs(found.bent(phi - point)) for phi in phis)
+    found = replace(found, most=_BEYOND * most + _SLACK)
+    some = phis[:: -(-len(phis) // _SLOPES)]
+    slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in some], axis=0)
+    return replace(found, slope=slope), 1 + len(some) + n_passes
 
 
 def _mixed(r: FloatArray, s: FloatArray) -> FloatArray:
@@ -191,32 +197,30 @@ def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def _profiles(
-    predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, draws: FloatArray, without: list[int]
+    predictors: SparsePredictors, quadratic: Quadratic, ys: FloatArray, without: NDArray[np.int32]
 ) -> Profiles:
-    """Return polynomials fitted by weighted least squares, except along some coefficients."""
+    """Return polynomials fitted by weighted least squares, except along some coefficients.
+
+    Parameters
+    ----------
+    ys : ndarray, shape (n, m)
+        Coordinates of draws.
+    """
+    draws = ys.copy()
+    draws[:, without] = 0.0
     sds, levels = draws.std(axis=0), pairs(predictors)
     along = _Along(predictors, quadratic.point, sds)
     values = along.each(_NODES)
     read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
     read &= ~_compensated(along.groupings, levels, quadratic.precision, draws)
-    read[without] = False
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
     basis = _bounded(_NODES)[0][:, np.newaxis] ** np.array([3, 4, 5])
-    means = recentred.means()
     joint, mixed = _joint_profiles(along, levels, read)
     index = np.cumsum(read) - 1
     return Profiles(
-        places,
-        means.of[places],
-        means.weights,
-        means.columns,
-        means.starts,
-        sds[places],
-        _fitted(basis, _WEIGHTS, values[:, places]),
-        index[joint].astype(np.int32),
-        mixed,
+        places, sds[places], _fitted(basis, _WEIGHTS, values[:, places]), index[joint].astype(np.int32), mixed
     )
 
 

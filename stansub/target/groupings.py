@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -76,8 +78,9 @@ def _codes(one: Column, other: Column, m: int) -> tuple[NDArray[np.bool_], NDArr
     return has, one.places[has] * np.int64(m) + other.places[has]
 
 
-class Means(NamedTuple):
-    """Weighted means of changes of phi, from which coefficients of groupings are counted.
+@dataclass(frozen=True)
+class Means:
+    """Weighted means of changes of phi, from which coefficients are counted.
 
     Attributes
     ----------
@@ -93,6 +96,32 @@ class Means(NamedTuple):
     weights: FloatArray
     columns: NDArray[np.int32]
     starts: NDArray[np.int32]
+
+    @classmethod
+    def none(cls, m: int) -> Means:
+        """Return means that are 0."""
+        nowhere = np.empty(0, np.int32)
+        return cls(np.zeros(m, np.int32), np.empty(0), nowhere, np.zeros(2, np.int32))
+
+    @property
+    def n(self) -> int:
+        """Return the number of means."""
+        return len(self.starts) - 1
+
+    def values(self, change: FloatArray) -> FloatArray:
+        """Return the means, shape (n,)."""
+        weighted = self.weights * change[self.columns]
+        return np.asarray(np.bincount(self._mean, weighted, minlength=self.n), np.float64)
+
+    def back(self, slopes: FloatArray, m: int) -> FloatArray:
+        """Return the gradient by changes from that by the means, shape (m,)."""
+        found = np.bincount(self.columns, self.weights * slopes[self._mean], minlength=m)
+        return np.asarray(found, np.float64)
+
+    @cached_property
+    def _mean(self) -> NDArray[np.int64]:
+        """Return the index of the mean to which each weight belongs."""
+        return np.repeat(np.arange(self.n), np.diff(self.starts))
 
 
 class Recentred:
@@ -136,15 +165,18 @@ class Recentred:
         return found
 
     def means(self) -> Means:
-        """Return the means that this removes from coefficients of groupings."""
+        """Return the means that this removes from coefficients, of groupings and of what absorbs their shifts."""
         removed = [(one.places, one.places, one.weights) for one in self.shifts]
-        by_grouping: dict[bytes, list[Shift]] = {}
+        absorbed: dict[bytes, list[tuple[Shift, float]]] = {}
         for one in self.shifts:
-            if one.by_grouping:
-                by_grouping.setdefault(one.absorbing.tobytes(), []).append(one)
-        for those in by_grouping.values():
-            weights = [-one.coefficients[0] * one.weights for one in those]
-            removed.append((those[0].absorbing, np.concatenate([one.places for one in those]), np.concatenate(weights)))
+            every = [one.absorbing] if one.by_grouping else np.split(one.absorbing, len(one.absorbing))
+            for own, coefficient in zip(every, one.coefficients, strict=False):
+                if coefficient:
+                    absorbed.setdefault(own.tobytes(), []).append((one, coefficient))
+        for places, those in absorbed.items():
+            weights = [-coefficient * one.weights for one, coefficient in those]
+            columns = np.concatenate([one.places for one, _ in those])
+            removed.append((np.frombuffer(places, np.int64), columns, np.concatenate(weights)))
         of = np.full(len(self._point), len(removed), np.int32)
         for k, (places, _, _) in enumerate(removed):
             of[places] = k

@@ -21,10 +21,10 @@ from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
+from stansub.target.directions import common_coefficients
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
-from stansub.target.interpolation import common_coefficients
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
@@ -48,9 +48,11 @@ _STRAYS = 3.0
 _STARTS = 50
 # Draws between which candidates of joint decisions are counted; their number varies by factors of ten.
 _DECIDED = 16
-# Sds of the remainders below which another expansion gains nothing, and one with interpolations, which makes gradients
-# of the surrogate dearer.
+# Sds of the remainders below which another expansion gains nothing, and one with terms along directions, which makes
+# gradients of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
+# Draws about which these terms are made: directions are those of their covariance.
+_MANY_DRAWS = 200
 # Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
 # an effective draw by the Gibbs sampler may then be dearer.
 _UNCERTAIN, _SAFETY = 0.25, 4.0
@@ -151,9 +153,10 @@ def tune(
                 break
             progress("Expanding again")
             surrogate = split.surrogate(found.approximation)
-            about = stage.approximated([surrogate.phi(theta) for theta in found.draws])
+            drawn = exploration.drawn(found, stage.n_draws)
+            about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn])
             again = exploration(about, found.draws)
-            n_passes += 1 + stage.per_draw * len(found.draws) + 2 * len(about.interpolations) + again.n_passes
+            n_passes += n_more + again.n_passes
             if not again.noise < found.noise:
                 break
             strays, n_more = exploration.strays(again, found.draws)
@@ -186,24 +189,24 @@ class _Stage(NamedTuple):
     Attributes
     ----------
     approximated : callable
-        Function from arguments at draws to an approximation.
-    per_draw : int
-        Passes over the data for each draw.
+        Function from arguments at draws to an approximation, and the passes over the data that it took.
     small : float
         Sd of the remainders below which none is made.
+    n_draws : int
+        Fewest draws about which they are made.
     """
 
-    approximated: Callable[[Sequence[FloatArray]], Approximation]
-    per_draw: int
+    approximated: Callable[[Sequence[FloatArray]], tuple[Approximation, int]]
     small: float
+    n_draws: int = 0
 
 
 def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior."""
-    yield _Stage(lambda phis: Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 0, _SMALL)
-    yield _Stage(lambda phis: approximation(predictors, phis, interpolated=False), 1, _SMALL)
-    if common_coefficients(predictors):
-        yield _Stage(lambda phis: approximation(predictors, phis), 1, _SMALL_ENOUGH)
+    yield _Stage(lambda phis: (Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1), _SMALL)
+    yield _Stage(lambda phis: approximation(predictors, phis, directions=False), _SMALL)
+    if common_coefficients(predictors).size:
+        yield _Stage(lambda phis: approximation(predictors, phis), _SMALL_ENOUGH, _MANY_DRAWS)
 
 
 def _joint(
@@ -276,6 +279,12 @@ class _Exploration:
         """Explore from the last of some draws."""
         tuned = self.gibbs and self.gibbs.round(self.split.surrogate(about), about, draws)
         return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
+
+    def drawn(self, found: _Explored, n: int) -> FloatArray:
+        """Return the draws of a surrogate, and more if they are fewer than ``n``, shape (n, dim)."""
+        sampler = found.tuned.inner.bound(self.split.surrogate(found.approximation))
+        more = self.tuner.drawn(sampler, found.draws[-1], max(n - len(found.draws), 0))
+        return np.vstack([found.draws, more])
 
     def finished(self, found: _Explored, plain: _Explored) -> tuple[_Explored, int]:
         """Return the surrogate with the sampler for steps, and the number of passes over the data.

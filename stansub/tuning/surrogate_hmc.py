@@ -127,6 +127,10 @@ class Tuner:
             surrogate, own, draws[-1], cost, is_beaten
         )
 
+    def drawn(self, sampler: Sampler, theta: FloatArray, n: int) -> FloatArray:
+        """Return draws of a sampler from a place, shape (n, dim)."""
+        return self._made(sampler, theta, n).draws
+
     def finish_on_posterior(
         self, posterior: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray
     ) -> Tuned:

@@ -16,7 +16,8 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.surrogate import Surrogate
 from stansub.target.approximation import Approximation, Profiles
-from stansub.target.interpolation import Interpolation
+from stansub.target.directions import DirectionalTerms, Frame
+from stansub.target.groupings import Means
 from stansub.target.sparse import Quadratic
 
 PROGRAM = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
@@ -39,32 +40,37 @@ def random_approximation(seed: int) -> Approximation:
     left[-1], left[4] = rng.standard_normal(M) * (np.arange(M) < M - 1), 0
     precision = sp.csr_array(left + left.T + np.diag(rng.gamma(3.0, size=M)))
     places = np.arange(2, M - 1, dtype=np.int32)
-    means = np.where(places < 2 + K, 0, 1).astype(np.int32)
-    means[-2:] = 2
+    of = np.array([2, 3, *(0 for _ in range(K)), *(1 for _ in range(J - 2)), 3, 3], np.int32)
+    means = Means(
+        of,
+        rng.dirichlet(np.ones(7)),
+        np.array([2, 3, 4, 12, 14, 3, 5], np.int32),
+        np.array([0, 3, 5, 7, 7], np.int32),
+    )
+    common = np.array([0, 1, 7], np.int32)
+    along = 0.3 * rng.standard_normal((M, 3))
+    along[common] = 0
     profiles = Profiles(
         places,
-        means,
-        rng.dirichlet(np.ones(5)),
-        np.array([2, 3, 4, 12, 14], np.int32),
-        np.array([0, 3, 5, 5], np.int32),
         rng.gamma(2.0, size=len(places)),
         rng.standard_normal((3, len(places))),
         np.array([[0, 3, 3, len(places) - 1], [3, 1, 7, 2]], np.int32),
         0.1 * np.random.default_rng(seed + 100).standard_normal((5, 4)),
     )
     point, gradient, slope = rng.standard_normal((3, M))
-    interpolated = tuple(
-        Interpolation(place, size, (without(place, point, rng), without(place, point, rng)))
-        for place, size in ((0, 0.4), (7, 1.2))
-    )
-    return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles, interpolated)
+    ys = 0.2 * rng.standard_normal((5, M))
+    terms = DirectionalTerms.of([symmetric(rng) for _ in range(2)], [symmetric(rng) for _ in range(2)], ys)
+    frame = Frame(means, common, rng.standard_normal((3, 3)), along)
+    quadratic = Quadratic.of(point, 0.0, gradient, precision)
+    found = Approximation(quadratic, slope, frame, profiles, terms)
+    at = np.random.default_rng(seed).standard_normal(DIM) @ jacobian(np.zeros(DIM)).T
+    return replace(found, most=2 * abs(found.bent(at - point)))
 
 
-def without(place: int, point: Array, rng: np.random.Generator) -> Quadratic:
-    """A quadratic function that does not depend on one coefficient, with entries in places of its own."""
-    root = np.tril(rng.standard_normal((M, M)) * (rng.random((M, M)) < 0.3))
-    root[place] = 0
-    return Quadratic.of(point, rng.normal(), rng.normal(size=M) * (np.arange(M) != place), sp.csr_array(root @ root.T))
+def symmetric(rng: np.random.Generator) -> sp.csr_array:
+    """A matrix with entries in places of its own."""
+    half = rng.standard_normal((M, M)) * (rng.random((M, M)) < 0.3)
+    return sp.csr_array(half + half.T)
 
 
 def surrogate(library: Library, found: Approximation) -> Surrogate:
@@ -115,10 +121,25 @@ def changed(which: str, found: Approximation) -> Approximation:
         quadratic = Quadratic.of(quadratic.point, 0.0, quadratic.gradient, sp.csr_array(precision))
     elif which == "slope":
         return replace(found, slope=found.slope + 1e-6 * np.eye(M)[3])
-    elif which == "weight":
-        profiles = replace(profiles, weights=profiles.weights + 1e-6 * np.eye(5)[1])
-    elif which == "mean":
-        profiles = replace(profiles, means=np.where(profiles.places == 5, 1, profiles.means).astype(np.int32))
+    elif which in ("weight", "mean"):
+        of, weights = found.frame.means.of, found.frame.means.weights
+        means = replace(found.frame.means, of=np.where(np.arange(M) == 5, 1, of).astype(np.int32))
+        if which == "weight":
+            means = replace(found.frame.means, weights=weights + 1e-6 * np.eye(7)[1])
+        return replace(found, frame=replace(found.frame, means=means))
+    elif which in ("inward", "along"):
+        own = getattr(found.frame, which).copy()
+        own[-1, 1] += 1e-6
+        return replace(found, frame=replace(found.frame, **{which: own}))
+    elif which == "limit":
+        return replace(found, most=found.most * (1 + 1e-6))
+    elif which in ("term", "quartic term", "term's mean"):
+        terms = found.terms
+        if which == "term's mean":
+            return replace(found, terms=replace(terms, means=terms.means + np.array([0.0, 1e-6])))
+        values = terms.values.copy()
+        values[1 if which == "term" else 3, :] += 1e-6
+        return replace(found, terms=replace(terms, values=values))
     elif which == "pair":
         profiles = replace(profiles, pairs=profiles.pairs + (np.arange(4) == 2).astype(np.int32))
     elif which.startswith("mixed"):
@@ -134,10 +155,11 @@ def changed(which: str, found: Approximation) -> Approximation:
 
 
 OF_ONE = "off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"
+OF_DIRECTIONS = "inward", "along", "limit", "term", "quartic term", "term's mean"
 OF_TWO = "pair", *(f"mixed {k}" for k in range(5))
 
 
-@pytest.mark.parametrize("which", [*OF_ONE, *OF_TWO])
+@pytest.mark.parametrize("which", [*OF_ONE, *OF_TWO, *OF_DIRECTIONS])
 def test_another_number_is_another_value(library: Library, which: str) -> None:
     found, theta = random_approximation(1), np.random.default_rng(1).standard_normal(DIM)
     ours, prior = surrogate(library, found), surrogate(library, nothing())

@@ -18,6 +18,7 @@
 namespace {
 
 using StansubVector = Eigen::Ref<const Eigen::VectorXd>;
+using StansubMatrix = Eigen::Ref<const Eigen::MatrixXd>;
 using StansubPlaces = std::vector<int>;
 
 // Adds the gradient of -x'Px / 2 to `slope`, and returns its value. Of P there are the diagonal and, by rows, what is
@@ -47,7 +48,7 @@ inline double stansub_quadratic(const Eigen::VectorXd& x, const StansubVector& d
 // Functions r s (a r + b s + c r^2 + d r s + e s^2) of pairs of coefficients.
 struct StansubPairs {
   const StansubPlaces &first, &second;  // which profiles
-  const Eigen::Ref<const Eigen::MatrixXd>& mixed;
+  const StansubMatrix& mixed;
 
   // Adds their derivatives to `slopes`, and returns their sum.
   double operator()(const Eigen::ArrayXd& all, Eigen::ArrayXd& slopes) const {
@@ -63,67 +64,90 @@ struct StansubPairs {
   }
 };
 
-// The same for the sum of s^3 (a + b s + c s^2) over coefficients, and for pairs of these, with t = (x_j - mean) / size and
-// s = t / sqrt(1 + (t / limit)^2). `profiles` has 1 / size, a, b and c in its columns. Means are weighted ones of x;
-// those of mean m have profiles from `profiles_starts[m]` and weights from `weights_starts[m]` to the next.
-inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& places,
-                               const Eigen::Ref<const Eigen::MatrixXd>& profiles, const StansubPlaces& profiles_starts,
-                               const StansubVector& weights, const StansubPlaces& weighed,
-                               const StansubPlaces& weights_starts, const StansubPairs& pairs, double limit,
-                               Eigen::VectorXd& slope) {
-  const Eigen::Index n_means = weights_starts.size() - 1;
-  const auto profiles_of = [&](auto& all, Eigen::Index m) {
-    return all.segment(profiles_starts[m], profiles_starts[m + 1] - profiles_starts[m]);
-  };
-  const auto weights_of = [&](auto& all, Eigen::Index m) {
-    return all.segment(weights_starts[m], weights_starts[m + 1] - weights_starts[m]);
-  };
+// Adds to `slopes` the gradient of the sum of s^3 (a + b s + c s^2) over coordinates, and of functions of pairs of these,
+// with t = y_j / size and s = t / sqrt(1 + (t / limit)^2), and returns the sum. `profiles` has 1 / size, a, b and c in its
+// columns.
+inline double stansub_profiles(const Eigen::VectorXd& y, const StansubPlaces& places, const StansubMatrix& profiles,
+                               const StansubPairs& pairs, double limit, Eigen::VectorXd& slopes) {
   const auto scales = profiles.col(0).array(), a = profiles.col(1).array(), b = profiles.col(2).array(),
              c = profiles.col(3).array();
-  Eigen::ArrayXd t = x(places), weighted = x(weighed);
-  weighted *= weights.array();
-  for (Eigen::Index m = 0; m < n_means; ++m) profiles_of(t, m) -= weights_of(weighted, m).sum();
-  t *= scales;
+  const Eigen::ArrayXd t = y(places).array() * scales;
   const Eigen::ArrayXd root = (1.0 + (t / limit).square()).sqrt().inverse(), s = t * root;
-  Eigen::ArrayXd slopes = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c));
-  const double of_pairs = pairs(s, slopes);
-  slopes *= root.cube() * scales;
-  slope(places).array() += slopes;
-  for (Eigen::Index m = 0; m < n_means; ++m)
-    weights_of(weighted, m) = weights_of(weights, m) * profiles_of(slopes, m).sum();
-  slope(weighed).array() -= weighted;
+  Eigen::ArrayXd own = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c));
+  const double of_pairs = pairs(s, own);
+  slopes(places).array() += own * root.cube() * scales;
   return (s.cube() * (a + s * (b + s * c))).sum() + of_pairs;
 }
 
-// Sum of b F_1(x) + b^2 F_2(x) over coefficients that are an argument of all observations (stansub.target.interpolation),
-// with t = scale x_j, b = t (1 + (t / limit)^8)^(-1/8), and quadratic functions F that do not depend on x_j. Each has a
-// constant, a gradient, a diagonal and values in the pattern of the precision: two adjacent columns.
-struct StansubInterpolations {
-  using Matrix = Eigen::Ref<const Eigen::MatrixXd>;
+// Coordinates y of a change x (stansub.target.directions): without weighted means, of which coefficient i has number
+// `mean_of[i]`; common coefficients become directions u, whose mean changes are subtracted from the others.
+struct StansubFrame {
+  const StansubPlaces& mean_of;
+  const StansubVector& weights;
+  const StansubPlaces &weighed, &starts, &common;
+  const StansubMatrix &inward, &along;
 
-  const StansubPlaces& places;
-  const StansubVector& scales;
-  const Matrix &constants, &gradients, &diagonals, &values;
-  const StansubPlaces &columns, &starts, &heads;
+  Eigen::VectorXd operator()(const Eigen::VectorXd& x) const {
+    Eigen::VectorXd means = Eigen::VectorXd::Zero(starts.size() - 1), y = x;
+    each_weight([&](Eigen::Index m, Eigen::Index k) { means[m] += weights[k] * x[weighed[k]]; });
+    y -= means(mean_of);
+    const Eigen::VectorXd u = inward * y(common);
+    y -= along * u;
+    y(common) = u;
+    return y;
+  }
 
-  // Adds the gradient to `slope`, and returns the value.
-  double operator()(const Eigen::VectorXd& x, double limit, Eigen::VectorXd& slope) const {
-    double sum = 0;
-    for (std::size_t j = 0; j < places.size(); ++j) {
-      const double t = scales[j] * x[places[j]], root = std::pow(1 + std::pow(t / limit, 8), -0.125), b = t * root;
-      Eigen::VectorXd slopes[2];
-      double terms[2];
-      for (int k = 0; k < 2; ++k) {
-        const Eigen::Index at = 2 * j + k;
-        slopes[k] = gradients.col(at);
-        terms[k] = constants(k, j) + slopes[k].dot(x);
-        terms[k] += stansub_quadratic(x, diagonals.col(at), values.col(at), columns, starts, heads, slopes[k]);
+  // Adds to `slope` the gradient by x, from that by y.
+  void back(Eigen::VectorXd& slopes, Eigen::VectorXd& slope) const {
+    Eigen::VectorXd u = slopes(common), means = Eigen::VectorXd::Zero(starts.size() - 1);
+    u -= along.transpose() * slopes;
+    slopes(common) = inward.transpose() * u;
+    slope += slopes;
+    for (Eigen::Index i = 0; i < slopes.size(); ++i) means[mean_of[i]] += slopes[i];
+    each_weight([&](Eigen::Index m, Eigen::Index k) { slope[weighed[k]] -= weights[k] * means[m]; });
+  }
+
+ private:
+  template <typename F>
+  void each_weight(F&& f) const {
+    for (std::size_t m = 0; m + 1 < starts.size(); ++m)
+      for (int k = starts[m]; k < starts[m + 1]; ++k) f(m, k);
+  }
+};
+
+// Of x (1 + (x / most)^8)^(-1/8), the ratio to x; its ninth power is the derivative.
+inline Eigen::ArrayXd stansub_root(const Eigen::ArrayXd& x, double most) {
+  return (1 + (x / most).square().square().square()).sqrt().sqrt().rsqrt();
+}
+
+// Sum over the first directions of b (y' A y / 2 - mean) + b^2 y' B y / 4, with b = u (1 + (u / limit)^8)^(-1/8). Columns of
+// `diagonals` and `values` have an element of each A, then of each B; `values` are those left of the diagonal.
+struct StansubTerms {
+  const StansubVector& means;
+  const StansubMatrix &diagonals, &values;
+  const StansubPlaces &columns, &starts;
+
+  // Adds the gradient to `slopes`, and returns the value.
+  double operator()(const Eigen::VectorXd& y, const StansubPlaces& common, double reach, Eigen::VectorXd& slopes) const {
+    const Eigen::Index r = means.size();
+    if (!r) return 0;
+    const StansubPlaces places(common.begin(), common.begin() + r);
+    const Eigen::ArrayXd u = y(places), root = stansub_root(u, reach), b = u * root;
+    Eigen::VectorXd factors(2 * r), products(values.cols());
+    factors << b.matrix(), (0.5 * b.square()).matrix();
+    const Eigen::VectorXd summed = values.transpose() * factors;
+    slopes += (diagonals.transpose() * factors).cwiseProduct(y);
+    for (Eigen::Index i = 0; i < y.size(); ++i)
+      for (int k = starts[i]; k < starts[i + 1]; ++k) {
+        const int j = columns[k];
+        products[k] = 2 * y[i] * y[j];
+        slopes[i] += summed[k] * y[j];
+        slopes[j] += summed[k] * y[i];
       }
-      sum += b * (terms[0] + b * terms[1]);
-      slope += b * (slopes[0] + b * slopes[1]);
-      slope[places[j]] += scales[j] * std::pow(root, 9) * (terms[0] + 2 * b * terms[1]);
-    }
-    return sum;
+    const Eigen::VectorXd forms = diagonals * y.cwiseAbs2() + values * products;
+    const Eigen::ArrayXd cubic = 0.5 * forms.head(r) - means, quartic = 0.25 * forms.tail(r);
+    slopes(places).array() += root.pow(9) * (cubic + 2 * b * quartic);
+    return (b * cubic + b.square() * quartic).sum();
   }
 };
 
@@ -134,14 +158,13 @@ template <typename Phi>
 inline stan::scalar_type_t<Phi> stansub_approximation(
     const Phi& phi, const StansubVector& point, const StansubVector& gradient, const StansubVector& diagonal,
     const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
-    const StansubPlaces& places, const Eigen::Ref<const Eigen::MatrixXd>& profiles,
-    const StansubPlaces& profiles_starts, const StansubVector& weights, const StansubPlaces& weighed,
-    const StansubPlaces& weights_starts, const StansubPlaces& first, const StansubPlaces& second,
-    const Eigen::Ref<const Eigen::MatrixXd>& mixed, const StansubPlaces& common, const StansubVector& common_scales,
-    const Eigen::Ref<const Eigen::MatrixXd>& common_constants,
-    const Eigen::Ref<const Eigen::MatrixXd>& common_gradients,
-    const Eigen::Ref<const Eigen::MatrixXd>& common_diagonals, const Eigen::Ref<const Eigen::MatrixXd>& common_values,
-    double limit, std::ostream*) {
+    const StansubPlaces& mean_of, const StansubVector& weights, const StansubPlaces& weighed,
+    const StansubPlaces& weights_starts, const StansubPlaces& common, const StansubMatrix& inward,
+    const StansubMatrix& along, const StansubPlaces& places, const StansubMatrix& profiles, const StansubPlaces& first,
+    const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
+    const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
+    const StansubPlaces& term_starts, double most, double limit,
+    double reach, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
@@ -150,10 +173,16 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     Eigen::VectorXd slope = gradient;
     double value = gradient.dot(x);
     value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
-    value += stansub_profiles(x, places, profiles, profiles_starts, weights, weighed, weights_starts,
-                              {first, second, mixed}, limit, slope);
-    value += StansubInterpolations{common, common_scales, common_constants, common_gradients, common_diagonals,
-                                   common_values, columns, starts, heads}(x, limit, slope);
+    const StansubFrame frame{mean_of, weights, weighed, weights_starts, common, inward, along};
+    const Eigen::VectorXd y = frame(x);
+    Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
+    Eigen::ArrayXd bent(1);
+    bent[0] = stansub_profiles(y, places, profiles, {first, second, mixed}, limit, slopes);
+    bent[0] += StansubTerms{term_means, term_diagonals, term_values, term_columns, term_starts}(y, common, reach, slopes);
+    const double root = stansub_root(bent, most)[0];
+    value += bent[0] * root;
+    slopes *= std::pow(root, 9);
+    frame.back(slopes, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
     } else {

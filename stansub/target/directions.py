@@ -1,0 +1,279 @@
+"""Terms of third and fourth order along directions that all observations share.
+
+Common coefficients, such as an intercept, slopes, the logarithm of a residual standard deviation or the shape of a
+negative binomial, change the curvature of all others. Their products with the squares of m other changes z have a sum
+whose standard deviation grows with the square root of m. Corrections of a surrogate's expansion are therefore functions
+of coordinates y of a change:
+
+- changes of common coefficients become standardised directions u, sorted by how much the expansion omits along them;
+- from the others, their mean change given u is subtracted, because effects move with an intercept or a scale.
+
+Along u_k the expansion's precision P changes. With derivatives A_k = -dP / du_k and B_k = -d^2 P / du_k^2 by these
+coordinates, the terms are
+
+    sum_k b_k y' A_k y / 2 + b_k^2 y' B_k y / 4,
+
+where b_k is u_k with a limit, so that the surrogate stays a distribution. Products with several u belong to several
+terms; each element of A_k and B_k has the share that makes the sum that of the Taylor series. Fourth derivatives by two
+different u are omitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.groupings import Means, Recentred
+from stansub.target.sparse import SparsePredictors
+from stansub.types import FloatArray
+
+Real = TypeVar("Real", float, FloatArray)
+
+# In sds: nodes on either side of the point; sizes of u beyond which b, and of coordinates beyond which profiles are
+# nearly constant.
+_NODE, REACH, LIMIT = 1.5, 4.0, 6.0
+# Elements of a grouping up to which they are common coefficients; most common coefficients; most directions, because
+# each makes a gradient of the surrogate dearer; sd of what is omitted below which a direction has no terms.
+_FEW, _MOST, _DIRECTIONS, _LITTLE = 4, 32, 8, 0.01
+# Eigenvalue of the correlations of common coefficients below which they do not change in this direction.
+_FIXED = 1e-8
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates y of changes of phi.
+
+    Attributes
+    ----------
+    means : Means
+        Weighted means that are subtracted first: shifts that cancel in every predictor.
+    common : ndarray of int32, shape (c,)
+        Places of the common coefficients, whose coordinates are u.
+    inward : ndarray, shape (c, c)
+        From changes of common coefficients to u.
+    along : ndarray, shape (m, c)
+        Mean changes of the others for a unit of u; 0 for common coefficients.
+    """
+
+    means: Means
+    common: NDArray[np.int32]
+    inward: FloatArray
+    along: FloatArray
+
+    @classmethod
+    def plain(cls, means: Means) -> Frame:
+        """Return the frame without directions, which subtracts means only."""
+        m = len(means.of)
+        return cls(means, np.empty(0, np.int32), np.empty((0, 0)), np.empty((m, 0)))
+
+    def __call__(self, change: FloatArray) -> FloatArray:
+        """Return y, shape (m,)."""
+        y = change - self.means.values(change)[self.means.of]
+        u = self.inward @ y[self.common]
+        y -= self.along @ u
+        y[self.common] = u
+        return y
+
+    def back(self, slopes: FloatArray) -> FloatArray:
+        """Return the gradient by changes of phi from that by y, shape (m,)."""
+        found = slopes.copy()
+        found[self.common] = self.inward.T @ (slopes[self.common] - self.along.T @ slopes)
+        of_means = np.bincount(self.means.of, found, minlength=self.means.n).astype(float)
+        return np.asarray(found - self.means.back(of_means, len(found)), np.float64)
+
+    @property
+    def outward(self) -> sp.csr_array:
+        """Return the matrix from y to changes of phi, shape (m, m)."""
+        m, c = self.along.shape
+        columns = self.along.copy()
+        columns[self.common] = np.linalg.pinv(self.inward)
+        rows, places = np.repeat(np.arange(m), c), np.tile(self.common, m)
+        others = (~np.isin(np.arange(m), self.common)).astype(float)
+        return sp.csr_array(sp.diags_array(others) + sp.csr_array((columns.ravel(), (rows, places)), shape=(m, m)))
+
+
+@dataclass(frozen=True)
+class DirectionalTerms:
+    """The terms of the first r directions; all matrices share their places of entries.
+
+    Attributes
+    ----------
+    means : ndarray, shape (r,)
+        Means of y' A_k y / 2, which are subtracted. Their part of a term is linear in u_k and would, since it ends at
+        the limit, leave another mode beyond. A slope represents it (`stansub.target.approximation`).
+    values : ndarray, shape (2 r, n_entries)
+        Entries of each A_k, then those of each B_k, by rows.
+    columns, starts : ndarray of int32
+        Columns of the entries, and the start of each row.
+    """
+
+    means: FloatArray
+    values: FloatArray
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @classmethod
+    def none(cls, m: int) -> DirectionalTerms:
+        """Return no terms."""
+        return cls(np.empty(0), np.empty((0, 0)), np.empty(0, np.int32), np.zeros(m + 1, np.int32))
+
+    @classmethod
+    def of(cls, cubic: Sequence[sp.csr_array], quartic: Sequence[sp.csr_array], ys: FloatArray) -> DirectionalTerms:
+        """Return terms with these matrices and their means over coordinates ``ys``, shape (n, m)."""
+        means = [np.mean(np.sum(ys * (ys @ one), axis=1)) / 2 for one in cubic]
+        return cls(np.array(means), *_in_same_places([*cubic, *quartic]))
+
+    @cached_property
+    def matrices(self) -> list[sp.csr_array]:
+        """Return each A_k, then each B_k."""
+        m = len(self.starts) - 1
+        return [sp.csr_array((own, self.columns, self.starts), shape=(m, m)) for own in self.values]
+
+    def value(self, y: FloatArray, u: FloatArray) -> float:
+        """Return the sum."""
+        b, _ = limited(u[: len(self.means)], REACH)
+        cubic, quartic = np.split(np.array([y @ (one @ y) for one in self.matrices]), 2)
+        return float(b @ (cubic / 2 - self.means) + b**2 @ quartic / 4)
+
+    def gradient(self, y: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient by y other than through b, shape (m,), and that by u through b, shape (r,)."""
+        b, slopes = limited(u[: len(self.means)], REACH)
+        products = np.reshape([one @ y for one in self.matrices], (-1, len(y)))
+        cubic, quartic = np.split(products @ y, 2)
+        through = slopes * (cubic / 2 - self.means + b * quartic / 2)
+        return np.concatenate([b, b**2 / 2]) @ products, through
+
+
+def common_coefficients(predictors: SparsePredictors) -> NDArray[np.int64]:
+    """Return the places of common coefficients; if these are many, those of arguments that read few of them."""
+    m, found = predictors.dim, list[set[int]]()
+    for row in predictors.rows:
+        groupings = [np.flatnonzero(column.counts(m)).tolist() for column in row.columns]
+        found.append({*row.places.tolist(), *(k for own in groupings if len(own) <= _FEW for k in own)})
+    every = set().union(*found)
+    chosen = every if len(every) <= _MOST else set().union(*(own for own in found if len(own) <= _FEW))
+    return np.array(sorted(chosen) if len(chosen) <= _MOST else [], np.int64)
+
+
+def directional(
+    predictors: SparsePredictors, point: FloatArray, precision: sp.csr_array, phis: Sequence[FloatArray]
+) -> tuple[Frame, DirectionalTerms, int]:
+    """Return coordinates, terms, and the passes over the data that they took.
+
+    Parameters
+    ----------
+    point : ndarray, shape (m,)
+        The expansion point.
+    precision : csr_array, shape (m, m)
+        The expansion's precision.
+    phis : sequence of ndarray, shape (m,)
+        Arguments at draws of a surrogate.
+    """
+    recentred, common = Recentred(predictors, point), common_coefficients(predictors)
+    means = recentred.means()
+    plain = Frame.plain(means), DirectionalTerms.none(len(point))
+    changes = np.array([plain[0](phi - point) for phi in phis])
+    along = _directions(changes, common) if len(changes) > 2 * len(common) else np.empty((len(point), 0))
+
+    def precisions(along: FloatArray) -> list[tuple[sp.csr_array, sp.csr_array]]:
+        nodes = [[predictors.expansion(point + s * _NODE * one).precision for s in (1, -1)] for one in along.T]
+        return [(up, down) for up, down in nodes]
+
+    first = [(up - down) / (-2 * _NODE) for up, down in precisions(along)]
+    omitted = np.reshape([np.sum(changes * (changes @ one), axis=1) / 2 for one in first], (-1, len(changes)))
+    if not along.size or not np.isfinite(omitted).all():
+        return *plain, 2 * along.shape[1]
+    variances, turn = np.linalg.eigh(np.atleast_2d(np.cov(omitted)))
+    turn = turn[:, ::-1]
+    n = min(int(np.count_nonzero(variances > _LITTLE**2)), _DIRECTIONS)
+    if not n:
+        return *plain, 2 * along.shape[1]
+    frame = _frame(means, common, along @ turn)
+    cubic, quartic = list[sp.csr_array](), list[sp.csr_array]()
+    outward, shares = frame.outward, _Shares(len(point), common[:n])
+    for k, (up, down) in enumerate(precisions(along @ turn[:, :n])):
+        cubic.append(shares.cubic(outward.T @ ((up - down) / (-2 * _NODE)) @ outward))
+        quartic.append(shares.quartic(k, outward.T @ ((up + down - 2 * precision) / -(_NODE**2)) @ outward))
+    ys = np.array([frame(phi - point) for phi in phis])
+    return frame, DirectionalTerms.of(cubic, quartic, ys), 2 * (along.shape[1] + n)
+
+
+def _directions(changes: FloatArray, common: NDArray[np.int64]) -> FloatArray:
+    """Return mean changes for a unit of each standardised direction of common coefficients, shape (m, c')."""
+    centred = changes - changes.mean(axis=0)
+    own = centred[:, common]
+    sds = own.std(axis=0)
+    scaled = own / np.where(sds > 0, sds, 1.0)
+    eigenvalues, axes = np.linalg.eigh(scaled.T @ scaled / len(changes))
+    moves = eigenvalues > _FIXED
+    u = scaled @ axes[:, moves] / np.sqrt(eigenvalues[moves])
+    return np.asarray(centred.T @ u / len(changes))
+
+
+def _frame(means: Means, common: NDArray[np.int64], along: FloatArray) -> Frame:
+    """Return the frame with these directions; common coefficients do not change in others."""
+    full = np.zeros((len(along), len(common)))
+    full[:, : along.shape[1]] = along
+    inward = np.asarray(np.linalg.pinv(full[common]), np.float64)
+    full[common] = 0.0
+    return Frame(means, common.astype(np.int32), inward, full)
+
+
+class _Shares:
+    """Shares of elements of A_k and B_k, of which products with several u have several.
+
+    Parameters
+    ----------
+    places : ndarray, shape (r,)
+        Places of the directions with terms.
+    """
+
+    def __init__(self, m: int, places: NDArray[np.int64]) -> None:
+        self._places, self._has = places, np.zeros(m)
+        self._has[places] = 1.0
+
+    def cubic(self, matrix: sp.csr_array) -> sp.csr_array:
+        """Return A_k with its shares: 1 / (1 + the number of u among both indices)."""
+        own = sp.coo_array(matrix)
+        return _with(own, own.data / (1 + self._has[own.row] + self._has[own.col]))
+
+    def quartic(self, k: int, matrix: sp.csr_array) -> sp.csr_array:
+        """Return B_k with its shares: 1 / 3 and 1 / 6 if one or both indices are k, 1 / 2 for another u's square."""
+        own = sp.coo_array(matrix)
+        n_own = (own.row == self._places[k]).astype(int) + (own.col == self._places[k])
+        share = np.array([1.0, 1 / 3, 1 / 6])[n_own]
+        share[(own.row == own.col) & (self._has[own.row] > 0) & (n_own == 0)] = 0.5
+        return _with(own, own.data * share)
+
+
+def _with(matrix: sp.coo_array, values: FloatArray) -> sp.csr_array:
+    return sp.csr_array(sp.coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape))
+
+
+def _in_same_places(matrices: Sequence[sp.csr_array]) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32]]:
+    """Return the entries of each matrix wherever one of them has one, with their columns and the starts of rows."""
+    ones = [sp.csr_array((np.ones(one.nnz), one.indices, one.indptr), one.shape) for one in matrices]
+    places = sp.csr_array(sum(ones[1:], start=ones[0]))
+    places.sort_indices()
+    codes, values = _codes(places), np.zeros((len(matrices), places.nnz))
+    for own, one in zip(values, matrices, strict=True):
+        own[np.searchsorted(codes, _codes(one))] = one.data
+    return values, places.indices.astype(np.int32), places.indptr.astype(np.int32)
+
+
+def _codes(matrix: sp.csr_array) -> NDArray[np.int64]:
+    """Return the places of the entries as numbers, by rows."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.asarray(rows * matrix.shape[1] + matrix.indices, np.int64)
+
+
+def limited(x: Real, most: float) -> tuple[Real, Real]:
+    """Return x (1 + (x / most)^8)^(-1/8) and its derivative; inside the limit, it is nearly x."""
+    root = (1 + (x / most) ** 8) ** -0.125
+    return x * root, root**9
