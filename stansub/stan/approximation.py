@@ -61,7 +61,11 @@ _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, k
 # Stan code: the declaration of the function, its data, and the call.
 _LIMITS = "data real stansub_most, data real stansub_limit, data real stansub_reach"
 FUNCTION = f"  real stansub_approximation(vector {PHI}, {_TAKEN}, {_LIMITS});"
-_DECLARED = [*(f"int {name}" for name in _SIZES), "real stansub_most", *(f"{k} {name}" for name, k in _ARGUMENTS.items())]
+_DECLARED = [
+    *(f"int {name}" for name in _SIZES),
+    "real stansub_most",
+    *(f"{k} {name}" for name, k in _ARGUMENTS.items()),
+]
 DATA = "\n".join(f"  {one};" for one in _DECLARED)
 CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, stansub_most, {LIMIT}, {REACH})"
 

@@ -167,16 +167,17 @@ class Recentred:
     def means(self) -> Means:
         """Return the means that this removes from coefficients, of groupings and of what absorbs their shifts."""
         removed = [(one.places, one.places, one.weights) for one in self.shifts]
-        absorbed: dict[bytes, list[tuple[Shift, float]]] = {}
+        absorbed: dict[tuple[int, ...], list[tuple[Shift, float]]] = {}
         for one in self.shifts:
-            every = [one.absorbing] if one.by_grouping else np.split(one.absorbing, len(one.absorbing))
-            for own, coefficient in zip(every, one.coefficients, strict=False):
+            own = one.absorbing.tolist()
+            every = [tuple(own)] if one.by_grouping else [(k,) for k in own]
+            for which, coefficient in zip(every, one.coefficients.tolist(), strict=False):
                 if coefficient:
-                    absorbed.setdefault(own.tobytes(), []).append((one, coefficient))
-        for places, those in absorbed.items():
+                    absorbed.setdefault(which, []).append((one, coefficient))
+        for which, those in absorbed.items():
             weights = [-coefficient * one.weights for one, coefficient in those]
             columns = np.concatenate([one.places for one, _ in those])
-            removed.append((np.frombuffer(places, np.int64), columns, np.concatenate(weights)))
+            removed.append((np.array(which), columns, np.concatenate(weights)))
         of = np.full(len(self._point), len(removed), np.int32)
         for k, (places, _, _) in enumerate(removed):
             of[places] = k

@@ -8,7 +8,7 @@ only the expansion replaces the likelihood; later, corrections for such draws ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -133,54 +133,9 @@ def tune(
     quadratic, n_passes = (begin, 0) if begin is not None else ridge_mode(split.predictors, progress)
     if not quadratic.is_finite:
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
-    plain = Approximation.plain(quadratic)
-    surrogate = split.surrogate(plain)
-    start = find_start(surrogate.model, dim, rng)
-    effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
-    own = rng.spawn(1)[0]
-    structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)
-    effects = structure.joined(effects) if structure else effects
-    half = effects.halfway()
-    differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
-    tuner = Tuner(effects, differences, rng, progress.check)
-    gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)
-    exploration = _Exploration(split, tuner, gibbs, progress)
-    found = first = exploration.begin(plain, start)
-    n_passes += found.n_passes
-    for stage in _stages(split.predictors):
-        for _ in range(_EXPANSIONS):
-            if found.noise < stage.small:
-                break
-            progress("Expanding again")
-            surrogate = split.surrogate(found.approximation)
-            drawn = exploration.drawn(found, stage.n_draws)
-            about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn])
-            again = exploration(about, found.draws)
-            n_passes += n_more + again.n_passes
-            if not again.noise < found.noise:
-                break
-            strays, n_more = exploration.strays(again, found.draws)
-            n_passes += n_more
-            if strays:
-                break
-            found = again
-            first = first if found.approximation.is_corrected else found
-    progress("Tuning the surrogate's sampler")
-    found, n_more = exploration.finished(found, first)
-    n_passes += n_more
-    surrogate, tuned = split.surrogate(found.approximation), found.tuned
-    recentred = Recentred(split.predictors, found.approximation.point)
-    phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
-    sds = np.std(phis, axis=0)
-    transition = SurrogateTransition(
-        found.approximation,
-        tuned.inner,
-        sds,
-        _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), _DECIDED))),
-        tuned.n,
-    )
-    memory.give_back()
-    return TunedSurrogate(transition, tuned.draws, found.noise, tuned.diverging, n_passes, tuner=tuner)
+    exploration, start = _Exploration.of(split, Approximation.plain(quadratic), dim, rng, progress)
+    found = exploration.begin(Approximation.plain(quadratic), start)
+    return exploration.tuned(*exploration.improved(found, _stages(split.predictors), n_passes + found.n_passes))
 
 
 class _Stage(NamedTuple):
@@ -268,6 +223,60 @@ class _Exploration:
     tuner: Tuner
     gibbs: GibbsTuner | None
     progress: Progress
+
+    @classmethod
+    def of(
+        cls, split: Split, plain: Approximation, dim: int, rng: np.random.Generator, progress: Progress
+    ) -> tuple[_Exploration, FloatArray]:
+        """Return the exploration of a split, and parameters where the surrogate with this expansion is defined."""
+        surrogate = split.surrogate(plain)
+        start = find_start(surrogate.model, dim, rng)
+        effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
+        own = rng.spawn(1)[0]
+        structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)
+        effects = structure.joined(effects) if structure else effects
+        half = effects.halfway()
+        differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
+        gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)
+        return cls(split, Tuner(effects, differences, rng, progress.check), gibbs, progress), start
+
+    def improved(self, found: _Explored, stages: Iterable[_Stage], n_passes: int) -> tuple[_Explored, _Explored, int]:
+        """Return the best surrogate, the best without corrections, and the passes over the data up to here."""
+        first = found
+        for stage in stages:
+            for _ in range(_EXPANSIONS):
+                if found.noise < stage.small:
+                    break
+                self.progress("Expanding again")
+                surrogate = self.split.surrogate(found.approximation)
+                about, n_more = stage.approximated([surrogate.phi(theta) for theta in self.drawn(found, stage.n_draws)])
+                again = self(about, found.draws)
+                n_passes += n_more + again.n_passes
+                if not again.noise < found.noise:
+                    break
+                strays, n_more = self.strays(again, found.draws)
+                n_passes += n_more
+                if strays:
+                    break
+                found = again
+                first = first if found.approximation.is_corrected else found
+        return found, first, n_passes
+
+    def tuned(self, found: _Explored, first: _Explored, n_passes: int) -> TunedSurrogate:
+        """Return the setup with the sampler for steps, and decisions; parameters as `improved` returns them."""
+        self.progress("Tuning the surrogate's sampler")
+        predictors = self.split.predictors
+        found, n_more = self.finished(found, first)
+        surrogate, tuned = self.split.surrogate(found.approximation), found.tuned
+        recentred = Recentred(predictors, found.approximation.point)
+        phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
+        sds = np.std(phis, axis=0)
+        joint = _joint(predictors, found.approximation, sds, list(spread(np.array(phis), _DECIDED)))
+        transition = SurrogateTransition(found.approximation, tuned.inner, sds, joint, tuned.n)
+        memory.give_back()
+        return TunedSurrogate(
+            transition, tuned.draws, found.noise, tuned.diverging, n_passes + n_more, tuner=self.tuner
+        )
 
     def begin(self, about: Approximation, start: FloatArray) -> _Explored:
         """Explore from the first parameters."""

@@ -51,13 +51,14 @@ def test_a_level_has_a_function_of_its_two_coefficients(predictors: SparsePredic
     """Of a discrimination and a difficulty; a shift of difficulties is one of abilities."""
     point, _ = tuning.ridge_mode(predictors, Progress())
     rng = np.random.default_rng(5)
-    found = approximation(predictors, [point.point + 0.1 * one for one in rng.standard_normal((20, predictors.dim))])
+    places = [point.point + 0.1 * one for one in rng.standard_normal((20, predictors.dim))]
+    found, _ = approximation(predictors, places)
     first, second = found.profiles.places[found.profiles.pairs]
     np.testing.assert_array_equal(np.sort(np.abs(first - second)), np.full(ITEMS, ITEMS + PERSONS))
     shift = 0.2 * (np.arange(predictors.dim) < ITEMS + PERSONS)
     phi = found.point + 0.1
     assert predictors.log_lik(phi + shift) == pytest.approx(predictors.log_lik(phi), abs=1e-8)
-    assert found.profiles.value(0.1 + shift) == pytest.approx(found.profiles.value(0.1 + 0 * shift), abs=1e-8)
+    assert found.bent(0.1 + shift) == pytest.approx(found.bent(0.1 + 0 * shift), abs=1e-8)
 
 
 def test_an_answer_reads_three_elements(predictors: SparsePredictors, data: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def corrected(posterior: Posterior, tuned: TunedSurrogate) -> Approximation:
     """An expansion with corrections, whether or not they pay at these few observations."""
     split = posterior.split()
     own = split.surrogate(tuned.transition.approximation)
-    return approximation(split.predictors, [own.phi(theta) for theta in tuned.draws])
+    return approximation(split.predictors, [own.phi(theta) for theta in tuned.draws])[0]
 
 
 def test_chains_begin_at_inits_that_they_can_leave_and_otherwise_where_a_climb_from_there_leads(
@@ -219,7 +219,9 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
     slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
     profiles = replace(about.profiles, coefficients=3 * about.profiles.coefficients)
     poor = replace(
-        tuned.transition, approximation=Approximation(split.predictors.expansion(off), slope, profiles), joint=None
+        tuned.transition,
+        approximation=replace(about, quadratic=split.predictors.expansion(off), slope=slope, profiles=profiles),
+        joint=None,
     )
     truth = Weighted(posterior, tuned, 8000)
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
