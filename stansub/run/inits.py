@@ -125,8 +125,21 @@ def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], 
             try:
                 unconstrain(posterior, {**drawn, name: given[name]})
             except InputError as reason:
-                raise InputError(f"{source}: parameter {name!r}: {reason}") from error
+                sizes = _other_sizes(given[name], drawn[name])
+                raise InputError(f"{source}: parameter {name!r}: {sizes or reason}") from error
         raise InputError(f"{source}: {error}") from error
+
+
+def _other_sizes(given: Any, drawn: FloatArray) -> str:
+    """Return a clause on the sizes of a value that are not those of its parameter; empty if they are the same."""
+    try:
+        found = np.shape(given)
+    except ValueError:
+        return "its rows have different lengths"
+    if found == drawn.shape:
+        return ""
+    sizes, declared = (" x ".join(map(str, shape)) or "one number" for shape in (found, drawn.shape))
+    return f"its size is {sizes}, but the program declares {declared}"
 
 
 def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
