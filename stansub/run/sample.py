@@ -227,6 +227,8 @@ def _make_ready(
         return resumed(model, data, config, found, pooling, progress)
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
+    if folder is not None and not folder.is_dir():  # no checkpoint can be written, so draws stay in memory
+        folder = None
     prepared = prepare(model, data, config, progress, folder)
     with prepared.posterior.values.unchanged():
         chains = make_chains(prepared, pooling.stop, progress)
