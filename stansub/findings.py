@@ -227,7 +227,7 @@ class LeftOut(Finding):
     """Generated quantities could not be computed; with a clause that says which and why."""
 
     text = "The {what}."
-    remedy = "Check those blocks of the Stan program. The draws of the parameters are complete."
+    remedy = "The draws of the parameters are complete. If a block of the Stan program failed, check that block."
     what: str
 
 

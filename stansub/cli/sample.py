@@ -98,8 +98,8 @@ def sample(
 
     These are the common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and save the draws.
 
-    Exit codes: 0 done, 1 failure at run time, 2 wrong usage or input, 3 interrupted with draws saved, 4 a mode was
-    missed, 130 interrupted without draws.
+    Exit codes: 0 done, 1 failed at run time, 2 wrong usage or input, 3 interrupted (draws saved), 4 a mode was missed,
+    130 interrupted (no draws).
     """
     from stansub.output import export, files
     from stansub.run import sample as run
@@ -176,9 +176,7 @@ def _finish(
     except KeyboardInterrupt:
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
-        file = shlex.quote(str(written))
-        details = "" if verbose else f"\nDetails: stansub summary {file} --verbose"
-        console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
+        console.print(f"Draws: {written}{_next_commands(written, verbose=verbose)}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if stopped.startswith(BROKEN) and Path(checkpoint).is_file():
@@ -189,6 +187,14 @@ def _finish(
         raise typer.Exit(InterruptError.WRITTEN)
     if missed_modes(inference_data.attrs(result)):
         raise typer.Exit(MISSED_MODE)
+
+
+def _next_commands(written: Path | None, *, verbose: bool) -> str:
+    """Return the commands for draws in a file; none for arrays, which are written if NetCDF fails."""
+    if written is None or written.suffix != ".nc":
+        return ""
+    file = shlex.quote(str(written))
+    return f". Next: stansub report {file}" + ("" if verbose else f"\nDetails: stansub summary {file} --verbose")
 
 
 def _by_nuts(
