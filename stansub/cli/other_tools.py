@@ -13,9 +13,7 @@ _INSTEAD = {
     "seed": "random-seed",
     "inits": "init",
 }
-_ADAPTED = (
-    "stansub has no such option, because its proposals adapt without it; it belongs to NUTS (`stansub reference`)"
-)
+_ADAPTED = "it belongs to NUTS (`stansub reference`); stansub's own proposals adapt by themselves"
 _WITHOUT = {
     "iter": _ITERATIONS,
     "iterations": _ITERATIONS,

@@ -430,7 +430,7 @@ def parse_seconds(text: float | str) -> float:
     except ValueError:
         seconds = 0.0
     if "".join(number + unit for number, unit in parts) != str(text) or not 0 < seconds < math.inf:
-        raise InputError(f"budget {text!r} is not a time: give seconds, or a time such as 90s, 10m or 1h30m")
+        raise InputError(f"`budget={text}` is not a time: give seconds, or a time such as 90s, 10m or 1h30m")
     return seconds
 
 
