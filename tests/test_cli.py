@@ -373,7 +373,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no inits": (lambda: options("--inits", "none.json"), "none.json: no such file"),
     "inits for other chains": (lambda: options("--inits", "a.json,b.json", "--chains", "3"), "2 files for 3 chains"),
     "inits of no parameter": (lambda: with_inits('{"gamma": 1}'), "inits.json: 'gamma' is not a parameter"),
-    "inits of another size": (lambda: with_inits('{"beta": [1, 2]}'), "inits.json: parameter 'beta'"),
+    "inits of another size": (lambda: with_inits('{"beta": [1, 2]}'), "parameter 'beta': its size is 2, but"),
     "inits that are no JSON": (lambda: with_inits("alpha = 1"), "inits.json: not valid JSON"),
     "impossible inits": (lambda: with_inits('{"alpha": 1e300, "beta": [0]}'), "chain 1: the log density is not finite"),
     # the output
@@ -408,6 +408,12 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
 }
 
 
+def test_a_checkpoint_without_a_folder_is_no_obstacle(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(options(*PLAIN, "--checkpoint", "none/run.checkpoint"), capsys)
+    assert code == 0
+    assert "checkpointing disabled" in err
+
+
 def test_warnings_of_stanc_are_counted(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,7 +434,7 @@ def test_warnings_of_stanc_are_counted(
         ("--num-chains", "use --chains"),
         ("--cores", "use --parallel-chains"),
         ("--iter", "--iter-sampling counts the steps of a chain after warmup, --iter-warmup those before"),
-        ("--adapt-delta", "stansub has no such option, because its proposals adapt without it"),
+        ("--adapt-delta", "it belongs to NUTS (`stansub reference`); stansub's own proposals adapt by themselves"),
         ("--data", "write the data after the program"),
     ],
 )
@@ -925,6 +931,7 @@ def test_whatever_fails_in_writing_the_draws_are_kept(
     assert code == 1
     assert "beta[1]" in out
     assert f"no native HDF5 equivalent; the draws were written to {kept} instead" in err
+    assert "stansub report" not in err  # it reads NetCDF only
     with np.load(kept) as arrays:
         assert arrays["beta"].shape == (2, 60, 1)
 
@@ -1021,7 +1028,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run(["sample", "--help-all"], capsys)
     assert code == 0
-    assert f"[default: (exact decisions where bounds are proved, otherwise {decisions.DEFAULT_TEST})]" in out
+    assert f"or observations are few; otherwise {decisions.DEFAULT_TEST} or penalty)]" in out
+    out = run(["diagnose", "--help-all"], capsys)[1]
+    assert "Steps of the chain that supplies the pairs. [default: 1000]" in out  # not that of `sample`
     assert run(["--version"], capsys)[1].startswith("stansub ")
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
@@ -1034,7 +1043,8 @@ def test_help_fits_on_two_screens_and_help_all_has_every_option(
     monkeypatch.setenv("COLUMNS", "80")
     code, short, _ = run(["sample", "--help"], capsys)
     assert code == 0
-    assert "surrogate transitions" not in short  # the first sentence of each text
+    assert "adaptive random walks" not in short  # the first sentence of each text
+    assert "2,000, or 200 surrogate" in short  # defaults that are numbers
     assert all(flag in short for flag in ("--help-all", "--seed", "--until", "--resume", "x=[a,b,c]"))
     assert run(["sample", "--help-all"], capsys)[0] == 0
     assert run(["sample", "--help"], capsys)[1] == short

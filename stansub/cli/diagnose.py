@@ -38,7 +38,7 @@ _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
     shared("inits", text="Radius of random inits on the unconstrained space, or a JSON file.", metavar="RADIUS|FILE"),
     "proposal",
     "control_variates",
-    shared("test", text="The t-test to examine: pocock or austerity."),
+    shared("test", text="The t-test to examine: pocock or austerity.", default="pocock"),
     shared("epsilon", text="Its error: per look (austerity), of a whole decision (pocock)."),
     "looks",
     "first_look",

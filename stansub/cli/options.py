@@ -129,7 +129,7 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
     changes
         What else is declared otherwise (see `stansub.run.option.Option`).
     """
-    option = replace(config.declared(name), **changes)
+    option = replace(config.declared(name), **({"default": ""} if value else {}) | changes)
     kind: Any = config.TYPES[name]
     default = value[0] if value else config.DEFAULTS[name]
     if isinstance(option.bounds, limits.Named) and option.bounds.only:
@@ -153,7 +153,7 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
 class TwoHelps(TyperCommand):
     """A command whose `--help` has the common options, each in the first sentence of its text, in one panel.
 
-    `--help-all` has all options, whole texts, what defaults stand for, and groups.
+    Of what defaults stand for, it has numbers. `--help-all` has all options, whole texts, all defaults, and groups.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -163,7 +163,7 @@ class TwoHelps(TyperCommand):
                 vars(parameter)["hidden"] = False
             elif isinstance(parameter, TyperOption):
                 parameter.help = first_sentence(parameter.help or "")
-                parameter.show_default = parameter.show_default is True
+                parameter.show_default = _number(parameter.show_default)
                 parameter.rich_help_panel = None
         super().format_help(ctx, formatter)
 
@@ -176,6 +176,13 @@ def paragraphs(text: str) -> str:
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text."""
     return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
+def _number(default: bool | str | None) -> bool | str:
+    """Return the part of a default that the short help shows: a value, or the first clause if it is a number."""
+    if isinstance(default, str):
+        return default.partition(";")[0] if default[:1].isdigit() else False
+    return bool(default)
 
 
 def show_all(context: typer.Context, value: bool) -> None:

@@ -101,11 +101,12 @@ class ChainOptions:
         "auto",
         "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), Hamiltonian "
         "trajectories on the third-order expansion there (trajectory), adaptive random walks (random-walk, "
-        "adaptive-metropolis), mini-batch gradients (sgld), NUTS on an expansion of the likelihood for multilevel "
-        "models (surrogate), or moves of all effects of a grouping at once, each accepted on its own, such as items "
-        "and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood multiplies coefficients "
-        "of two groupings, and surrogate if an observation reads few of them. It uses surrogate, too, if effects have "
-        "an unknown scale and the posterior is far from normal. Otherwise, it picks the fastest in a short trial.",
+        "adaptive-metropolis), mini-batch gradients (sgld), Hamiltonian trajectories on an expansion of the "
+        "likelihood for multilevel models (surrogate), or moves of all effects of a grouping at once, each accepted on "
+        "its own, such as items and persons (gibbs). With more than 50 parameters, auto uses gibbs if the likelihood "
+        "multiplies coefficients of two groupings, and surrogate if an observation reads few of them. It uses "
+        "surrogate, too, if effects have an unknown scale, unless there are at most 50 parameters, the likelihood is "
+        "of a known family and the posterior is nearly normal. Otherwise, it picks the fastest in a short trial.",
         CHAINS,
         Named(get_args(ProposalName)),
         type_="or Proposal",
@@ -120,7 +121,7 @@ class ChainOptions:
     )
     max_time: float | None = option(
         None,
-        "Stop after this many seconds. This includes set-up. Draws so far are kept.",
+        "Stop after this many seconds. This includes compilation and set-up. Draws so far are kept.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
@@ -152,7 +153,7 @@ class DecisionOptions:
         Named(TEST_NAMES),
         type_="name or StoppingRule",
         metavar="NAME",
-        means="exact decisions where bounds are proved, otherwise pocock",
+        means="exact decisions if the likelihood has bounds or observations are few; otherwise pocock or penalty",
         common=True,
     )
     bounds: Literal["proved", "learned"] | str | None = option(
@@ -168,12 +169,14 @@ class DecisionOptions:
         "Factor on the bounds of the poisson test, at least 1/2: a larger one uses more observations and accepts more "
         "proposals.",
         DECISIONS,
+        means="chosen in warmup, or 1 if you choose the proposal",
     )
     epsilon: float | None = option(
         None,
         "Error of the t-tests: per look (austerity) or of a whole decision (pocock; barker and penalty fall back on "
         "it).",
         DECISIONS,
+        means="0.005; austerity 0.001",
     )
     final_epsilon: float | None = option(
         None,
@@ -181,8 +184,11 @@ class DecisionOptions:
         "25 equal ratios.",
         DECISIONS,
         Interval("between 0 and 1"),
+        means="none: the level is constant",
     )
-    delta: float | None = option(None, "Error of a whole decision under the concentration bounds.", DECISIONS)
+    delta: float | None = option(
+        None, "Error of a whole decision under the concentration bounds.", DECISIONS, means="0.01"
+    )
     max_error: float | None = option(
         None,
         "Accepted error of a whole decision for any test, instead of `epsilon` or `delta`. stansub audits enough "
@@ -213,9 +219,14 @@ class DecisionOptions:
         "Whether the subset grows by a factor or by a fixed number of blocks.",
         DECISIONS,
         Named(("geometric", "fixed")),
+        means="geometric",
     )
     first_look: int | None = option(
-        None, "Blocks at the first look, and of each step of the fixed schedule.", DECISIONS, FIRST_LOOK
+        None,
+        "Blocks at the first look, and of each step of the fixed schedule.",
+        DECISIONS,
+        FIRST_LOOK,
+        means="chosen in trials; without a mode 50, or 16 for concentration bounds and 10 for penalty and barker",
     )
     audit: float | None = option(
         None,
