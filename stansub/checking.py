@@ -283,7 +283,8 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
         yield "Proposals", f"{others}; {are}, but surrogate transitions are not possible: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
-    unless = f", unless there are at most {MANY} parameters and the posterior {surrogate.exceptions}" if few else ""
+    if_few = f"there are at most {MANY} parameters and " if posterior is None else ""
+    unless = f", unless {if_few}the posterior {surrogate.exceptions}" if few else ""
     yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 
