@@ -207,8 +207,8 @@ class TransitionsTaken(Chosen):
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
         if self.of_surrogate is not None:
-            few = f"it omits too much ({percent(self.of_surrogate)} of the trial surrogate transitions were accepted)"
-            return f"NUTS on the posterior itself, in coordinates from a surrogate: {why}; {few}"
+            omits = f"omits too much ({percent(self.of_surrogate)} of the trial surrogate transitions were accepted)"
+            return f"NUTS on the posterior itself, in coordinates from a surrogate, which {omits}: {why}"
         return f"surrogate transitions: {why}; {self.trial}"
 
     @property
