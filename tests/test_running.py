@@ -13,6 +13,7 @@ from stansub.cli.application import app
 from stansub.kernels.base import Stat
 from stansub.kernels.combine import MixtureKernel
 from stansub.kernels.metropolis import COUNTS, LEVEL, STATS
+from stansub.kernels.surrogate import TRANSITION_STATS
 from stansub.kernels.within_gibbs import LEVELS_ACCEPTED
 from stansub.output import inference_data
 from stansub.run import config
@@ -65,7 +66,7 @@ def test_reversible_jumps_find_the_features(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("stat", [*STATS, LEVEL, LEVELS_ACCEPTED], ids=lambda one: one.name)
+@pytest.mark.parametrize("stat", [*STATS, LEVEL, *TRANSITION_STATS, LEVELS_ACCEPTED], ids=lambda one: one.name)
 def test_every_statistic_stands_on_the_page(stat: Stat) -> None:
     assert f"| `{stat.name}` | {stat.sentence} |" in OUTPUT
 

@@ -96,7 +96,8 @@ def sample(
 ) -> None:
     """Sample the posterior of a Stan program by subsampled Metropolis-Hastings.
 
-    These are the common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and save the draws.
+    `--help` shows the common options, `--help-all` all of them. Ctrl-C, SIGTERM and SIGHUP stop the run and save the
+    draws.
 
     Exit codes: 0 done, 1 failed at run time, 2 wrong usage or input, 3 interrupted (draws saved), 4 a mode was missed,
     130 interrupted (no draws).
