@@ -68,7 +68,7 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
             "syntax is that of before 2021)"
         )
     return OldSyntaxError(
-        f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); to convert the program, run stansub check "
-        f"--write NEW.stan {shlex.quote(str(path))}",
+        f"{path}: the program uses the array syntax from before 2021 (`real x[N]`); to convert the program, run "
+        f"stansub check --write NEW.stan {shlex.quote(str(path))}",
         code,
     )
