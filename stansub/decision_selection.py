@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stansub.selection import Chosen
+from stansub.wording import rounded
 
 # The test and its first look
 
@@ -42,7 +43,7 @@ class FirstLookFits(Chosen):
     """The first look (in blocks) with the shortest decisions, ``drawn`` blocks, at which means are nearly normal."""
 
     about = "first look"
-    text = "{first} blocks, of {drawn:.2g} in a typical decision: {trial.clause}"
+    text = "{first} blocks, of {drawn:rounded} in a typical decision: {trial.clause}"
     first: int
     drawn: float
     trial: LookTrial
@@ -91,7 +92,7 @@ class TestTaken(Chosen):
 
     __test__ = False
     about = "test"
-    text = "{test}, {gain:.2g} times the effective draws per observation of {instead_of}"
+    text = "{test}, {gain:rounded} times the effective draws per observation of {instead_of}"
     test: str
     instead_of: str
     gain: float
@@ -104,8 +105,8 @@ class TestStays(Chosen):
     __test__ = False
     about = "test"
     text = (
-        "{test}; {other}, which assumes more about subset means, would make {gain:.2g} times the effective draws per "
-        "observation; stansub switches at {wanted:g} times"
+        "{test}; {other}, which assumes more about subset means, would make {gain:rounded} times the effective draws "
+        "per observation; stansub switches at {wanted:g} times"
     )
     test: str
     other: str
@@ -159,7 +160,7 @@ class ExactByAll(Chosen):
 
     about = "test"
     text = (
-        "exact, from all observations: {instead_of}, which is approximate, would make only {gain:.2g} times the "
+        "exact, from all observations: {instead_of}, which is approximate, would make only {gain:rounded} times the "
         "effective draws per observation"
     )
     instead_of: str
@@ -195,7 +196,7 @@ class ExactWon(Chosen):
         if self.gain is None:
             return f"{text}{self.instead_of} made no effective draws around the mode"
         other = f"{self.instead_of}, which is approximate" if self.gain < 1 else self.instead_of
-        return f"{text}it makes {self.gain:.2g} times the effective draws per observation of {other}"
+        return f"{text}it makes {rounded(self.gain)} times the effective draws per observation of {other}"
 
 
 @dataclass(frozen=True)
@@ -220,12 +221,12 @@ class ExactLost(Chosen):
 
     def describe(self) -> str:
         text = (
-            f"known, but wide: an exact decision (`test='{self.exact}'`) would use about {self.candidates:.2g} "
+            f"known, but wide: an exact decision (`test='{self.exact}'`) would use about {rounded(self.candidates)} "
             "observations"
         )
         if self.gain is None:
             return text
-        return f"{text}, which makes {self.gain:.2g} times the effective draws per observation of {self.test}"
+        return f"{text}, which makes {rounded(self.gain)} times the effective draws per observation of {self.test}"
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ class JointTaken(Chosen):
     def describe(self) -> str:
         if self.gain is None:
             return "factorised decisions made no effective draws around the mode"
-        return f"{self.gain:.2g} times the effective draws per observation of factorised decisions"
+        return f"{rounded(self.gain)} times the effective draws per observation of factorised decisions"
 
 
 @dataclass(frozen=True)

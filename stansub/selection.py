@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from stansub.wording import filled, listed, percent, same_with_signs
+from stansub.wording import filled, listed, percent, rounded, same_with_signs
 
 # Maximum number of parameters named.
 _MOST_NAMED = 4
@@ -338,7 +338,7 @@ class RaceOutcome:
         moved = [rival for rival in self.rivals if rival.factor < _HARDLY_MOVED]
         for number, rival in enumerate(moved):
             of = "that of" if number else "the effective draws per observation of"
-            text += f"{' and' if number else ','} {rival.factor:.2g} times {of} {rival.name}"
+            text += f"{' and' if number else ','} {rounded(rival.factor)} times {of} {rival.name}"
         rest = [rival.name for rival in self.rivals if rival not in moved]
         return f"{text}; too few proposals of {listed(rest)} were accepted" if rest else text
 

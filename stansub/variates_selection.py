@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stansub import memory
 from stansub.selection import Chosen
-from stansub.wording import filled, listed
+from stansub.wording import filled, listed, rounded
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class VariatesOfObservations(Chosen):
     def describe(self) -> str:
         text = (
             f"{_order(self.order)}, of single observations: a decision near the mode uses about "
-            f"{self.candidates:.2g} of {self.n_observations:,} observations"
+            f"{rounded(self.candidates)} of {self.n_observations:,} observations"
         )
         return text + (", which it selects by rows of 8 bits of all of them" if self.screened else "")
 

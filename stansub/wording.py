@@ -32,13 +32,18 @@ def percent(share: float) -> str:
 
 def without_exponent(value: float, *, digits: int) -> str:
     """Return a number to so many significant digits, as people write it: 0.00001 rather than 1e-05."""
-    return format(Decimal(f"{value:.{digits}g}"), "f")
+    return format(Decimal(f"{value:.{digits}g}"), ",f")
+
+
+def rounded(value: float) -> str:
+    """Return a number to two digits, such as 0.25 or 4,200."""
+    return without_exponent(value, digits=2)
 
 
 class _Template(Formatter):
     """Formatter of templates whose fields are attributes of a value."""
 
-    _words: Mapping[str, Callable[[Any], str]] = {"percent": percent, "joined": ", ".join}
+    _words: Mapping[str, Callable[[Any], str]] = {"percent": percent, "rounded": rounded, "joined": ", ".join}
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return getattr(args[0], str(key))

@@ -8,7 +8,7 @@ import pytest
 
 from stansub import decision_findings, decision_selection, findings, mode_findings, selection, variates_selection
 from stansub.output.style import percent_ticks
-from stansub.wording import filled, percent
+from stansub.wording import filled, percent, rounded
 
 DESCRIBED = [
     one
@@ -31,6 +31,11 @@ def test_percentages_have_no_exponents(share: float, written: str) -> None:
 @pytest.mark.parametrize(("share", "written"), [(0.0, "0 %"), (1e-7, "0.00001 %"), (0.025, "2.5 %"), (1.0, "100 %")])
 def test_nor_have_those_beside_axes(share: float, written: str) -> None:
     assert percent_ticks()(share) == written
+
+
+@pytest.mark.parametrize(("value", "written"), [(0.0951, "0.095"), (3.0, "3"), (99.6, "100"), (4231.0, "4,200")])
+def test_rounded_numbers_have_no_exponents(value: float, written: str) -> None:
+    assert rounded(value) == written
 
 
 def test_templates_take_attributes_in_words() -> None:

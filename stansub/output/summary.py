@@ -33,7 +33,7 @@ from stansub.output.words import (
     one_step_bias,
     with_level,
 )
-from stansub.wording import percent
+from stansub.wording import percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,10 +275,10 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
     elif facts.get("test") in THINNED:
         tightness = percent(max(facts.get("bound_tightness", [0.0])))
-        picked = (total(facts, "n_candidates") or 0) / max(total(facts, "n_steps") or 0, 1)
+        picked = rounded((total(facts, "n_candidates") or 0) / max(total(facts, "n_steps") or 0, 1))
         yield (
             "Bounds",
-            f"a decision drew {picked:.2g} candidates on average; the largest remainder was {tightness} of its bound",
+            f"a decision drew {picked} candidates on average; the largest remainder was {tightness} of its bound",
         )
         yield from _waits(facts)
         yield from _learned(record, facts)
