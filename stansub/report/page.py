@@ -152,21 +152,21 @@ _OVERALL: dict[str, tuple[str, Callable[[float], str]]] = {
     "level": ("Joint level of these tests", lambda value: f"{value:g}"),
     "critical_z": ("|z| above which a single test is significant", lambda value: fixed(value, 2)),
     "mean_diff_sd_max": ("Largest difference of a mean / sd", lambda value: fixed(value, 2)),
-    "mean_limit_sd": ("its upper confidence limit, over all quantities", lambda value: fixed(value, 2)),
-    "mean_detectable_sd": ("difference detected with probability 0.9", lambda value: fixed(value, 2)),
+    "mean_limit_sd": ("Upper confidence limit of all differences of means / sd", lambda value: fixed(value, 2)),
+    "mean_detectable_sd": ("Difference of means / sd detected with probability 0.9", lambda value: fixed(value, 2)),
     "sd_ratio_min": ("Smallest ratio of sds", lambda value: fixed(value, 3)),
     "sd_ratio_max": ("Largest ratio of sds", lambda value: fixed(value, 3)),
-    "sd_limit": ("upper confidence limit of a difference of sds, over all quantities", lambda value: share(value)),
-    "sd_detectable": ("difference detected with probability 0.9", lambda value: share(value)),
+    "sd_limit": ("Upper confidence limit of all differences of sds", lambda value: share(value)),
+    "sd_detectable": ("Difference of sds detected with probability 0.9", lambda value: share(value)),
     "wasserstein_sd_max": ("Largest Wasserstein-1 distance / sd", lambda value: fixed(value, 3)),
     "r_hat_max": ("Largest R-hat of the subsampled draws", lambda value: fixed(value, 3)),
     "r_hat_reference_max": ("Largest R-hat of the reference", lambda value: fixed(value, 3)),
     "r_hat_pooled_max": ("Largest pooled R-hat", lambda value: fixed(value, 3)),
     "covariance_relative": ("Covariance difference, relative Frobenius norm", lambda value: fixed(value, 3)),
-    "covariance_standardised": ("the same with all quantities in sds of the reference", lambda value: fixed(value, 3)),
-    "covariance_expected": ("expected value of the latter from Monte Carlo error alone", lambda value: fixed(value, 3)),
+    "covariance_standardised": ("Covariance difference, in sds of the reference", lambda value: fixed(value, 3)),
+    "covariance_expected": ("Expected from Monte Carlo error alone, in these sds", lambda value: fixed(value, 3)),
     "worst_pair_correlation": ("Correlation of the pair that differs most, subsampled", lambda value: fixed(value, 2)),
-    "worst_pair_correlation_reference": ("the same, reference", lambda value: fixed(value, 2)),
+    "worst_pair_correlation_reference": ("Correlation of this pair, reference", lambda value: fixed(value, 2)),
     "worst_pair_z": (f"z of the difference beyond {NEGLIGIBLE:g}", lambda value: signed(value, 1)),
 }
 
@@ -267,7 +267,7 @@ def compose(comparison: "Comparison") -> Page:
 
 
 def speed(comparison: "Comparison") -> Iterable[str]:
-    """Yield the gain or loss in speed, in sentences for both directions."""
+    """Yield the gain or loss in speed, in sentences."""
     own, other = sampler_names(comparison)
     costs = comparison.cost
     for figure, of in (
@@ -277,10 +277,11 @@ def speed(comparison: "Comparison") -> Iterable[str]:
     ):
         mine, theirs = _both(costs, figure)
         if math.isfinite(mine) and math.isfinite(theirs) and min(mine, theirs) > 0:
+            more, fewer = (own, other) if mine >= theirs else (other, own)
             yield (
-                f"Effective draws {of}: {number(mine)} {own}, {number(theirs)} {other}. {own.capitalize()} produces "
-                f"{number(mine / theirs, 2)} times as many as {other}; {other} produces {number(theirs / mine, 2)} "
-                f"times as many as {own}."
+                f"Effective draws {of}: {number(mine)} {own}, {number(theirs)} {other}. "
+                f"{more[:1].upper()}{more[1:]} produces {number(max(mine / theirs, theirs / mine), 2)} times as many "
+                f"as {fewer}."
             )
     mine, theirs = _both(costs, "time_to_ess")
     if math.isfinite(mine) and math.isfinite(theirs):
