@@ -163,7 +163,8 @@ def _lines(
     read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, read.analysis.form, found.posterior
-    yield "Form", _FORMS[form.kind]
+    if found.verdict().code != InputError.exit_code:
+        yield "Form", _FORMS[form.kind]
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
     likelihood, size = _likelihood(read.analysis, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)

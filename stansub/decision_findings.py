@@ -327,7 +327,7 @@ class LittleSaved(Finding):
     of_functions: bool = False
 
     def describe(self) -> Words:
-        nuts = "Use NUTS if it is faster (`stansub compare` runs it and measures both, CmdStan runs it alone)"
+        nuts = "Use NUTS if it is faster (`stansub compare` measures both)"
         exact = ", or `test='exact'`, which costs the same as this test and makes no decision error"
         remedy = f"{nuts}{exact if self.exact_instead else ''}."
         return Words(
