@@ -17,10 +17,7 @@ class Commands(SphinxDirective):
     option_spec: ClassVar[dict[str, object]] = {}
 
     def run(self) -> list[nodes.Node]:
-        # The help is wider than the column of text at the theme's size.
-        found: list[nodes.Node] = [
-            nodes.raw("", "<style>.highlight pre { font-size: 0.7rem !important }</style>", format="html")
-        ]
+        found: list[nodes.Node] = []
         for name, command in typer.main.get_group(app).commands.items():
             section = nodes.section(ids=[nodes.make_id(f"stansub {name}")], names=[f"stansub {name}"])
             section += nodes.title("", f"stansub {name}")
