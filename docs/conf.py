@@ -30,7 +30,7 @@ exclude_patterns = [".*", "build", "dist", "site", "tests", "stansub", "**/*.htm
 
 html_theme = "furo"
 html_title = "stansub"
-html_theme_options = {"light_css_variables": {"code-font-size": "0.7rem"}}  # 100 columns fit, as outputs have
+html_theme_options = {"light_css_variables": {"code-font-size": "0.73rem"}}  # 100 columns fit, as outputs have
 html_copy_source = False
 
 myst_enable_extensions = ["dollarmath"]
