@@ -51,7 +51,7 @@ _TROUBLE = re.compile(
     r"could not|error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid",
     re.IGNORECASE,
 )
-NOT_INSTALLED = Missing("no CmdStan is installed", "`install_cmdstan=True` installs it")
+NOT_INSTALLED = Missing("no CmdStan is installed", "`stansub reference` with `install_cmdstan=True` installs it")
 _NOISE = re.compile(r"^(\s*$|DEBUG|INFO|make:|Command and output files|Informational Message)")
 
 

@@ -139,7 +139,7 @@ def _other_sizes(given: Any, drawn: FloatArray) -> str:
     if found == drawn.shape:
         return ""
     sizes, declared = (" x ".join(map(str, shape)) or "one number" for shape in (found, drawn.shape))
-    return f"its size is {sizes}, but the program declares {declared}"
+    return f"its size is {sizes}, but must be {declared}"
 
 
 def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:

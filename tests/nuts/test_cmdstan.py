@@ -109,7 +109,7 @@ def test_auto_prefers_cmdstan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_engine("auto") == ("cmdstan", "CmdStan is installed")
     monkeypatch.setenv("CMDSTAN", "")
     assert choose_engine("auto") == ("nutpie", "no CmdStan is installed")
-    with pytest.raises(InputError, match="no CmdStan is installed; `install_cmdstan=True` installs it"):
+    with pytest.raises(InputError, match="; `stansub reference` with `install_cmdstan=True` installs it"):
         choose_engine("cmdstan")
 
 

@@ -83,7 +83,8 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
     code, _, err = run([*arguments, "--engine", "cmdstan", "-o", "other.nc"], capsys)
     assert (code, err) == (
         2,
-        "stansub: error: no CmdStan is installed; --install-cmdstan installs it, or use --engine nutpie\n",
+        "stansub: error: no CmdStan is installed; `stansub reference` with --install-cmdstan installs it, "
+        "or use --engine nutpie\n",
     )
 
 

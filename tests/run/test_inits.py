@@ -87,7 +87,7 @@ def test_inits_that_cannot_be_read_are_refused(inits: Any, message: str) -> None
     ("values", "message"),
     [
         ({"mu": 0.0, "simga": 1.0}, "'simga' is not a parameter of the program; its parameters are mu, sigma"),
-        ({"mu": [1.0, 2.0]}, "parameter 'mu': its size is 2, but the program declares one number"),
+        ({"mu": [1.0, 2.0]}, "parameter 'mu': its size is 2, but must be one number"),
         ({"mu": "zero"}, "parameter 'mu'"),
         ({"mu": 1.0, "sigma": -1.0}, "parameter 'sigma': lb_free: Lower bounded variable is -1"),
         ({"mu": object()}, "must be numbers"),
