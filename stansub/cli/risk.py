@@ -101,7 +101,8 @@ def risk(
 ) -> None:
     """Show the error of posterior means and variances against time, for several error levels.
 
-    Every level runs several times from the same starting values. Ctrl-C shows the finished runs.
+    Every level runs several times from the same starting values, by a random walk without control variates. Ctrl-C
+    shows the finished runs.
     """
     from stansub.diagnostics import risk as working
     from stansub.output import files, plots
