@@ -114,7 +114,7 @@ def test_functions_of_the_user_give_no_false_warnings() -> None:
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(LOGISTIC, logistic_data) == 0
     out = capsys.readouterr().out
-    assert out.startswith("qualifies: the numerical proof of its cut into blocks holds for these data\n")
+    assert out.startswith("qualifies: the likelihood is a sum over blocks, proved numerically for these data\n")
     assert "Observations  203 (N)" in out
     assert "Parameter     vector[K] beta: 2 values" in out
     assert "3 unconstrained parameters in total" in out

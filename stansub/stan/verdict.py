@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     word : str
-        "qualifies", "may qualify", "will not qualify" or "will not qualify as it stands".
+        "qualifies", "may qualify" or "will not qualify".
     because : str
         Reason, in half a sentence.
     code : int
@@ -75,7 +75,7 @@ class Examination:
     def verdict(self) -> Verdict:
         """Return the verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
-            return Verdict("qualifies", "the numerical proof of its cut into blocks holds for these data", 0)
+            return Verdict("qualifies", "the likelihood is a sum over blocks, proved numerically for these data", 0)
         if self.structure is not None:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
