@@ -857,7 +857,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
     ("stage", "told"),
     [
         ("check_modes", "stansub could not check whether the chains missed a mode"),
-        ("Quantities", "were interrupted and are omitted"),
+        ("Quantities", "beta[1]"),  # the program has parameters only, so nothing is lost
     ],
 )
 def test_an_interrupt_after_the_last_step_loses_no_draws(
@@ -880,6 +880,7 @@ def test_an_interrupt_after_the_last_step_loses_no_draws(
     code, out, _ = run(options(*PLAIN), capsys)
     assert code == 0
     assert told in " ".join(out.split())
+    assert "are omitted" not in out
     assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["draw"] == 60
 
 

@@ -230,7 +230,9 @@ class _Gathered:
             if not self._kept.generated_quantities:
                 raise
             why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
-        trouble = f"transformed parameters and generated quantities {why} and are omitted"
+        program = self._prepared.posterior.program
+        lost = program.transformed_parameters.declarations or program.generated_quantities.declarations
+        trouble = f"transformed parameters and generated quantities {why} and are omitted" if lost else ""
         return self._tree(self._piece(self._quantities(PARAMETERS), 0, self._n), trouble)
 
     def into(self, file: DrawsFile, progress: Progress) -> xarray.DataTree:
