@@ -22,7 +22,6 @@ import orjson
 
 import stansub
 from stansub.acceptance.decide import make_decider
-from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
@@ -66,11 +65,8 @@ def decision_cost(posterior: Posterior, theta: FloatArray, share: float) -> floa
 
 
 def sequential_pass(posterior: Posterior, theta: FloatArray) -> float:
-    """Nanoseconds an observation in one sequential pass of the library that serves the decisions."""
-    population = posterior.population
-    # A reduce_sum of the untouched program may use several threads; the rewritten one runs over all units in one.
-    model = population.model if isinstance(population, LoopEvaluator) else posterior.full
-    return median_seconds(lambda: model.log_density(theta)) / posterior.blocks.n_observations * 1e9
+    """Nanoseconds an observation in one sequential pass of the program that serves the decisions."""
+    return median_seconds(lambda: posterior.full.log_density(theta)) / posterior.blocks.n_observations * 1e9
 
 
 def decisions(program: str, n: int, folder: Path) -> None:
@@ -80,7 +76,7 @@ def decisions(program: str, n: int, folder: Path) -> None:
     path.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
     compiled = stansub.compile_model(ROOT / "stan_models" / f"{program}.stan")
     for size in (1, 16, 64, 256, 1024):
-        if compiled.rewritten is None and n / size > 100_000:
+        if n / size > 100_000:
             continue  # an instance an observation: memory
         posterior = compiled.with_data(path, block_size=size, seed=1)
         # The speed of exp and log1p depends on their arguments: both at the same parameters, away from 0.

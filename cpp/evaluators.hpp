@@ -1,4 +1,4 @@
-// The three evaluators of a model: bare callbacks, one BridgeStan model per block, one library for all blocks.
+// The two evaluators of a model: bare callbacks, and one BridgeStan model per block.
 #pragma once
 
 #include <algorithm>
@@ -213,85 +213,6 @@ class InstanceEvaluator final : public EvaluatorObject {
   std::vector<const void*> global_models_;
   BridgeStan api_;
   bool alone_;
-};
-
-// One library whose header lets the caller select slices of the observations. The subset is
-// thread-local in the library, so it is set, used and reset within each call. The object
-// holds scratch memory: one per chain.
-class LibraryEvaluator final : public EvaluatorObject {
- public:
-  using SetBlocks = void (*)(const int* starts, const int* ends, int n, double* out);
-
-  LibraryEvaluator(std::int32_t dim, const void* model, void* rng, std::size_t n_out,
-                   std::vector<std::int32_t> starts, std::vector<std::int32_t> ends,
-                   BridgeStan::ParamConstrain param_constrain, BridgeStan api, SetBlocks set_blocks)
-      : EvaluatorObject(members_of(this, dim, starts.size())),
-        model_(model),
-        rng_(rng),
-        starts_(std::move(starts)),
-        ends_(std::move(ends)),
-        constrained_(std::max<std::size_t>(n_out, 1)),
-        param_constrain_(param_constrain),
-        api_(api),
-        set_blocks_(set_blocks) {
-    if (starts_.size() != ends_.size())
-      throw std::invalid_argument("starts and ends must have the same length");
-  }
-
-  int global(const double* theta, double* value) {
-    const Subset subset(set_blocks_, starts_.data(), ends_.data(), 0, nullptr);
-    return api_.value(model_, true, theta, value);
-  }
-
-  int blocks(const double* theta, double, const std::int32_t* which, std::int32_t n, double* out) {
-    choose(which, n);
-    // a likelihood that the program switches off (for example by `if (!prior_only)`) returns nothing
-    std::fill_n(out, n, 0.0);
-    const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, out);
-    char* error = nullptr;
-    const int status =
-        param_constrain_(model_, false, true, theta, constrained_.data(), rng_, &error);
-    if (error != nullptr) api_.free_error(error);
-    return status;
-  }
-
-  int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
-               double* out) override {
-    choose(which, n);
-    const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, nullptr);
-    return api_.gradient(model_, true, theta, value, out);
-  }
-
- private:
-  void choose(const std::int32_t* which, std::int32_t n) {
-    subset_starts_.resize(n);
-    subset_ends_.resize(n);
-    for (std::int32_t k = 0; k < n; ++k) {
-      subset_starts_[k] = starts_[which[k]];
-      subset_ends_[k] = ends_[which[k]];
-    }
-  }
-
-  struct Subset {
-    Subset(SetBlocks set, const int* starts, const int* ends, int n, double* out) : set_(set) {
-      set_(starts, ends, n, out);
-    }
-    ~Subset() { set_(nullptr, nullptr, -1, nullptr); }
-    Subset(const Subset&) = delete;
-    Subset& operator=(const Subset&) = delete;
-
-   private:
-    SetBlocks set_;
-  };
-
-  const void* model_;
-  void* rng_;
-  std::vector<std::int32_t> starts_, ends_;
-  std::vector<int> subset_starts_, subset_ends_;
-  std::vector<double> constrained_;
-  BridgeStan::ParamConstrain param_constrain_;
-  BridgeStan api_;
-  SetBlocks set_blocks_;
 };
 
 }  // namespace stansub

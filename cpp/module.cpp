@@ -635,24 +635,6 @@ NB_MODULE(_loop, m) {
           "owner"_a = nb::none(), nb::kw_only(), "log_density_gradient_address"_a = 0, "alone"_a = false,
           nb::keep_alive<1, 8>());
 
-  nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
-      .def(
-          "__init__",
-          [](LibraryEvaluator* self, std::int32_t dim, std::uintptr_t model, std::uintptr_t rng, std::size_t n_out,
-             const Vector<std::int32_t>& starts, const Vector<std::int32_t>& ends, std::uintptr_t param_constrain,
-             std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t set_blocks,
-             const nb::object&, std::uintptr_t log_density_gradient) {
-            const BridgeStan api = to_bridgestan(log_density, free_error, log_density_gradient);
-            new (self) LibraryEvaluator(
-                dim, from_address<const void*>(model, "model"), reinterpret_cast<void*>(rng), n_out,
-                to_vector(starts), to_vector(ends),
-                from_address<BridgeStan::ParamConstrain>(param_constrain, "param_constrain_address"), api,
-                from_address<LibraryEvaluator::SetBlocks>(set_blocks, "set_blocks_address"));
-          },
-          "dim"_a, "model"_a, "rng"_a, "n_out"_a, "starts"_a, "ends"_a, "param_constrain_address"_a,
-          "log_density_address"_a, "free_error_address"_a, "set_blocks_address"_a, "owner"_a = nb::none(),
-          nb::kw_only(), "log_density_gradient_address"_a = 0, nb::keep_alive<1, 12>());
-
   nb::class_<Decision>(m, "Decision")
       .def_ro("accepted", &Decision::accepted)
       .def_ro("log_ratio", &Decision::log_ratio)

@@ -232,43 +232,6 @@ class InstanceEvaluator(Evaluator):
         alone: bool = False,
     ) -> None: ...
 
-class LibraryEvaluator(Evaluator):
-    """One library whose likelihood runs over the slices of the observations that ``stansub_set_blocks`` names.
-
-    Parameters
-    ----------
-    dim : int
-    model, rng : int
-        Addresses of a BridgeStan model and random number generator.
-    n_out : int
-        Number of values that ``bs_param_constrain`` with generated quantities writes.
-    starts, ends : ndarray of int32, shape (M,)
-        First and last observation of each block, counted from 1.
-    param_constrain_address, log_density_address, free_error_address, set_blocks_address : int
-        Addresses of ``bs_param_constrain``, ``bs_log_density``, ``bs_free_error_msg`` and ``stansub_set_blocks``.
-    owner : object, optional
-        Kept alive as long as the evaluator: whoever owns model and generator.
-    log_density_gradient_address : int
-        Address of ``bs_log_density_gradient``; gradients need it.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        model: int,
-        rng: int,
-        n_out: int,
-        starts: NDArray[np.int32],
-        ends: NDArray[np.int32],
-        param_constrain_address: int,
-        log_density_address: int,
-        free_error_address: int,
-        set_blocks_address: int,
-        owner: object = None,
-        *,
-        log_density_gradient_address: int = 0,
-    ) -> None: ...
-
 class Proposal:
     """Proposal of a Metropolis-Hastings step, as a function of the position and of standard normal numbers."""
 

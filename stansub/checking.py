@@ -26,7 +26,6 @@ from stansub.stan import source as source_module
 from stansub.stan import stanc
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
-from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points
@@ -45,11 +44,6 @@ from stansub.target.sparse import SparsePredictors
 from stansub.tuning.mode_tuner import few_evaluations
 from stansub.wording import percent
 
-_FORMS = {
-    "log_lik_i": "the likelihood is a loop over log_lik_i",
-    "reduce_sum": "the likelihood is a reduce_sum call",
-    "sum": "the likelihood consists of statements over observations",
-}
 _LABEL = 14
 # The observations, if they are not rows.
 _CELLS = "cells of a table"
@@ -162,9 +156,7 @@ def _block_size(n: int, instances: bool) -> int:
 def _lines(
     read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
 ) -> Iterator[tuple[str, str]]:
-    program, source, form, posterior = read.program, read.text, read.analysis.form, found.posterior
-    if found.verdict().code != InputError.exit_code:
-        yield "Form", _FORMS[form.kind]
+    program, source, posterior = read.program, read.text, found.posterior
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
     likelihood, size = _likelihood(read.analysis, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
@@ -175,12 +167,12 @@ def _lines(
     if bounds:
         yield "Range", f"from {', '.join(bounds)}, for the concentration bounds"
     if posterior is None or costs is None:
-        yield "Observations", form.n or (_CELLS if read.analysis.table else size) or "not found"
+        yield "Observations", (_CELLS if read.analysis.table else size) or "not found"
         for parameter in program.parameters.declarations:
             yield "Parameter", f"{parameter.type} {parameter.name}"
         return
     blocks = posterior.blocks
-    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts) or _CELLS})"
+    yield "Observations", f"{blocks.n_observations:,} ({', '.join(posterior.counts) or _CELLS})"
     unconstrained = Layout.from_names(posterior.full.param_unc_names()).shapes
     constrained = Layout.from_names(posterior.full.param_names()).shapes
     for parameter in program.parameters.declarations:
@@ -309,12 +301,8 @@ def _likelihood(
     analysis: Analysis, observations: str | None, posterior: Posterior | None
 ) -> tuple[list[Statement], str]:
     """Return the statements of the likelihood, and its size variable if known by name."""
-    program, form = analysis.program, analysis.form
-    if form.kind != "sum":
-        inside = [statement for statement in walk(program.model.statements) if form.span.contains(statement.span)]
-        return [statement for statement in inside if statement in _terms(program)] or inside, ""
     sizes = (posterior and posterior.counts) or _by_text(analysis, observations)
-    found = [statement for size in sizes if size for statement in observations_in(program, size)]
+    found = [statement for size in sizes if size for statement in observations_in(analysis.program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
 
@@ -342,7 +330,7 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
 
 def _warnings(found: Examination, costs: _Costs | None) -> Iterator[str]:
     doubts = found.doubts if found.posterior is None else ()
-    for remark in dict.fromkeys([*found.source.analysis.form.warnings, *doubts]):
+    for remark in dict.fromkeys(doubts):
         yield remark.located(found.source.text)
     if found.posterior is not None and found.posterior.dim >= (n := found.posterior.blocks.n_observations):
         yield (
@@ -397,8 +385,6 @@ def _count(n: int, what: str) -> str:
 
 
 def _evaluator(posterior: Posterior) -> str:
-    if isinstance(posterior.population, LoopEvaluator):
-        return "the program, rewritten so that its likelihood runs over chosen blocks"
     if isinstance(posterior.population, Instances) and posterior.population.alone:
         return "one instance of the program's likelihood per block"
     return "one instance of the program per block"

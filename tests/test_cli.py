@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import numpy as np
@@ -21,7 +21,7 @@ import pytest
 import typer
 from clocks import HANGS, Clock
 
-from stansub import CompiledModel, __version__, cli, compile_model
+from stansub import __version__, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
 from stansub.cli.flags import flag_of
@@ -263,7 +263,6 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], 
         "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
         "--proposal random-walk --control-variates 1 --max-time 500 --until ess=9000 --test bernstein --delta 0.2 "
         "--range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
-        "--evaluator instances "
         "--output out.nc --force --save mu --save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
@@ -362,7 +361,6 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no time": (lambda: options("--max-time", "0"), "--max-time 0"),
     "block of none": (lambda: options("--block-size", "0"), "--block-size 0"),
     "unknown size": (lambda: options("--observations", "M"), "--observations M"),
-    "nothing to rewrite": (lambda: options("--evaluator", "rewritten"), "instances"),
     **{
         f"enormous {option}": (partial(options, f"--{option}", "99999999999999999999999"), f"--{option} 9")
         for option in COUNTS
@@ -1078,10 +1076,8 @@ def test_choices_are_those_of_the_library() -> None:
         assert isinstance(bounds, limits.Named)
         return sorted(bounds.names)
 
-    parameters = inspect.signature(CompiledModel.with_data, eval_str=True).parameters
     assert names("test") == sorted(boundary.TEST_NAMES)
     assert names("range_source") == sorted(limits.RANGES.names)
-    assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
     assert names("proposal") == sorted(PROPOSALS)
     assert names("control_variates") == sorted(mode_setup.ORDERS)
 

@@ -114,7 +114,7 @@ def importance(workload: Workload) -> Truth:
 
     rng = np.random.default_rng(workload.data_seed)
     data, values = workload.data()
-    compiled = stansub.compile_model(workload.path, rewritten=False)
+    compiled = stansub.compile_model(workload.path)
     model = compiled.read_data(data).model(compiled.silent)
     centre = model.param_unconstrain_json(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
     peak, height = _climb(model.log_density_gradient, centre)

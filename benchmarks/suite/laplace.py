@@ -33,7 +33,7 @@ def run(task: Task) -> Run:
     from stansub.output.layout import Layout
 
     began = time.perf_counter()
-    compiled = stansub.compile_model(task.workload.program, rewritten=False)
+    compiled = stansub.compile_model(task.workload.program)
     values = compiled.read_data(task.data)
     loaded = time.perf_counter()
     model = compiled.silent.model(values.json())

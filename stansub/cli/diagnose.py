@@ -44,7 +44,6 @@ _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
     "first_look",
     "block_size",
     "observations",
-    "evaluator",
 )
 def diagnose(
     model: Model,

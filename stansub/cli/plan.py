@@ -45,7 +45,7 @@ _Output = Annotated[Path | None, to_file("Picture to write.", "FILE", "MODEL_pla
 _Force = Annotated[bool, forcing("Overwrite the picture.", OUTPUT)]
 
 
-@taking("chains", "parallel_chains", "seed", "block_size", "observations", "evaluator")
+@taking("chains", "parallel_chains", "seed", "block_size", "observations")
 def plan(
     model: Model,
     data: Data,

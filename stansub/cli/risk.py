@@ -80,7 +80,6 @@ _Force = Annotated[bool, forcing("Overwrite the output.", OUTPUT)]
     shared("seed", group=_RUNS),
     "block_size",
     "observations",
-    "evaluator",
 )
 def risk(
     model: Model,

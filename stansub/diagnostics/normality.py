@@ -137,7 +137,6 @@ def diagnose(
     first_look: int | None = None,
     block_size: int | None = None,
     observations: str | None = None,
-    evaluator: str = "auto",
     proposal: str = "auto",
     control_variates: int | str = "auto",
     pairs: int = PAIRS,
@@ -155,7 +154,7 @@ def diagnose(
 
     Parameters
     ----------
-    model, data, block_size, observations, evaluator, proposal, control_variates, inits, seed
+    model, data, block_size, observations, proposal, control_variates, inits, seed
         As in `stansub.sample`; with the same seed, the chain is the first of `sample`'s.
     test : StoppingRule or {"austerity", "pocock"}, optional
         The t-test; tests that do not rely on normal means are rejected.
@@ -201,7 +200,6 @@ def diagnose(
             or (lambda _, n, instances: rule.block_size(n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
-            evaluator=evaluator,
             log=log,
         )
         return _try(posterior, rule, request, init, settings, log)

@@ -89,7 +89,6 @@ def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, c
             or (lambda _, n, instances: looser.block_size(n, instances=instances, variates=False)),
             seed=config.root_seed,
             observations=config.observations,
-            evaluator=config.evaluator,
             log=log,
         )
         about = _about(posterior, looser)

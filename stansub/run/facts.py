@@ -55,8 +55,7 @@ def _programs(posterior: Posterior, config: SampleConfig) -> dict[str, str]:
     """Return what was compiled and why; empty for functions."""
     if isinstance(posterior.population, Uncut):
         return plan_transitions(posterior.analysis, config.observations or "").reasons
-    rewritten = config.evaluator != "instances"
-    return plan(posterior.analysis, rewritten=rewritten).reasons if posterior.program.code else {}
+    return plan(posterior.analysis).reasons if posterior.program.code else {}
 
 
 def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
         "test_settings": repr(test),
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",
-        "form": posterior.form.kind,
+        "form": "sum" if posterior.program.code else "functions",
         "model_code": posterior.program.code,
         "model_hash": posterior.model_hash,
         "data_hash": posterior.values.digest(),

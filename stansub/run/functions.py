@@ -11,7 +11,6 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import Proof, draw_points
-from stansub.stan.recognise import Form
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
@@ -45,7 +44,6 @@ def posterior_of(factors: FunctionFactors) -> Posterior:
         proof=Proof(0, 0.0),
         name=factors.name,
         analysis=Analysis.of(Program("")),
-        form=Form("functions"),
         values=Data(facts, (), factors.name),
         sizes=(),
         points=points,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from stansub.acceptance.names import BOUNDS, TEST_NAMES
-from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, CountOr, Interval, Named, OneOf, Suggested
+from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, CountOr, Interval, Named, Suggested
 from stansub.run.option import option
 
 if TYPE_CHECKING:
@@ -251,9 +251,6 @@ class DataOptions:
         DATA,
         metavar="NAME",
         means="derived from the program",
-    )
-    evaluator: Literal["auto", "instances", "rewritten"] | str = option(
-        "auto", "How block log likelihoods are evaluated.", DATA, OneOf(("auto", "instances", "rewritten"))
     )
 
 

@@ -362,14 +362,14 @@ def _of(model: Model | Source, data: Data, config: SampleConfig) -> tuple[DataSo
     else:
         program = model if isinstance(model, Source) else source.read(model)
     analysis = program.analysis
-    if not analysis.has_family or analysis.form.kind != "sum" or analysis.effects(config.observations or ""):
+    if not analysis.has_family or analysis.effects(config.observations or ""):
         return None
     return sources, program, parts
 
 
 def _has_single(config: SampleConfig) -> bool:
     """Return whether the options allow decisions from single observations."""
-    free = config.exact_free and config.block_size is None and config.evaluator != "rewritten"
+    free = config.exact_free and config.block_size is None
     return free and config.smooth and not config.splits and not named(str(config.proposal)).batches
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from stansub import clock
-from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
 from stansub.run.functions import posterior_of
 from stansub.stan import data as data_module
@@ -131,7 +130,6 @@ def make_posterior(
     block_size: Callable[[Analysis, int, bool], int] | int,
     seed: int,
     observations: str | None,
-    evaluator: str,
     log: Callable[[str], None],
 ) -> tuple[Posterior, float]:
     """Return the posterior, and the time when its program was compiled (see `stansub.clock.now`).
@@ -162,21 +160,16 @@ def make_posterior(
     assert values is not None
     assert not isinstance(compiled, Posterior | FunctionFactors)
     if isinstance(compiled, Source):
-        compiled = compile_model(compiled, progress=log, rewritten=evaluator not in ("instances", "partitions"))
+        compiled = compile_model(compiled, progress=log)
     compiled_at = clock.now()
     if isinstance(values, PartitionedData):
         found = values.posterior(compiled, seed=seed, observations=observations, log=as_progress(log))
         return found, compiled_at
-    posterior = compiled.with_data(
+    found = compiled.with_data(
         values,
         block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
         seed=seed,
         observations=observations,
-        evaluator=evaluator,  # type: ignore[arg-type]
         progress=log,
     )
-    if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
-        raise InputError(
-            f"`observations={observations!r}`: the program's sum runs over {posterior.form.n}; leave out `observations`"
-        )
-    return posterior, compiled_at
+    return found, compiled_at

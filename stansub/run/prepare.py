@@ -216,7 +216,6 @@ def _prepare_subsampled(
         block_size=config.block_size or partial(sized, rule, config),
         seed=config.seed,
         observations=config.observations,
-        evaluator=config.evaluator,
         log=progress,
     )
     posterior = _with_decision_size(posterior, rule, config)
@@ -255,7 +254,7 @@ def _prepare_subsampled(
 
 def _products(posterior: Posterior, config: SampleConfig) -> tuple[Chosen, ...]:
     """Return a note of effects whose products with other parameters are not declared; empty if there are none."""
-    if posterior.form.kind == "functions":
+    if not posterior.program.code:
         return ()
     effects = posterior.analysis.undeclared(config.observations or "")
     return (ProductsLeft(effects),) if effects else ()
@@ -282,9 +281,8 @@ def with_seed(config: SampleConfig, seed: int) -> SampleConfig:
 
 
 def _check_given(data: Data, config: SampleConfig) -> None:
-    given = any(one is not None for one in (data, config.block_size, config.observations))
-    if given or config.evaluator != "auto":
-        raise InputError("the given posterior fixes data, block_size, observations and evaluator: leave them out")
+    if any(one is not None for one in (data, config.block_size, config.observations)):
+        raise InputError("the given posterior fixes data, block_size and observations: leave them out")
 
 
 def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:

@@ -106,7 +106,6 @@ def posterior_of_draws(
             block_size=lambda analysis, n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
             seed=seed,
             observations=observations,
-            evaluator=str(asked.get("evaluator", "auto")),
             log=log,
         )
         if posterior.model_hash != facts.get("model_hash") or posterior.values.digest() != facts.get("data_hash"):

@@ -37,7 +37,10 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         )
         raise InputError(f"{found.path} belongs to a run with other options; resume it with the same ones: {shown}")
     config = config.continuing(before)
-    facts, given = found.facts(config), read(model, data, progress)
+    facts = found.facts(config)
+    if facts.evaluator == "rewritten":
+        raise InputError(f"{found.path} was written with `evaluator='rewritten'`, which is gone: start a new run")
+    given = read(model, data, progress)
     with given.unchanged():
         posterior, compiled_at = _posterior(given, facts, config, progress)
         digest = posterior.values.digest()
@@ -60,7 +63,6 @@ def _posterior(given: ModelInput, facts: Facts, config: SampleConfig, progress: 
         block_size=facts.block_size,
         seed=facts.seed,
         observations=config.observations,
-        evaluator=facts.evaluator,
         log=progress,
     )
 

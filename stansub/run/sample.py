@@ -65,8 +65,8 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
         A file (JSON as CmdStan reads it, R's dump format, Parquet, Arrow, CSV, npy, npz or Zarr), values by name, a
         table with the Arrow C stream interface (pandas, polars, pyarrow), or several of these. `stansub.DataSources`
         also says which columns a variable is read from. A `Posterior` or `FunctionFactors` already has its data: do
-        not pass `data`, `block_size`, `observations` or `evaluator` with them. If you did not set their block size,
-        `sample` chooses it as for a program.
+        not pass `data`, `block_size` or `observations` with them. If you did not set their block size, `sample`
+        chooses it as for a program.
     {options}
 
     Returns

@@ -18,7 +18,6 @@ from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.ragged import by_rows
 from stansub.stan.reach import Reach, Term, entries, terms
-from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import undeclared, with_scaled_effects
@@ -40,17 +39,6 @@ class Analysis:
     def of(cls, program: Program) -> Analysis:
         """Return the analysis of a program; cached, so equal programs share it."""
         return cls(program)
-
-    @cached_property
-    def form(self) -> Form:
-        """Return the recognised likelihood.
-
-        Raises
-        ------
-        InputError
-            If the program has no model block.
-        """
-        return recognise(self.program)
 
     @cached_property
     def size(self) -> str:
@@ -157,7 +145,7 @@ class Analysis:
 
     def structure(self, size: str = "") -> NamedStructure | None:
         """Return the likelihood's name if it is known not to be a sum over observations."""
-        return named(*self._cut(size)) if self.form.kind == "sum" else None
+        return named(*self._cut(size))
 
     def _cut(self, size: str) -> tuple[Program, str]:
         """Return the program that passes write, and what counts its observations: rows of data, or ``size``."""
@@ -165,7 +153,7 @@ class Analysis:
 
     def doubts(self, size: str = "") -> Iterator[Remark]:
         """Yield statements that may tie observations to each other, in the program that passes write."""
-        if self.form.kind == "sum" and self.structure(size) is None:
+        if self.structure(size) is None:
             program, size = self._cut(size or self.size)
             if not size:
                 message = "no integer in the data block is a size of data, so there is nothing that counts observations"
@@ -209,15 +197,13 @@ class NotASumError(InputError):
         self.reason = reason
 
 
-def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source: str = "") -> NotASumError:
+def explain(analysis: Analysis, reason: str, *, source: str = "") -> NotASumError:
     """Return the error for a user whose program's likelihood is not a sum over observations.
 
     Parameters
     ----------
     reason : str
         How the numerical check failed.
-    form : Form, optional
-        What was cut, if this is another than the program's own.
     source : str
         The user's file, for line numbers.
 
@@ -227,15 +213,9 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
         With the reason and the statements that stand in the way where the text shows them, in one line.
     """
     text = f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"
-    form = form or analysis.form
-    if form.kind != "sum":
-        where = Remark(
-            form.statement, "must be a sum over observations that does not depend on their order or on how they are cut"
-        )
-        return NotASumError(f"{text}: {where.located(source)}", reason)
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals
-    remarks = [structure.remark, *refusals] if structure else [*form.warnings, *refusals, *analysis.doubts()]
+    remarks = [structure.remark, *refusals] if structure else [*refusals, *analysis.doubts()]
     first: dict[str, Remark] = {}  # of those about one statement the first says most
     for remark in remarks:
         first.setdefault(remark.statement or remark.message, remark)

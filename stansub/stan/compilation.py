@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,21 +19,19 @@ from stansub.stan.analysis import Analysis, explain
 from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.loop_evaluator import LoopEvaluator, count_units
 from stansub.stan.parts import Parts
-from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
+from stansub.stan.plan import DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import Text
-from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
+from stansub.stan.proof import Population, Proof, arrange, draw_points
 from stansub.stan.proved import Proved
-from stansub.stan.recognise import Form, plain
-from stansub.stan.remarks import find_line, locate_error
+from stansub.stan.remarks import locate_error
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.shares import Shares
 from stansub.stan.sizes import outcome_sizes, size_candidates
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
-from stansub.stan.syntax import Name, Program, find, names, parse_expression
+from stansub.stan.syntax import Program
 from stansub.stan.whole_data import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
@@ -68,7 +66,7 @@ class CompiledParts(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A Stan program, its recognised likelihood and its compiled libraries.
+    """A Stan program and its compiled libraries.
 
     Attributes
     ----------
@@ -78,15 +76,11 @@ class CompiledModel:
         The program as you wrote it.
     analysis : Analysis
         Properties shown by the text of its canonical form.
-    form : Form
-        The recognised likelihood.
     original : Library
         The unmodified program, against which every cut into blocks is proved.
     silent : Library
-        The same program without statements that are not thread-safe (`stansub.stan.rewrite.silent`); for most programs,
-        the original itself.
-    rewritten : Library or None
-        The program whose likelihood runs over blocks chosen from outside; None if there is nothing to rewrite.
+        The same program without statements that are not thread-safe or slow in blocks (`stansub.stan.rewrite`); for
+        most programs, the original itself.
     divided : CompiledParts or None
         The program in parts; None if it is used as a whole.
     """
@@ -94,10 +88,8 @@ class CompiledModel:
     name: str
     source: str
     analysis: Analysis
-    form: Form
     original: Library
     silent: Library
-    rewritten: Library | None
     divided: CompiledParts | None = None
 
     @property
@@ -116,7 +108,6 @@ class CompiledModel:
         block_size: Callable[[int, bool], int] | int | None = None,
         seed: int = 0,
         observations: str | None = None,
-        evaluator: Literal["auto", "instances", "rewritten"] = "auto",
         progress: Callable[[str], None] | None = None,
     ) -> Posterior:
         """Load the program with data, cut the observations into blocks and prove the cut numerically.
@@ -132,8 +123,6 @@ class CompiledModel:
             Seed of the shuffle and of ``transformed data``.
         observations : str, optional
             Name of the integer data variable that counts the observations; detected by default.
-        evaluator : {"auto", "instances", "rewritten"}
-            Evaluator of the blocks; ``auto`` uses the rewritten program if there is one.
         progress : callable, optional
             Called with a line of text before slow work; a `Progress` also receives counts.
 
@@ -145,25 +134,18 @@ class CompiledModel:
         """
         log = as_progress(progress)
         values = data if isinstance(data, Data) else self.read_data(data)
-        if evaluator == "rewritten" and self.rewritten is None:
-            raise InputError(
-                f"{self.name}: stansub found no `for` loop over log_lik_i and no reduce_sum to rewrite; use "
-                "`evaluator='instances'`"
-            )
-        library = None if evaluator == "instances" else self.rewritten
-        if library is None or self.divided is not None:
-            start_trials()
+        start_trials()
         if block_size is None:
             sized: Callable[[int, bool], int] = _default_size
         else:
             sized = block_size if callable(block_size) else lambda n, instances: block_size
         given = self._given(values, seed, sized, log)
         if not given.points:
-            raise InputError(self._undefined(given, library))
-        posterior = self._cut_somehow(given, library, evaluator, observations)
+            raise InputError(self._undefined(given))
+        posterior = self._cut_somehow(given, observations)
         if isinstance(given.full, Shares) and not posterior.proof.holds:
             given = replace(given, full=self._loaded(values, seed))
-            posterior = self._cut_somehow(given, library, evaluator, observations)
+            posterior = self._cut_somehow(given, observations)
         posterior.check(self.source)
         return replace(posterior, any_block_size=block_size is None, observations=observations)
 
@@ -181,14 +163,9 @@ class CompiledModel:
         predictors, remembered = known.predictors_over(values), {"digest": known.digest}
         return replace(found, observations=known.observations, known_predictors=predictors, _found=remembered)
 
-    def _cut_somehow(
-        self, given: _CutInputs, library: Library | None, evaluator: str, observations: str | None
-    ) -> Posterior:
+    def _cut_somehow(self, given: _CutInputs, observations: str | None) -> Posterior:
         """Return the posterior in the first possible cut, proved or not."""
-        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
-        if posterior is None:
-            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
-        return posterior
+        return self._in_parts(given, observations) or self._whole(given, observations)
 
     def uncut(
         self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
@@ -245,46 +222,6 @@ class CompiledModel:
         """Return data checked against the program's data block."""
         return data_module.read(data, self.program.data.declarations)
 
-    def _rewritten(self, given: _CutInputs, library: Library) -> Posterior:
-        named = self._counting()
-        values = given.values
-        alike: dict[int, tuple[str, ...]] = {}
-        for name in named:
-            n = values.integer(name)
-            alike[n] = (*alike.get(n, ()), name)
-        shuffles: dict[tuple[str, ...], Sequence[int]] = {names: (n,) for n, names in alike.items()}
-        for n in alike:
-            # Several variables may count the observations; others of this length count something else.
-            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
-
-        def arranged(sizes: tuple[str, ...], order: Places | None) -> Population:
-            return self._blocks_of(library, given, sizes, order)
-
-        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
-        return self._posterior(given, *found, named)
-
-    def _blocks_of(
-        self, library: Library, given: _CutInputs, sizes: tuple[str, ...], order: Places | None
-    ) -> LoopEvaluator:
-        """Return the rewritten program with reordered data."""
-        values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
-        model = values.model(library, seed=given.seed)
-        generator = model.rng(given.seed)
-        n = count_units(model, generator)
-        if n < 1:
-            raise InputError(
-                f"{values.source}: the data contain no observations ({self.form.n} is 0, or the program skips its "
-                "likelihood)"
-            )
-        return LoopEvaluator(model, generator, Blocks(n, given.block_size(n, False)))
-
-    def _counting(self) -> tuple[str, ...]:
-        """Return integers of the data block that determine the number of units, the likeliest first."""
-        words = [one.name for one in find(Name, [parse_expression(self.form.n)])]
-        dims = {d.name: names(*d.all_dims) for d in self.program.declarations}
-        found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
-        return tuple(dict.fromkeys(found))
-
     def _in_parts(self, given: _CutInputs, observations: str | None) -> Posterior | None:
         """Return the posterior from the program in parts; None if there are no parts, or they are not proved."""
         if self.divided is None:
@@ -299,9 +236,7 @@ class CompiledModel:
             found = self._cut(given, InParts(parts, library, values), observations)
         except InputError:
             return None
-        if not found.proof.holds:
-            return None
-        return found if self.form.kind == "sum" else replace(found, form=plain(self.program))
+        return found if found.proof.holds else None
 
     def _whole(self, given: _CutInputs, observations: str | None) -> Posterior:
         return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
@@ -343,7 +278,6 @@ class CompiledModel:
             proof,
             self.name,
             self.analysis,
-            self.form,
             given.values,
             sizes,
             given.points,
@@ -371,7 +305,7 @@ class CompiledModel:
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             text = text or "no integer of the data block is the size of other data"
-            raise explain(self.analysis, text, form=self.form, source=self.source)
+            raise explain(self.analysis, text, source=self.source)
         if observations is None and (latent := self._latent(sums)):
             # For example, pairs of neighbours whose sum is a prior.
             counts = " and ".join(" and ".join(names) for names in sums)
@@ -379,7 +313,7 @@ class CompiledModel:
                 f"each of the {latent} observations has its own parameters; only the "
                 f"terms counted by {counts} form a sum"
             )
-            raise explain(self.analysis, text, form=self.form, source=self.source)
+            raise explain(self.analysis, text, source=self.source)
         return sums
 
     def _latent(self, sums: Sequence[Sequence[str]]) -> str:
@@ -390,14 +324,11 @@ class CompiledModel:
         of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
-    def _undefined(self, given: _CutInputs, library: Library | None) -> str:
+    def _undefined(self, given: _CutInputs) -> str:
         """Return the error message if no parameters with a finite log density were found."""
         theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
-        if library:
-            place = explain_undefined(self._blocks_of(library, given, (), None), None, theta)
-        else:
-            cut = Whole(self.silent, given.values, self._size_names(), given.seed)
-            place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
+        cut = Whole(self.silent, given.values, self._size_names(), given.seed)
+        place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
         _, message = given.full.log_density_or_message(theta)
         where, odd = f": {place}" if place else "", given.values.not_finite()
         odd = f" ({odd})" if odd else ""
@@ -432,10 +363,9 @@ def compile_model(
     stan_file: str | Path | Source,
     *,
     progress: Callable[[str], None] | None = None,
-    rewritten: bool = True,
     programs: Plan | None = None,
 ) -> CompiledModel:
-    """Compile a Stan program and recognise its likelihood.
+    """Compile a Stan program.
 
     Parameters
     ----------
@@ -443,8 +373,6 @@ def compile_model(
         The ``.stan`` file, whose folder resolves ``#include``, or its contents.
     progress : callable, optional
         Called with a line of text before slow work; the time limit of a `Progress` ends compilers.
-    rewritten : bool
-        Whether to compile the rewritten program too, if there is one.
     programs : Plan, optional
         What to compile instead of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
 
@@ -457,8 +385,7 @@ def compile_model(
     """
     read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
     analysis, log = read.analysis, as_progress(progress)
-    form = replace(analysis.form, line=find_line(read.text, analysis.form.statement))
-    planned = plan(analysis, rewritten=rewritten) if programs is None else programs
+    planned = plan(analysis) if programs is None else programs
     with toolchain.in_background() as compiling:
         jobs = {
             one.role: compiling(one.code, name=read.name, suffix=one.suffix, goal=one.goal, progress=log, **one.options)
@@ -469,9 +396,7 @@ def compile_model(
             name=read.name,
             source=read.text,
             analysis=analysis,
-            form=form,
             original=whole,
             silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
-            rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
             divided=CompiledParts.of(planned.parts, jobs.get(PARTS), jobs.get(DATA)) if planned.parts else None,
         )

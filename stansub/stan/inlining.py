@@ -1,19 +1,24 @@
 """Calls of a program's own functions, replaced by what the functions do.
 
-In ``target += reduce_sum(f, y, 1, tau, z, g)``, only the function's body shows which products of parameters the
-likelihood reads. Its observations are then all in one part.
+In ``target += reduce_sum(f, y, 1, tau, z, g);``, only the function's body shows which observation a term belongs to,
+which data it reads and which products of parameters; in ``merged = merge_missing(gone, x, guess);``, which elements of
+``merged`` are parameters. In the program written here, these are statements of the model, and all observations of a
+``reduce_sum`` are in one slice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
 
-from stansub.stan.recognise import REDUCE_SUM, normalised
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.syntax import (
+    REDUCE_SUM,
+    Assign,
     Call,
     Declaration,
     Expression,
@@ -22,39 +27,50 @@ from stansub.stan.syntax import (
     Function,
     Infix,
     Literal,
+    Loop,
     Name,
     Node,
     Program,
     Return,
+    Slice,
     Statement,
+    Subscript,
     Target,
     changed,
     find,
+    flat,
+    names,
+    normalised,
     printed,
     substituted,
     walk,
 )
-from stansub.stan.typing import REAL
+from stansub.stan.typing import INT, REAL
 
 N = TypeVar("N", bound=Node)
+Sizes = Mapping[str, Declaration]
 
 # Functions that call others, so deep.
 _DEPTH = 3
+_ONE = Literal("1")
+# Functions that return the number of elements of a vector or array, and those that keep it.
+_SIZES, _SAME_SIZE = ("num_elements", "size", "rows"), ("to_vector", "to_row_vector", "to_array_1d")
 
 
+@lru_cache(maxsize=64)
 def inlined(program: Program) -> Program:
     """Return a program whose likelihood calls none of its own functions, as far as they can be replaced.
 
-    These are functions that only return an expression, and functions added to the target, directly or by
-    ``reduce_sum``, that return at their end only. It has the same log density up to a constant.
+    These are functions that only return an expression, and functions that return at their end only, if their value is
+    added to the target, directly or by ``reduce_sum``, or assigned. It has the same log density up to a constant.
     """
     for _ in range(_DEPTH):
         functions, unused = _functions(program), Symbols.of(program)
-        lengths = {one.name: one.all_dims[0] for one in program.data_declarations if one.all_dims}
+        sizes = {one.name: one for one in program.declarations}
         found = [
             (one.span, text)
             for one in _simple(program.evaluated)
-            if (text := _text(one, functions, lengths, unused)) is not None
+            if (text := _text(one, functions, sizes, unused)) is not None
         ]
         written = checked(extended(program, (), found), "inlined functions") if found else None
         if written is None:
@@ -76,13 +92,11 @@ def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
     return (one for one in walk(statements) if not one.bodies and counts[one.span] == 1)
 
 
-def _text(
-    statement: Statement, functions: Mapping[str, Function], lengths: Mapping[str, Expression], unused: Symbols
-) -> str | None:
+def _text(statement: Statement, functions: Mapping[str, Function], sizes: Sizes, unused: Symbols) -> str | None:
     """Return a statement without calls of functions, in braces if it needs variables; None if it has no such calls."""
-    call = _Added.of(statement, functions, lengths) if isinstance(statement, Target) else None
+    call = _Received.of(statement, functions, sizes)
     if call is not None:
-        return call.text(unused)
+        return call.text(sizes, unused)
 
     def value(node: Node) -> Node | None:
         function = functions.get(node.name) if isinstance(node, Call) else None
@@ -90,53 +104,134 @@ def _text(
             return None
         match function.body:
             case (Return(Expression() as returned),):
-                return _with(returned, _given(function, node.arguments))
+                return _with(returned, _given(function, node.arguments), sizes)
         return None
 
     new = changed(statement, value)
     return None if new is statement else str(new)
 
 
-class _Added(NamedTuple):
-    """A call that is added to the target: a function, and its arguments by name."""
+@dataclass(frozen=True)
+class _Received:
+    """A call whose value is added to the target, or assigned to a variable.
 
-    function: Function
+    Attributes
+    ----------
+    head : str
+        The declaration of the variable, if it is declared with the value.
+    variable : Name or None
+        The variable; None for the target.
+    body : tuple of Statement
+        What the function does before it returns.
+    local : Declaration or None
+        The function's variable that stands for the target or the variable; None if it returns another expression.
+    given : mapping
+        Its arguments by name, and values of its constants, such as the number of observations.
+    """
+
+    head: str
+    variable: Name | None
+    body: tuple[Statement, ...]
+    returned: Expression
+    local: Declaration | None
     given: Mapping[str, Expression]
 
     @classmethod
-    def of(
-        cls, statement: Target, functions: Mapping[str, Function], lengths: Mapping[str, Expression]
-    ) -> _Added | None:
-        """Return the call that a statement adds; None if it adds anything else."""
-        call = statement.expression
-        if not isinstance(call, Call):
-            return None
-        arguments = call.arguments
-        if call.name in REDUCE_SUM:
-            name, sliced, _, *shared = arguments
-            function = functions.get(normalised(str(name)))
-            arguments = sliced, Literal("1"), lengths.get(str(sliced), Call("size", (sliced,))), *shared
-        else:
-            function = functions.get(normalised(call.name))
+    def of(cls, statement: Statement, functions: Mapping[str, Function], sizes: Sizes) -> _Received | None:
+        """Return the call that is the only value of a statement; None if there is none that can be replaced."""
+        head, variable = "", ""
+        match statement:
+            case Target(Call(name, arguments)):
+                pass
+            case Assign(Name(variable), "=", Call(name, arguments)):
+                pass
+            case Declaration(name=variable, value=Call(name, arguments)):
+                head = f"{replace(statement, value=None)}\n"
+            case _:
+                return None
+        if name in REDUCE_SUM:
+            of, sliced, _, *shared = arguments
+            name, length = str(of), _size("size", sliced, sizes) or Call("size", (sliced,))
+            arguments = (sliced, _ONE, length, *shared)
+        function = functions.get(normalised(name))
         if function is None or function.body is None or len(arguments) != len(function.arguments):
             return None
-        *_, last = function.body
-        returns = list(find(Return, function.body))
-        if returns != [last] or not isinstance(last, Return) or last.value is None:
+        *body, last = function.body
+        if list(find(Return, function.body)) != [last] or not isinstance(last, Return) or last.value is None:
             return None
-        return cls(function, _given(function, arguments))
+        given, often = _given(function, arguments), _read_often(function)
+        is_own = bool(variable) and (not body or variable in names(*arguments))
+        if is_own or not all(_is_cheap(value) for name, value in given.items() if name in often):
+            return None
+        declared = [one for one in body if isinstance(one, Declaration)]
+        local = next((one for one in declared if Name(one.name) == last.value), None)
+        if local is not None and not variable and not _is_sum(local, body):
+            local = None
+        assigned = {name for one in find(Assign, body) for name in one.variables}
+        for one in declared:
+            if one is not local and one.type.unsized == INT and one.value is not None and one.name not in assigned:
+                given[one.name] = _with(one.value, given, sizes)
+                body.remove(one)
+        return cls(head, Name(variable) if variable else None, tuple(body), last.value, local, given)
 
-    def text(self, unused: Symbols) -> str:
+    def text(self, sizes: Sizes, unused: Symbols) -> str:
         """Return what the function does, with names of its variables that no other has."""
-        assert self.function.body is not None
-        *body, last = self.function.body
-        assert isinstance(last, Return)
-        assert last.value is not None
-        loops = [one for one in walk(body) if isinstance(one, For | ForEach)]
-        names = dict.fromkeys([*(one.name for one in find(Declaration, body)), *(one.variable for one in loops)])
-        own = {name: Name(unused.fresh(f"stansub_{name}")) for name in names}
-        ended = [_with(one, {**self.given, **own}) for one in (*body, Target(last.value))]
-        return f"{{\n{printed(ended)}\n}}" if body else printed(ended)
+        local, variable = self.local, self.variable
+        statements = list[Statement]()
+        for one in self.body:
+            if one is not local:
+                statements.append(changed(one, self._received))
+            elif variable is not None and local.value is not None:
+                statements.append(Assign(variable, "=", local.value))
+        if local is None:
+            statements.append(Target(self.returned) if variable is None else Assign(variable, "=", self.returned))
+        loops = [one.variable for one in find(Loop, statements) if isinstance(one, For | ForEach)]
+        own = dict.fromkeys([*(one.name for one in find(Declaration, statements)), *loops])
+        given = {**self.given, **{name: Name(unused.fresh(f"stansub_{name}")) for name in own}}
+        if local is not None and variable is not None:
+            given[local.name] = variable
+        statements = [changed(_with(one, given, sizes), lambda node: _counted(node, sizes)) for one in statements]
+        text = printed(statements)
+        is_open = not any(isinstance(one, Declaration) for one in statements)
+        return f"{self.head}{text}" if is_open else f"{self.head}{{\n{text}\n}}"
+
+    def _received(self, node: Node) -> Node | None:
+        """Return what is added to a local sum as added to the target."""
+        match node:
+            case Assign(Name(name), "+=", term) if self.variable is None and self.local and name == self.local.name:
+                return Target(term)
+        return None
+
+
+def _is_sum(local: Declaration, body: Sequence[Statement]) -> bool:
+    """Return whether a variable begins at 0, and nothing but additions to it reads or changes it."""
+    added = [one for one in find(Assign, body) if one.place == Name(local.name) and one.operator == "+="]
+    used = [one for one in find(Name, body) if one.name == local.name]
+    return local.value in (Literal("0"), Literal("0.0")) and len(used) == len(added)
+
+
+def _read_often(function: Function) -> set[str]:
+    """Return the arguments with several elements that a function reads in loops."""
+    tall = {one.name for one in function.arguments if one.type.depth or one.type.base not in ("int", "real")}
+    return tall & names(*find(Loop, function.body or ()))
+
+
+def _is_cheap(value: Expression) -> bool:
+    """Return whether an expression is a variable or its parts, which loops may evaluate again and again."""
+    return isinstance(flat(value)[0], Name | Literal)
+
+
+def _counted(node: Node, sizes: Sizes) -> Node | None:
+    """Return a loop over the elements of data as a loop over their places; None for other nodes."""
+    match node:
+        case ForEach(variable, container, body) if size := _size("size", container, sizes):
+            element = Subscript(container, (Name(variable),))
+
+            def counted(inner: Node) -> Node | None:
+                return element if inner == Name(variable) else _counted(inner, sizes)
+
+            return For(variable, _ONE, size, tuple(changed(one, counted) for one in body))
+    return None
 
 
 def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Expression]:
@@ -147,13 +242,32 @@ def _given(function: Function, arguments: Sequence[Expression]) -> dict[str, Exp
     }
 
 
-def _with(node: N, given: Mapping[str, Expression]) -> N:
-    """Return a node with values for names; ``i - 1 + 1`` becomes ``i``, as in indices of a slice that starts at 1."""
+def _with(node: N, given: Mapping[str, Expression], sizes: Sizes) -> N:
+    """Return a node with values for names, and shorter indices: ``i``, not ``i - 1 + 1``, as in a slice from 1 on."""
 
     def shorter(one: Node) -> Node | None:
         match one:
-            case Infix("+", Infix("-", left, first), Literal("1")) if substituted(first, given) == Literal("1"):
+            case Infix("+", Infix("-", left, Literal("1")), Literal("1")):
                 return changed(left, shorter)
+            case Infix("-", Infix("+", Literal("1"), left) | Infix("+", left, Literal("1")), Literal("1")):
+                return changed(left, shorter)
+            case Subscript(Name(name) as whole, (Slice(Literal("1"), Expression() as last),)) if name in sizes:
+                return whole if sizes[name].all_dims[:1] == (changed(last, shorter),) else None
+            case Call(name, (Expression() as of,)) if name in _SIZES and (size := _size(name, of, sizes)):
+                return size
+            case Subscript(Call("dims", (Expression() as of,)), (Literal("1"),)):
+                return _size("dims", of, sizes)
         return None
 
-    return substituted(changed(node, shorter), given)
+    return changed(substituted(node, given), shorter)
+
+
+def _size(function: str, node: Expression, sizes: Sizes) -> Expression | None:
+    """Return the value of a function of sizes of a container as declared; None if it is not known."""
+    match node:
+        case Call(name, (Expression() as inner,)) if name in _SAME_SIZE:
+            return _size(function, inner, sizes)
+        case Subscript(_, (Name(name),)) | Name(name) if (one := sizes.get(name)) is not None:
+            is_first = len(one.all_dims) == 1 or (function in ("size", "dims") and one.array_dims)
+            return one.all_dims[0] if is_first else None
+    return None

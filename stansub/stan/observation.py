@@ -23,7 +23,6 @@ from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.recognise import normalised
 from stansub.stan.rowwise import (
     Expression,
     NestedError,
@@ -62,6 +61,7 @@ from stansub.stan.syntax import (
     While,
     flat,
     name_of,
+    normalised,
     shortened,
     writes,
 )

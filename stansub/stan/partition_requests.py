@@ -69,7 +69,7 @@ class Describe:
         values, predictors = holder.values, holder.predictors()
         if predictors.family.floor:
             raise NoPredictorsError("the log likelihood has kinks, which data in partitions do not support")
-        if holder.form.kind != "sum" or not holder.sizes or self._writes_rows(holder):
+        if not holder.sizes or self._writes_rows(holder):
             raise NoPredictorsError("what it writes depends on all rows")
         rows = values.axes(holder.sizes)
         fixed = {key: value for key, value in values.values.items() if key not in rows and key not in holder.sizes}

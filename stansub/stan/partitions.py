@@ -107,7 +107,6 @@ class PartitionRecipe:
             block_size=lambda n, instances: max(coarse_size(VARIATES_BLOCK_SIZE, n), min(_BLOCK, n // _BLOCKS)),
             seed=self.seed,
             observations=self.observations,
-            evaluator="instances",
         )
         known = Proved.of(posterior)
         return (posterior if known is None else compiled.with_proof(values, known)), known
@@ -131,7 +130,7 @@ _STAMPED = 1 << 16
 
 @lru_cache(maxsize=4)
 def _compiled(model: str, code: str) -> CompiledModel:
-    return compile_model(Source(model, code, parse(code)), rewritten=False)
+    return compile_model(Source(model, code, parse(code)))
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,6 @@ class PartitionedData(Data):
             block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
             seed=seed,
             observations=observations,
-            evaluator="instances",
             progress=log,
         )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
-from stansub.stan.rewrite import silenced
+from stansub.stan.rewrite import in_one_slice, silenced
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.syntax import (
     Assign,
@@ -75,7 +75,7 @@ def divide(program: Program) -> Parts | None:
     There is a gain if there are transformed data, several sums, or parameters of which an observation's term reads only
     some, so that priors cost more than a few observations. Otherwise the whole program suffices.
     """
-    program = silenced(program)
+    program = in_one_slice(silenced(program))
     taken = any(name.startswith(SWITCHES) for name in names(program))
     if taken or any(find(Jump, [program])) or any(call.name == "target" for call in calls(program)):
         return None
@@ -114,15 +114,6 @@ def divide(program: Program) -> Parts | None:
     counting = tuple(size for size in sizes if any(size in over for over in kept))
     handing_out = exporting(program, computed) if computed else ""
     return Parts(program, code, given, computed, handing_out, counting, tuple(kept))
-
-
-def has_other_sums(program: Program, span: Span) -> bool:
-    """Return whether statements that add to the target depend on observations, besides the one at a place."""
-    declarations = _needed_data(program)
-    steps = Steps.of(program)
-    depends = steps.depending({size: _sized(declarations, size) for size in _sizes(program, declarations)})
-    others = (step for step in steps.model if not span.start <= step.statement.span.start < span.end)
-    return any(step.has_effects and together(depends, step.reads) for step in others)
 
 
 def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declaration, ...]:

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from stansub.stan.addends import term_by_term
 from stansub.stan.csr import with_dense_rows
-from stansub.stan.filling_functions import filled_in_place
+from stansub.stan.inlining import inlined
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserved
-from stansub.stan.rewriting import is_candidate
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.cells import by_cells, cell_by_cell
 from stansub.stan.series.lags import with_lags
@@ -27,7 +26,6 @@ from stansub.stan.syntax import Program
 
 PASSES = (
     with_lags,
-    filled_in_place,
     observation_by_observation,
     by_rows,
     with_residuals,
@@ -38,6 +36,8 @@ PASSES = (
     with_summaries,
     term_by_term,
 )
+# The name of what is not a pass, because it alone does not make a likelihood a sum.
+FUNCTIONS = "functions in place of their calls"
 # No program needs as many; passes that undo each other would never end.
 _MOST = 12
 
@@ -62,10 +62,17 @@ class Rewriting(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rewriting(program: Program) -> Rewriting:
-    """Apply passes to a program until none applies."""
-    applied: list[str] = []
-    if reserved(program) or not is_candidate(program):
+    """Apply passes to a program until none applies, also with its functions in place of their calls."""
+    if reserved(program):
         return Rewriting(program)
+    found, opened = _passed(program), inlined(program)
+    inside = found if opened is program else _passed(opened)
+    is_better = inside.passes and inside.passes != found.passes
+    return inside._replace(passes=(FUNCTIONS, *inside.passes)) if is_better else found
+
+
+def _passed(program: Program) -> Rewriting:
+    applied: list[str] = []
     refusals: list[Remark] = []
     while len(applied) < _MOST:
         refusals = []

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from stansub.stan import rewrite
 from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH
-from stansub.stan.parts import Parts, divide, has_other_sums
+from stansub.stan.parts import Parts, divide
+from stansub.stan.rewrite import in_one_slice, silenced
 from stansub.stan.syntax import Program
 
-HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
-
 # Roles of programs.
-PROGRAM, BLOCKS, PARTS, DATA = "program", "blocks", "parts", "transformed data"
+PROGRAM, PARTS, DATA = "program", "parts", "transformed data"
 SILENT, SURROGATE = "without print", "surrogate"
 # Purposes of programs in the progress display.
 PROPOSALS, _FEW = "for proposals without data", "for decisions from subsets"
@@ -69,25 +66,13 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
-    """Return the programs to compile for a user's program, and why.
-
-    Parameters
-    ----------
-    rewritten : bool
-        Whether a program over blocks chosen from outside may evaluate the blocks.
-
-    Raises
-    ------
-    InputError
-        If the program has no model block, or names reserved for stansub.
-    """
-    form, program = analysis.form, analysis.program
-    several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
-    passed = divide(analysis.rewriting.program) if analysis.rewriting.passes else None
-    parts = passed or (divide(program) if several else None)
-    found = _programs(analysis, parts, rewritten=rewritten, passes=analysis.rewriting.passes if passed else ())
-    return Plan(tuple(found), parts)
+def plan(analysis: Analysis) -> Plan:
+    """Return the programs to compile for a user's program, and why."""
+    program, rewriting = analysis.program, analysis.rewriting
+    passed = divide(rewriting.program) if rewriting.passes else None
+    parts = passed or divide(program)
+    found = (_whole(program), *_parts(parts, rewriting.passes if passed else ()), *_exported(parts))
+    return Plan((*found, *_silenced(program, in_one_slice(silenced(program)))), parts)
 
 
 def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
@@ -110,7 +95,7 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
             COMPILED_WITH,
         ),
         *_exported(parts),
-        *_silenced(analysis.program),
+        *_silenced(analysis.program, silenced(analysis.program)),
     )
     return Plan(programs, parts)
 
@@ -119,32 +104,17 @@ def _whole(program: Program) -> PlannedProgram:
     return PlannedProgram(PROGRAM, program.code, "the original program, against which all rewritten ones are proved")
 
 
-def _silenced(program: Program) -> Iterator[PlannedProgram]:
-    if (silenced := rewrite.silenced(program)) is not program:
-        yield PlannedProgram(
-            SILENT, silenced.code, "the program without print and profile, which are not thread-safe", _SILENT
-        )
+def _silenced(program: Program, silent: Program) -> Iterator[PlannedProgram]:
+    if silent is not program:
+        why = "the program without print and profile, which are not thread-safe, and reduce_sum, which is slow"
+        yield PlannedProgram(SILENT, silent.code, why, _SILENT)
 
 
-def _programs(
-    analysis: Analysis, parts: Parts | None, *, rewritten: bool, passes: tuple[str, ...]
-) -> Iterator[PlannedProgram]:
-    form, program = analysis.form, analysis.program
-    yield _whole(program)
-    if rewritten and form.kind != "sum":
-        yield PlannedProgram(
-            BLOCKS,
-            rewrite.silent(rewrite.block_program(program, form)),
-            "the program with a likelihood that runs over chosen blocks",
-            _FEW,
-            options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
-        )
+def _parts(parts: Parts | None, passes: tuple[str, ...]) -> Iterator[PlannedProgram]:
     if parts:
         written = f", with {' and '.join(passes)}" if passes else ""
         why = f"the likelihood, separated from the terms that need no observations{written}"
         yield PlannedProgram(PARTS, parts.code, why, _FEW, "_parts")
-    yield from _exported(parts)
-    yield from _silenced(program)
 
 
 def _exported(parts: Parts | None) -> Iterator[PlannedProgram]:

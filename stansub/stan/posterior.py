@@ -20,10 +20,9 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
-from stansub.stan.recognise import Form
 from stansub.stan.size_variables import size_expressions
 from stansub.stan.surrogate import Split, split
-from stansub.stan.syntax import For, Program
+from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
@@ -50,8 +49,8 @@ class Posterior:
         Row of the user's data at each place, if several sums share one numbering; None for the original order.
     proof : Proof
         The numerical proof of the cut.
-    name, analysis, form
-        The program's name, properties shown by its text, and the likelihood that is cut.
+    name, analysis
+        The program's name, and properties shown by its text.
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
@@ -85,7 +84,6 @@ class Posterior:
     proof: Proof
     name: str
     analysis: Analysis
-    form: Form
     values: Data
     sizes: tuple[str, ...]
     points: Sequence[FloatArray] = field(repr=False)
@@ -116,7 +114,7 @@ class Posterior:
             )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
-            raise explain(self.analysis, reason, form=self.form, source=source)
+            raise explain(self.analysis, reason, source=source)
 
     def recut(self, size: int) -> Posterior:
         """Return the same posterior with blocks of ``size`` observations, proved again.
@@ -242,7 +240,7 @@ class Posterior:
         return cast("T", self._found[what])
 
     def _find_split(self, progress: Callable[[str], None] | None) -> Split:
-        if self.form.kind == "functions" or self.blocks.sums or not self.sizes:
+        if not self.program.code or self.blocks.sums or not self.sizes:
             raise NoPredictorsError("the likelihood is not one sum over the rows of data of a program")
         return split(
             self.program,
@@ -259,7 +257,7 @@ class Posterior:
 
     def _find_predictors(self, log: Progress, computed: bool) -> LinearPredictors:
         log("Following the likelihood of an observation")
-        if self.form.kind == "functions":
+        if not self.program.code:
             raise NoPredictorsError("no linear predictors were given with the functions")
         return proved_predictors(
             self.followed,
@@ -288,11 +286,13 @@ class Posterior:
         InputError
             If the program has no such function, or it returns a negative or non-finite value.
         """
-        log, likelihood, values = as_progress(progress), self.form.likelihood, self.values
-        first = str(likelihood.lower) if isinstance(likelihood, For) else "1"
-        code = rewrite.silent(
-            rewrite.constants_program(self.program, function, self.form.n or self.counts[0], first=first)
-        )
+        log, values = as_progress(progress), self.values
+        if self.sizes[:1] != self.counts[:1]:
+            raise InputError(
+                f"{function}: its observations are the elements of the data, but those of the likelihood are rows that "
+                "stansub writes; let each term read data of its own observation, from 1 on"
+            )
+        code = rewrite.silent(rewrite.constants_program(self.program, function, self.counts[0]))
         goal = f"for {function}"
         file = toolchain.compile_library(code, name=self.name, suffix="_constants", goal=goal, progress=log)
         log(f"Evaluating {function}")

@@ -13,9 +13,9 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from stansub.stan.recognise import REDUCE_SUM
 from stansub.stan.sizes import DENSITIES, JOINT
 from stansub.stan.syntax import (
+    REDUCE_SUM,
     Assign,
     Call,
     Choice,

@@ -26,7 +26,7 @@ class PosteriorRecipe:
         Seed of the shuffle and of ``transformed data``.
     observations : str or None
         Name of the data variable that counts the observations, if given.
-    evaluator : {"instances", "rewritten", "uncut"}
+    evaluator : {"instances", "uncut"}
     """
 
     source: Source
@@ -34,7 +34,7 @@ class PosteriorRecipe:
     block_size: int
     seed: int
     observations: str | None
-    evaluator: Literal["instances", "rewritten", "uncut"]
+    evaluator: Literal["instances", "uncut"]
 
     @classmethod
     def of(cls, posterior: Posterior) -> PosteriorRecipe:
@@ -63,13 +63,12 @@ class PosteriorRecipe:
             programs = plan_transitions(self.source.analysis, self.observations or "")
             compiled = compile_model(self.source, progress=progress, programs=programs)
             return compiled.uncut(self.values, seed=self.seed, observations=self.observations)
-        compiled = compile_model(self.source, progress=progress, rewritten=self.evaluator == "rewritten")
+        compiled = compile_model(self.source, progress=progress)
         posterior = compiled.with_data(
             self.values,
             block_size=self.block_size,
             seed=self.seed,
             observations=self.observations,
-            evaluator=self.evaluator,
             progress=progress,
         )
         if posterior.blocks.size != self.block_size:

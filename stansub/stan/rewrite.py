@@ -1,104 +1,32 @@
-"""Programs written from a user's program, for stansub's own evaluations.
-
-`block_program` is the user's program with the likelihood as a loop over blocks of observations that external functions
-select (``cpp/stansub_blocks.hpp``). With no blocks set, it is the user's full posterior. Its generated quantities pass
-each block's log likelihood to the header and have no variables of their own.
-"""
+"""Programs written from a user's program, for stansub's own evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable
 
 from stansub.errors import InputError
-from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
+from stansub.stan.sizes import DENSITIES
 from stansub.stan.syntax import (
+    REDUCE_SUM,
     Braces,
     Call,
     Empty,
-    Expression,
-    For,
-    Group,
-    If,
-    Jacobian,
+    Literal,
     Name,
     Node,
     Perform,
-    Prefix,
     Profile,
     Program,
     Span,
-    Statement,
-    Target,
-    Tilde,
-    UnsizedType,
     changed,
-    names,
     parse,
-    parse_expression,
-    parse_statements,
     printed,
     substituted,
-    writes,
 )
-
-_EXTERNAL = """\
-  int stansub_n_blocks(int n);
-  int stansub_start(int block);
-  int stansub_end(int block, int n);
-  void stansub_put(int block, real log_lik);"""
-
 
 # The argument through which functions request the metric, and its name and size in a derived program.
 _METRIC_ARGUMENT = "metric"
 METRIC, METRIC_SIZE = "stansub_metric", "stansub_dim"
-
-
-def block_program(program: Program, form: Form) -> str:
-    """Return the user's program with its likelihood over blocks chosen from outside.
-
-    Generated quantities of the user are left out. Compile the program with ``stanc --allow-undefined`` and
-    ``cpp/stansub_blocks.hpp`` as user header.
-
-    Parameters
-    ----------
-    form : Form
-        The recognised likelihood, of kind "log_lik_i" or "reduce_sum".
-
-    Returns
-    -------
-    str
-        Stan code.
-
-    Raises
-    ------
-    InputError
-        If the program has names that begin with ``stansub_``.
-    """
-    reserve_names(program)
-    if isinstance(form.likelihood, For):
-        loop = form.likelihood
-        functions, hoisted = _EXTERNAL, ""
-        in_model = f"{{\n{_over_blocks(form.n, _units(loop, 'target'))}\n  }}"
-        model = replaced(program, program.model.inside, [(form.span, in_model)])
-        put = f"real stansub_value = 0;\n{_units(loop, 'stansub_value')}\nstansub_put(stansub_b, stansub_value);"
-        in_quantities = f"{{\n{_over_blocks(form.n, put)}\n  }}"
-    elif isinstance(form.likelihood, Call):
-        call = form.likelihood
-        arguments, hoisted = _hoisted(program, call)
-        functions = "\n".join([_EXTERNAL, *_wrappers(program, call)])
-        model = replaced(program, program.model.inside, [(call.span, f"stansub_sum({arguments})")])
-        in_quantities = f"stansub_put_all({arguments});"
-    else:
-        raise ValueError("a program of form 'sum' is not rewritten")
-    quantities, _ = _carried(program, program.model.statements, form.span, in_quantities)
-    return program.with_blocks(
-        functions_block=_lines(program.text(program.functions_block.inside), functions),
-        transformed_data=_lines(program.text(program.transformed_data.inside), hoisted),
-        model=_lines(model),
-        # Braces make the variables local; generated quantities would otherwise be output.
-        generated_quantities=_lines("{", quantities, "}"),
-    )
 
 
 def silent(code: str) -> str:
@@ -120,6 +48,23 @@ def _silenced(node: Node) -> Node | None:
     if isinstance(node, Profile):
         return changed(Braces(node.body, span=node.span), _silenced)
     return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
+
+
+def in_one_slice(program: Program) -> Program:
+    """Return a program whose ``reduce_sum`` calls are calls of the function with all elements.
+
+    In a block of few observations, ``reduce_sum`` takes longer than what it adds. The program itself if it has none.
+    """
+
+    def called(node: Node) -> Node | None:
+        match node:
+            case Call(name, (Name(function), sliced, _, *shared)) if name in REDUCE_SUM:
+                arguments = (sliced, Literal("1"), Call("size", (sliced,)), *shared)
+                return changed(Call(function, arguments, bar=function.endswith(DENSITIES)), called)
+        return None
+
+    direct = changed(program, called)
+    return program if direct is program else parse(str(direct))
 
 
 def reserved(program: Program) -> list[str]:
@@ -167,152 +112,11 @@ def extended(program: Program, lines: Iterable[str], replacements: Collection[tu
     return program.with_blocks(transformed_data="\n".join([data, *lines]), **inside)
 
 
-def _units(loop: For, total: str) -> str:
-    """Return the user's loop over ``log_lik_i``, restricted to a block."""
-    assert isinstance(loop.body[0], Target)
-    offset = "" if str(loop.lower) == "1" else f"{bracketed(loop.lower)} - 1 + "
-    return f"""\
-      for ({loop.variable} in {offset}stansub_first : {offset}stansub_last) {{
-        {total} += {loop.body[0].expression};
-      }}"""
-
-
-def _over_blocks(n: str, body: str) -> str:
-    """Return a loop over the blocks of ``n`` units; ``body`` may use stansub_b, stansub_first and stansub_last."""
-    return f"""\
-    int stansub_n = {n};
-    for (stansub_b in 1 : stansub_n_blocks(stansub_n)) {{
-      int stansub_first = stansub_start(stansub_b);
-      int stansub_last = stansub_end(stansub_b, stansub_n);
-      {body}
-    }}"""
-
-
-def _wrappers(program: Program, call: Call) -> list[str]:
-    """Return functions with the signature of the partial sum, without start and end, that run over the blocks.
-
-    As functions, they evaluate argument expressions once per call and not once per block, and need no types but those
-    the user wrote. There is one pair for each overload.
-    """
-    wrappers = []
-    for function in partial_sums(program, call):
-        first, _, _, *rest = function.arguments
-        passed = [f"stansub_a{k}" for k in range(len(rest))]
-        declared = ", ".join(
-            f"{'data ' if argument.data_only else ''}{argument.type} {name}"
-            for argument, name in zip((first, *rest), ("stansub_x", *passed), strict=True)
-        )
-        bar = " |" if function.name.endswith(("_lpdf", "_lpmf")) else ","
-        value = (
-            f"{function.name}(stansub_x[stansub_first : stansub_last]{bar} "
-            f"{', '.join(['stansub_first', 'stansub_last', *passed])})"
-        )
-        wrappers.append(f"""\
-  real stansub_sum({declared}) {{
-    real stansub_value = 0;
-{_over_blocks("size(stansub_x)", f"stansub_value += {value};")}
-    return stansub_value;
-  }}
-  void stansub_put_all({declared}) {{
-{_over_blocks("size(stansub_x)", f"stansub_put(stansub_b, {value});")}
-  }}""")
-    return wrappers
-
-
-def _hoisted(program: Program, call: Call) -> tuple[str, str]:
-    """Return arguments for the wrappers, and transformed data that hold those that are expressions of data alone.
-
-    An expression such as ``y[training]`` would otherwise cost time in proportion to all observations at every
-    evaluation, however few blocks are evaluated.
-    """
-    changing = program.changing_names
-    arguments, lines = [], []
-    functions = partial_sums(program, call)
-    for k, argument in enumerate(call.arguments):
-        if k in (0, 2):  # the function and the grain size
-            continue
-        place = 0 if k == 1 else k
-        types = {function.arguments[place].type for function in functions}
-        used = names(argument)
-        name = "" if isinstance(argument, Name) or not used or used & changing else f"stansub_data_{k}"
-        declaration = _sized_like(argument, types.pop(), name) if name and len(types) == 1 else ""
-        if declaration:
-            lines.append(f"  {declaration}")
-        arguments.append(name if declaration else str(argument))
-    return ", ".join(arguments), "\n".join(lines)
-
-
-def _sized_like(expression: Expression, unsized: UnsizedType, name: str) -> str:
-    """Return a declaration of a variable of unsized type with an expression's value and sizes; empty for tuples."""
-    if unsized.base == "tuple":
-        return ""
-    base, depth = unsized.base, unsized.depth
-
-    # dims() returns (n, 1) for a vector and (1, n) for a row vector, and an empty array cuts it short.
-    def size(k: int) -> str:
-        if k == 1:
-            return f"size({expression})"
-        return f"size(dims({expression})) >= {k} ? dims({expression})[{k}] : 0"
-
-    inner = {"row_vector": [2 if depth else 1], "vector": [1], "matrix": [1, 2]}.get(base.removeprefix("complex_"), [])
-    if base.endswith("matrix") and not depth:
-        sizes = f"[rows({expression}), cols({expression})]"
-    else:
-        sizes = f"[{', '.join(size(depth + k) for k in inner)}]" if inner else ""
-    array = f"array[{', '.join(size(k + 1) for k in range(depth))}] " if depth else ""
-    return f"{array}{base}{sizes} {name} = {expression};"
-
-
-def _carried(program: Program, statements: Sequence[Statement], span: Span, text: str) -> tuple[str, set[str]]:
-    """Return what replaces the likelihood statement, within its branches and after the locals that it needs.
-
-    Returns
-    -------
-    str
-        Stan code in which nothing adds to the target.
-    set of str
-        Variables that it reads.
-    """
-    at = next(k for k, other in enumerate(statements) if other.span.contains(span))
-    holder = statements[at]
-    if holder.span == span:
-        code, needed = text, names(*parse_statements(text))
-    else:
-        inner = next(inner for inner in holder.bodies if any(other.span.contains(span) for other in inner))
-        code, needed = _carried(program, inner, span, text)
-        code = f"{{\n{code}\n}}"
-        if isinstance(holder, If):
-            condition = holder.condition if inner is holder.then else Prefix("!", Group("(", (holder.condition,)))
-            code = f"if ({condition}) {code}"
-            needed = needed | names(condition)
-    lines, carried = [code], set()
-    for statement in reversed(statements[:at]):
-        if writes(statement) & needed and statement.span not in carried:
-            carried.add(statement.span)  # several variables may share a declaration
-            together = [one for one in statements if one.span == statement.span]
-            lines.insert(0, printed([changed(one, _without_effects) for one in together]))
-            needed = needed | names(*together)
-    return "\n".join(lines), needed
-
-
-def _without_effects(node: Node) -> Node | None:
-    """Return the replacement of a node where nothing may print or add to the target, and densities may be called."""
-    if isinstance(node, Target | Tilde | Jacobian) or (isinstance(node, Perform) and _is_effect(node.call.name)):
-        return Braces(())
-    if isinstance(node, Call) and node.name != normalised(node.name):
-        return changed(replace(node, name=normalised(node.name)), _without_effects)
-    return None
-
-
-def _is_effect(name: str) -> bool:
-    return name == "print" or name.endswith("_lp")
-
-
-def constants_program(program: Program, function: str, n: str, *, first: str = "1") -> str:
+def constants_program(program: Program, function: str, n: str) -> str:
     """Return a program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
 
-    Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on. The other arguments are
-    the data of the same names. An argument ``metric`` that is not a variable is data of the derived program.
+    Its elements are the user's ``function(i, ...)`` for i from 1 to ``n``. The other arguments are the data of the same
+    names. An argument ``metric`` that is not a variable is data of the derived program.
 
     Parameters
     ----------
@@ -320,8 +124,6 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
         ``log_lik_lipschitz_i`` or another function that returns a constant for each observation.
     n : str
         The number of observations as a Stan expression of data.
-    first : str
-        Start of the user's loop over observations.
 
     Raises
     ------
@@ -335,8 +137,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     if metric:
         arguments = [METRIC if name == _METRIC_ARGUMENT else name for name in arguments]
     declared = f"int {METRIC_SIZE};\n  matrix[{METRIC_SIZE}, {METRIC_SIZE}] {METRIC};" if metric else ""
-    index = "stansub_i" if first == "1" else f"{bracketed(parse_expression(first))} - 1 + stansub_i"
-    call = f"{function}({', '.join([index, *arguments])})"
+    call = f"{function}({', '.join(['stansub_i', *arguments])})"
     loop = f"  for (stansub_i in 1 : {n}) {{\n    stansub_constants[stansub_i] = {call};\n  }}"
     return program.with_blocks(
         data=_lines(program.text(program.data.inside), declared),

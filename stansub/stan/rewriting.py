@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan import stanc
-from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
 from stansub.stan.syntax import Program, Span, parse
@@ -61,7 +60,7 @@ class Pass(NamedTuple):
     name : str
         Description of what it writes.
     find : callable
-        Its additions to a program whose likelihood is not given as a function; None if there is nothing to write.
+        Its additions to a program; None if there is nothing to write.
         Raises `RefusedError` if it is meant for the program but cannot write it.
     """
 
@@ -76,7 +75,7 @@ class Pass(NamedTuple):
     def __call__(self, program: Program) -> Program | RefusedError | None:
         """Return a program with the same parameters, log density and generated quantities, `RefusedError`, or None."""
         try:
-            found = self.find(program) if is_candidate(program) else None
+            found = self.find(program) if program.model.statements else None
         except RefusedError as refusal:
             return refusal
         return checked(extended(program, *found), self.name) if found else None
@@ -106,11 +105,6 @@ class Symbols:
             number += 1
         self.taken.add(name)
         return name
-
-
-def is_candidate(program: Program) -> bool:
-    """Return whether passes apply to a program: its likelihood is not given as a function."""
-    return bool(program.model.statements) and recognise(program).kind == "sum"
 
 
 def checked(code: str, name: str) -> Program | None:

@@ -50,7 +50,9 @@ def read(stan_file: str | Path) -> Source:
         raise _explained(error, path, text) from None
     found = Source(path.stem, text, syntax.parse(canonical))
     program = found.program
-    if program.model.span != syntax.NOWHERE and not program.parameters.declarations:
+    if program.model.span == syntax.NOWHERE:
+        raise InputError(f"{path}: the program has no model block, so there is nothing to sample from")
+    if not program.parameters.declarations:
         raise InputError(f"{path}: the program has no parameters, so there is nothing to sample")
     return found
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stansub.stan.bridgestan_home import find_home
-from stansub.stan.recognise import normalised
 from stansub.stan.syntax import (
     Call,
     Choice,
@@ -30,6 +29,7 @@ from stansub.stan.syntax import (
     Subscript,
     Transpose,
     UnsizedType,
+    normalised,
     parse_types,
 )
 

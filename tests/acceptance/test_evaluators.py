@@ -1,4 +1,4 @@
-"""The three evaluators against stand-ins for the libraries that they call."""
+"""The evaluators against stand-ins for the libraries that they call."""
 
 import ctypes
 import gc
@@ -8,23 +8,18 @@ import numpy as np
 import pytest
 from populations import Model, address
 
-from stansub._loop import CallbackEvaluator, Decider, InstanceEvaluator, LibraryEvaluator
+from stansub._loop import CallbackEvaluator, Decider, InstanceEvaluator
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact
 from stansub.errors import InputError
 
 _DOUBLES = ctypes.POINTER(ctypes.c_double)
-_INTS = ctypes.POINTER(ctypes.c_int)
 _ERROR = ctypes.POINTER(ctypes.c_void_p)
 _LOG_DENSITY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, _ERROR)
 _GRADIENT = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, _DOUBLES, _ERROR
 )
-_PARAM_CONSTRAIN = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, ctypes.c_void_p, _ERROR
-)
 _FREE_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_SET_BLOCKS = ctypes.CFUNCTYPE(None, _INTS, _INTS, ctypes.c_int, _DOUBLES)
 
 MESSAGE = 4711
 
@@ -34,24 +29,17 @@ class FakeLibrary:
 
     def __init__(self, n: int = 10) -> None:
         self.n = n
-        self.subset: list[tuple[int, int]] | None = None
-        self.out: object = None
         self.freed: list[int] = []
         self.flags: set[tuple[bool, bool]] = set()
-        self.gradients = 0
         self.made: list[int] = []  # blocks whose models were asked for
         self.stays = True
         self.alone = False  # whether blocks leave the global part out
         self.gradient = _GRADIENT(self._gradient)
         self.log_density = _LOG_DENSITY(self._log_density)
-        self.param_constrain = _PARAM_CONSTRAIN(self._param_constrain)
         self.free_error = _FREE_ERROR(self.freed.append)
-        self.set_blocks = _SET_BLOCKS(self._set_blocks)
 
     def slices(self, model: int) -> list[tuple[int, int]]:
         """A model's address says which observations are its data: 100 * first + last, or 1 for none."""
-        if self.subset is not None:
-            return self.subset
         return [] if model == 1 else [(model // 100, model % 100)]
 
     def _log_density(self, model, propto, jacobian, theta, value, error):
@@ -68,28 +56,11 @@ class FakeLibrary:
         return self.alone and model != 1
 
     def _gradient(self, model, propto, jacobian, theta, value, out, error):
-        self.gradients += 1
         if self._log_density(model, propto, jacobian, theta, value, error):
             return 1
         out[0], out[1] = sum(sum(range(a, b + 1)) for a, b in self.slices(model)), -2 * theta[1]
         if self.is_alone(model):
             out[1] = 0
-        return 0
-
-    def _set_blocks(self, starts, ends, n, out):
-        self.subset = None if n < 0 else [(starts[k], ends[k]) for k in range(n)]
-        self.out = out
-
-    def _param_constrain(self, model, include_tp, include_gq, theta, constrained, rng, error):
-        assert (model, include_tp, include_gq, rng) == (77, False, True, 88)
-        constrained[0], constrained[1], constrained[2] = theta[0], theta[1], 0.0
-        assert self.subset is not None
-        if theta[0] < 0 and (3, 4) in self.subset:
-            error[0] = MESSAGE
-            return 1
-        if theta[0] != 999:
-            for k, (start, end) in enumerate(self.subset):
-                self.out[k] = sum(range(start, end + 1)) * theta[0]
         return 0
 
     def instances(self, global_models, *, gradients=True, alone=False) -> InstanceEvaluator:
@@ -109,26 +80,11 @@ class FakeLibrary:
         self.made.append(block)
         return [102, 304, 505][block], self.stays
 
-    def library(self) -> LibraryEvaluator:
-        return LibraryEvaluator(
-            2,
-            77,
-            88,
-            3,
-            np.array([1, 3, 5], np.int32),
-            np.array([2, 4, 5], np.int32),
-            address(self.param_constrain),
-            address(self.log_density),
-            address(self.free_error),
-            address(self.set_blocks),
-            log_density_gradient_address=address(self.gradient),
-        )
-
 
 THETA = np.array([0.5, 3.0])
 
 
-KINDS = ["instances", "instances by difference", "likelihoods alone", "library"]
+KINDS = ["instances", "instances by difference", "likelihoods alone"]
 
 
 def make(fake, kind):
@@ -137,7 +93,6 @@ def make(fake, kind):
         # rows 1 and 2 alone and together
         "instances by difference": lambda: fake.instances([101, 202, 102]),
         "likelihoods alone": lambda: fake.instances([1], alone=True),
-        "library": fake.library,
     }[kind]()
 
 
@@ -166,22 +121,6 @@ def test_a_block_that_fails_is_minus_infinity_and_its_message_is_freed():
     assert fake.freed == [MESSAGE]
 
 
-def test_a_library_that_fails_leaves_no_subset_behind():
-    fake = FakeLibrary()
-    evaluator = fake.library()
-    assert (evaluator.block_log_lik(np.array([-1.0, 0.0])) == -np.inf).all()
-    assert fake.freed == [MESSAGE]
-    assert fake.subset is None
-    assert not fake.out
-    np.testing.assert_allclose(evaluator.block_log_lik(THETA), [1.5, 3.5, 2.5])
-    assert fake.subset is None
-
-
-def test_a_likelihood_that_the_program_switches_off_is_zero():
-    fake = FakeLibrary()  # the evaluator knows addresses only, and keeps nothing alive
-    np.testing.assert_array_equal(fake.library().block_log_lik(np.array([999.0, 0.0])), np.zeros(3))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind):
     fake = FakeLibrary()
@@ -201,13 +140,6 @@ def test_gradients(kind):
         assert got[0] == pytest.approx(value)
         np.testing.assert_allclose(got[1], gradient)
     assert fake.flags == flags(kind)
-    assert fake.subset is None
-
-
-def test_a_library_takes_a_subset_in_one_call():
-    fake = FakeLibrary()
-    fake.library().subset_log_density_gradient(THETA)
-    assert fake.gradients == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -223,7 +155,6 @@ def test_undefined_gradients_name_the_block(kind):
     assert evaluator.subset_log_density_gradient(theta)[0] == -np.inf
     assert np.isnan(evaluator.subset_log_density_gradient(theta)[1]).all()
     assert fake.freed == [MESSAGE] * 4
-    assert fake.subset is None
 
 
 def test_evaluators_made_without_gradients_say_so():
@@ -252,9 +183,9 @@ def test_refusals():
     with pytest.raises(ValueError, match="at least one block"):
         InstanceEvaluator(2, 0, lambda block: (1, True), np.array([1], np.uint64), 1, 1)
     with pytest.raises(IndexError, match="no block 3"):
-        fake.library().block_log_lik(THETA, np.array([3], np.int32))
+        fake.instances([1]).block_log_lik(THETA, np.array([3], np.int32))
     with pytest.raises(ValueError, match="length 2, not 1"):
-        fake.library().global_log_density(np.zeros(1))
+        fake.instances([1]).global_log_density(np.zeros(1))
 
 
 def test_functions_that_hold_the_decider_that_calls_them_are_collected():

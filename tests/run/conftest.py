@@ -15,13 +15,13 @@ EXAMPLES = Path(__file__).parents[2] / "stan_models"
 
 @pytest.fixture(scope="session")
 def logistic() -> CompiledModel:
-    """Logistic regression, served by instances."""
+    """Logistic regression."""
     return stansub.compile_model(EXAMPLES / "logistic.stan")
 
 
 @pytest.fixture(scope="session")
 def normal_mean() -> CompiledModel:
-    """Mean of a normal sample, served by the rewritten program."""
+    """Mean of a normal sample, by a function for each observation."""
     return stansub.compile_model(EXAMPLES / "normal_mean.stan")
 
 

@@ -98,7 +98,6 @@ DECIDING: dict[str, Any] = {
     "first_look": 7,
     "block_size": 7,
     "observations": "N",
-    "evaluator": "instances",
     "save_warmup": True,
     "iter_sampling": 9_999,
 }
@@ -169,7 +168,6 @@ def test_values_without_a_name_are_told_apart() -> None:
         ({"audit": -0.1}, "audit=-0.1` must be a share between 0 and 1"),
         ({"control_variates": 3}, "unknown control_variates 3; choose from auto, 0, 1, 2"),
         ({"range_source": "all"}, "unknown range 'all'; choose from auto, lipschitz"),
-        ({"evaluator": "gpu"}, "unknown evaluator 'gpu'; choose from auto, instances, rewritten"),
     ],
     ids=str,
 )

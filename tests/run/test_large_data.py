@@ -107,7 +107,7 @@ def test_a_posterior_in_shares_holds_no_model_of_all_rows(
 def test_rows_that_were_proved_are_evaluated_as_before(
     compiled: CompiledModel, data: dict[str, Any], little_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proved = compiled.with_data(data, block_size=500, evaluator="instances")
+    proved = compiled.with_data(data, block_size=500)
     known = Proved.of(proved)
     assert known is not None
     again, at = compiled.with_proof(proved.values, known), np.array([0.1, 0.2, -0.1, 0.3])
@@ -116,7 +116,7 @@ def test_rows_that_were_proved_are_evaluated_as_before(
     assert again.order is None
     # a program that was proved with all rows at once, because it is no sum over shares, is evaluated with all
     monkeypatch.setattr(shares, "_LEAST", 1 << 40)
-    whole = Proved.of(compiled.with_data(data, block_size=500, evaluator="instances"))
+    whole = Proved.of(compiled.with_data(data, block_size=500))
     monkeypatch.setattr(shares, "_LEAST", 0)
     assert whole is not None
     assert not isinstance(compiled.with_proof(proved.values, whole).full, Shares)

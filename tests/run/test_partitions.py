@@ -516,7 +516,7 @@ def test_rows_for_predictions_are_those_of_memory(logistic: CompiledModel, folde
     source, declarations = sources(folder), logistic.program.data.declarations
     program = Source("logistic", logistic.program.code, logistic.program)
     at, chosen = np.array([0.1, 0.2, -0.1, 0.3]), np.array([3, 999, 1000, 2500, 3999])
-    whole = logistic.with_data(source, evaluator="instances")
+    whole = logistic.with_data(source)
     with partitions.reopened(program, source, seed=1, observations=None, executor=None, log=Progress()) as values:
         apart = values.posterior(logistic, seed=1, observations=None, log=Progress())
         found, model = ppc._subset(apart, chosen, at)

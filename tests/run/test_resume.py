@@ -30,6 +30,7 @@ from stansub.output import inference_data
 from stansub.run import checkpoint, store
 from stansub.run import sample as sampling
 from stansub.run.config import SampleConfig
+from stansub.stan.instances import Instances
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 300, "seed": 3, "show_progress": False}
@@ -341,6 +342,17 @@ def test_what_cannot_be_kept_does_not_end_the_run(
     assert message.count("checkpointing disabled") == 1
     assert "no file can hold a value of type Hidden). Sampling continues." in message
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_blocks_that_another_program_evaluated_is_not_resumed(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, short = tmp_path / "run", SHORT | {"iter_warmup": 100, "iter_sampling": 100}
+    monkeypatch.setattr(Instances, "kind", "rewritten")
+    stansub.sample(logistic, logistic_data, checkpoint=file, **short)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="was written with `evaluator='rewritten'`, which is gone: start a new run"):
+        stansub.sample(logistic, logistic_data, resume=file, **short | {"iter_sampling": 200})
 
 
 def test_functions_are_given_again(

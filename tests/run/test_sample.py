@@ -139,15 +139,6 @@ def test_exact_decisions_are_those_of_plain_metropolis(
     assert inference_data.attrs(idata)["guarantee"] == "exact"
 
 
-def test_evaluators_make_the_same_decisions(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
-    runs = [
-        stansub.sample(normal_mean, mean_data, test=LOOSE, evaluator=evaluator, **SHORT)
-        for evaluator in ("rewritten", "instances")
-    ]
-    np.testing.assert_allclose(unconstrained(runs[0]), unconstrained(runs[1]), rtol=1e-10)
-    assert [inference_data.attrs(idata)["settings"]["evaluator"] for idata in runs] == ["rewritten", "instances"]
-
-
 def test_a_proposal_written_in_python_makes_the_same_decisions(
     logistic: CompiledModel, logistic_data: dict[str, Any]
 ) -> None:
@@ -516,8 +507,6 @@ def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
         ({"audit": 1.5}, "audit=1.5`"),
         ({"audit": float("nan")}, "audit=nan`"),
         ({"max_time": 0}, "max_time=0`"),
-        ({"evaluator": "gpu"}, "evaluator 'gpu'"),
-        ({"evaluator": "rewritten"}, "instances"),
         ({"proposal": "nuts"}, "proposal 'nuts'"),
         ({"proposal": RandomWalk(np.eye(2))}, "3 unconstrained"),
         ({"test": "bootstrap"}, "bootstrap"),

@@ -8,7 +8,7 @@ import pytest
 from texts import canonical
 
 import stansub
-from stansub.stan import family, recognise
+from stansub.stan import family
 from stansub.stan.analysis import Analysis
 from stansub.target.remainders import NoPredictorsError
 
@@ -27,23 +27,22 @@ def read(code: str) -> Analysis:
 def test_it_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = read(SERIES)
     assert read(SERIES) is analysis, "another parse of the same text"
-    found = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family
+    found = analysis.size, analysis.rewriting, analysis.counted, analysis.has_family
 
     def again(*_: object) -> None:
         raise AssertionError("it was worked out already")
 
-    monkeypatch.setattr(recognise, "plain", again)
-    monkeypatch.setattr(family, "density_of", again)
-    after = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family
+    monkeypatch.setattr(family, "added_density", again)
+    after = analysis.size, analysis.rewriting, analysis.counted, analysis.has_family
     assert found == after
     assert after[2:4] == ("stansub_t", True)
 
 
 def test_it_can_be_pickled() -> None:
     analysis = read(SERIES)
-    expected = analysis.form, analysis.rewriting
+    expected = analysis.size, analysis.rewriting
     copy = pickle.loads(pickle.dumps(analysis))
-    assert (copy.form, copy.rewriting) == expected
+    assert (copy.size, copy.rewriting) == expected
 
 
 def test_why_there_is_no_surrogate_is_kept() -> None:

@@ -7,7 +7,6 @@ import pytest
 from stansub.cli import main
 from stansub.stan import source
 from stansub.stan.plan import (
-    BLOCKS,
     DATA,
     PARTS,
     PROGRAM,
@@ -24,8 +23,8 @@ model { y ~ normal(a + b * x, s); }"""
 SERIES = REGRESSION.replace("y ~ normal(a + b * x, s);", "for (n in 2 : N) y[n] ~ normal(a + b * y[n - 1], s);")
 
 
-def planned(file: Path, **options: bool) -> dict[str, str]:
-    return plan(source.read(file).analysis, **options).reasons
+def planned(file: Path) -> dict[str, str]:
+    return plan(source.read(file).analysis).reasons
 
 
 @pytest.mark.parametrize(
@@ -62,10 +61,10 @@ def test_surrogate_transitions_take_two_programs() -> None:
         plan_transitions(source.read(ROOT / "benchmarks" / "reach" / "programs" / "no_data.stan").analysis)
 
 
-def test_a_marked_likelihood_is_rewritten_unless_instances_are_asked_for() -> None:
-    file = ROOT / "stan_models" / "logistic_reduce_sum.stan"
-    assert BLOCKS in planned(file)
-    assert BLOCKS not in planned(file, rewritten=False)
+def test_blocks_of_a_reduce_sum_call_its_function(tmp_path: Path) -> None:
+    found = plan(source.read(ROOT / "stan_models" / "logistic_reduce_sum.stan").analysis)
+    assert list(found.reasons) == [PROGRAM, SILENT]
+    assert "target += partial_sum_lupmf(y | 1, size(y), x, alpha, beta);" in found.programs[1].code
 
 
 def test_reasons_name_passes_and_values(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulat
 from stansub.errors import InputError
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.instances import Slicer, build
-from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.posterior import Posterior
 from stansub.stan.proof import draw_points, prove
 from stansub.target.blocks import Blocks
@@ -57,10 +56,6 @@ def test_original_order(file: Path, compiled: Compiled) -> None:
     blocks = Blocks(103, 16)
     population = build(Slicer(model.silent, values, ("N",)), blocks, some)
     assert prove(population, full, some).holds
-    if model.rewritten is not None:
-        with_data = model.rewritten.model(values.json())
-        rewritten = LoopEvaluator(with_data, with_data.rng(0), blocks)
-        assert prove(rewritten, full, some).holds
 
 
 def test_stock_bridgestan_agrees(compiled: Compiled) -> None:
@@ -72,22 +67,6 @@ def test_stock_bridgestan_agrees(compiled: Compiled) -> None:
     for theta in points(posterior):
         total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
         assert total == pytest.approx(stock.log_density(theta, propto=False, jacobian=True), rel=1e-12)
-
-
-def test_evaluators_agree_block_by_block(compiled: Compiled) -> None:
-    model, data = compiled(REDUCE_SUM), example(REDUCE_SUM)
-    one, other = (
-        model.with_data(data, block_size=16, seed=2, evaluator=evaluator) for evaluator in ("instances", "rewritten")
-    )
-    np.testing.assert_array_equal(one.order, other.order)
-    for theta in points(one):
-        first, second = (posterior.population.evaluator() for posterior in (one, other))
-        assert first.global_log_density(theta) == pytest.approx(second.global_log_density(theta), rel=1e-12)
-        np.testing.assert_allclose(first.block_log_lik(theta), second.block_log_lik(theta), rtol=1e-10)
-        places = np.array([0, 7, 102])
-        np.testing.assert_allclose(
-            one.each(theta[np.newaxis], places), other.each(theta[np.newaxis], places), rtol=1e-9
-        )
 
 
 @pytest.mark.parametrize("file", [LOGISTIC, REDUCE_SUM], ids=lambda file: file.stem)
@@ -118,11 +97,10 @@ def test_subsets_are_parts_of_the_whole(file: Path, compiled: Compiled) -> None:
     assert np.dot(estimates, weights) == pytest.approx(everything.sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize("evaluator", ["instances", "rewritten"])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_fewer_observations_than_a_block(n: int, evaluator: str, compiled: Compiled) -> None:
+def test_fewer_observations_than_a_block(n: int, compiled: Compiled) -> None:
     model, data = compiled(REDUCE_SUM), example(REDUCE_SUM, observations=n)
-    posterior = model.with_data(data, block_size=64, evaluator=evaluator)
+    posterior = model.with_data(data, block_size=64)
     assert posterior.blocks.sizes.tolist() == [n]
     own, theta = model.original.model(model.read_data(data).json()), points(posterior, 1)[0]
     parts = posterior.population.evaluator()
@@ -130,11 +108,10 @@ def test_fewer_observations_than_a_block(n: int, evaluator: str, compiled: Compi
     assert total == pytest.approx(own.log_density(theta), rel=1e-12)
 
 
-@pytest.mark.parametrize("evaluator", ["instances", "rewritten"])
-def test_no_observations(evaluator: str, compiled: Compiled) -> None:
+def test_no_observations(compiled: Compiled) -> None:
     data = example(REDUCE_SUM, observations=0)
-    with pytest.raises(InputError, match=r"the data contain no observations \((N|size\(y\)) (=|is) 0"):
-        compiled(REDUCE_SUM).with_data(data, block_size=8, evaluator=evaluator)
+    with pytest.raises(InputError, match=r"the data contain no observations \(N = 0"):
+        compiled(REDUCE_SUM).with_data(data, block_size=8)
 
 
 def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
@@ -157,7 +134,7 @@ def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> Non
     file = PROGRAMS / "brms_gaussian.stan"
     data = dict(simulated(file), prior_only=1)
     with pytest.raises(InputError, match=r"there is no likelihood: .* set `prior_only` to 0"):
-        compiled(file).with_data(data, block_size=8, evaluator="instances")
+        compiled(file).with_data(data, block_size=8)
 
 
 REFUSED = {

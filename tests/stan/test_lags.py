@@ -395,18 +395,6 @@ def test_names_of_rows_are_left_to_programs_that_have_them() -> None:
     assert rewriting(program) == Rewriting(program)
 
 
-def test_marked_likelihoods_are_left_as_they_are() -> None:
-    program = read(
-        """
-        functions { real log_lik_i(int i, vector y, real b, real s) { return normal_lpdf(y[i] | b * y[i-1], s); } }
-        data { int N; vector[N] y; }
-        parameters { real b; real<lower=0> s; }
-        model { for (t in 2:N) target += log_lik_i(t, y, b, s); }""",
-        head="",
-    )
-    assert with_lags(program) is None
-
-
 def test_a_loop_over_what_counts_no_observations_is_none_over_positions() -> None:
     """Its index is read, but it is a category or an interval, not the place of an observation."""
     code = """

@@ -9,7 +9,7 @@ from stansub.stan.passes import PASSES, Rewriting, rewriting
 from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
 from stansub.stan.syntax import Program, names, parse
 
-LAGS, _, LISTED, RAGGED, RESIDUALS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
+LAGS, LISTED, RAGGED, RESIDUALS, CELL_BY_CELL, BY_CELLS, *_, SUMMARIES, TERMS = (one.name for one in PASSES)
 
 CENTRED_SERIES = """
 data { int N; vector[N] x; vector[N] y; }
@@ -60,6 +60,47 @@ def test_passes_apply_one_after_the_other(code: str, applied: tuple[str, ...]) -
     assert found.passes == applied
     assert (divide(found.program) is None) == (not applied)
     assert rewriting(parse(found.program.code)).passes == (), "names are only written once"
+
+
+FUNCTIONS = """
+functions {
+  real lagged_lpdf(array[] real part, int start, int end, array[] real y, real b, real s) {
+    real total = 0;
+    for (t in start:end) total += normal_lpdf(part[t - start + 1] | t > 1 ? b * y[t - 1] : 0, s);
+    return total;
+  }
+  real of_units(array[] int units, int start, int end, array[] int first, array[] int n, array[] real y, real b) {
+    real total = 0;
+    for (u in units) total += normal_lpdf(segment(y, first[u], n[u]) | b, 1);
+    return total;
+  }
+  real of_rows(array[] vector effects, int start, int end, array[] vector table) {
+    real total = 0.0;
+    for (j in 1:size(effects)) total += normal_lpdf(table[start + j - 1] | effects[j, 1], 1);
+    return total;
+  }
+  real each(int n, array[] real y, real b) { return normal_lpdf(y[n] | b * y[n - 1], 1); }
+}
+data {
+  int N; int U; int J; int K; array[N] real y; array[U] int units; array[U] int first; array[U] int n;
+  array[J] vector[K] table;
+}
+parameters { real b; real<lower=0> s; array[J] vector[K] u; }
+model { %s }
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "applied"),
+    [
+        ("target += reduce_sum(lagged_lpdf, y, 1, y, b, s);", (LAGS,)),
+        ("for (t in 2:N) target += each(t, y, b);", (LAGS,)),
+        ("target += reduce_sum(of_units, units, 1, first, n, y, b);", (LAGS,)),
+        ("target += reduce_sum(of_rows, u, 1, table);", (CELL_BY_CELL, BY_CELLS)),
+    ],
+)
+def test_functions_of_the_likelihood_are_opened(statement: str, applied: tuple[str, ...]) -> None:
+    assert rewriting(read(FUNCTIONS % statement)).passes[: 1 + len(applied)] == (passes.FUNCTIONS, *applied)
 
 
 def test_no_pass_alone_takes_the_likelihood_apart() -> None:

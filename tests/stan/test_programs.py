@@ -12,30 +12,29 @@ from test_identity import check_identity, points
 
 from stansub.errors import InputError
 from stansub.stan.cutting import Whole, _undefined
-from stansub.stan.instances import Instances, Slicer
-from stansub.stan.loop_evaluator import LoopEvaluator
+from stansub.stan.instances import Slicer
 from stansub.stan.proof import explain_undefined
 
-# Number of units, whether they may be shuffled, and the evaluator.
-PROGRAM_FACTS = {
-    "brms_gaussian": (107, True, Instances),
-    "survival": (235, True, Instances),
+# Number of observations.
+N_OBSERVATIONS = {
+    "brms_gaussian": 107,
+    "survival": 235,
 }
 # That of brms with threads takes longest to compile; what it shares with others is tested by them.
-SLOW_FACTS = {
-    "threading_brms_style": (71, True, LoopEvaluator),
-    "centred": (53, True, Instances),
-    "varying_dispersion": (53, True, Instances),
-    "mixture": (103, True, Instances),
-    "groups": (61, True, Instances),
-    "autoregression": (52, False, LoopEvaluator),
-    "random_walk": (53, False, LoopEvaluator),
-    "item_response": (143, True, Instances),
-    "partial_sums": (230, True, Instances),
-    "multivariate": (47, True, Instances),
-    "capture": (37, True, LoopEvaluator),
-    "training": (43, True, LoopEvaluator),
-    "sliced_parameters": (11, False, LoopEvaluator),
+SLOW_N = {
+    "threading_brms_style": 71,
+    "centred": 53,
+    "varying_dispersion": 53,
+    "mixture": 103,
+    "groups": 61,
+    "autoregression": 52,
+    "random_walk": 53,
+    "item_response": 143,
+    "partial_sums": 230,
+    "multivariate": 47,
+    "capture": 37,
+    "training": 43,
+    "sliced_parameters": 55,
 }
 
 
@@ -45,16 +44,14 @@ def file_of(name: str) -> Path:
 
 @pytest.mark.parametrize("block_size", [1, 8])
 @pytest.mark.parametrize(
-    ("name", "facts"),
-    [*PROGRAM_FACTS.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW_FACTS.items())],
+    ("name", "n"),
+    [*N_OBSERVATIONS.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW_N.items())],
 )
-def test_program(name: str, facts: tuple[int, bool, type], block_size: int, compiled: Compiled) -> None:
-    n, shuffled, evaluator = facts
+def test_program(name: str, n: int, block_size: int, compiled: Compiled) -> None:
     model, data = compiled(file_of(name)), simulated(file_of(name))
     posterior = model.with_data(data, block_size=block_size, seed=7)
     assert posterior.blocks.n_observations == n
-    assert (posterior.order is not None) == shuffled
-    assert type(posterior.population) is evaluator
+    assert posterior.order is not None
     check_identity(posterior, model, data)
 
 
@@ -136,21 +133,9 @@ def test_shuffling_moves_the_right_axis(compiled: Compiled) -> None:
 
 
 @pytest.mark.slow
-def test_centring_inside_the_program_takes_the_rewritten_one(compiled: Compiled) -> None:
-    with pytest.raises(InputError, match="not a sum over observations"):
-        compiled(BRMS).with_data(simulated(BRMS), block_size=8, evaluator="instances")
-
-
-@pytest.mark.slow
 def test_likelihood_that_is_switched_off(compiled: Compiled) -> None:
-    with pytest.raises(InputError, match="the program skips its likelihood"):
+    with pytest.raises(InputError, match="there is no likelihood"):
         compiled(BRMS).with_data({**simulated(BRMS), "prior_only": 1}, block_size=8)
-
-
-def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
-    file = ROOT / "stan_models" / "logistic.stan"
-    with pytest.raises(InputError, match="use `evaluator='instances'`"):
-        compiled(file).with_data(example(file), block_size=8, evaluator="rewritten")
 
 
 @pytest.mark.parametrize("observations", ["K", "absent"])

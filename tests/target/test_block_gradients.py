@@ -25,10 +25,9 @@ LINEAR = ROOT / "stan_models" / "linear.stan"
 LOWER = np.tril_indices(4)
 
 
-@pytest.fixture(params=[LOGISTIC, REDUCE_SUM], ids=["instances", "rewritten"])
+@pytest.fixture(params=[LOGISTIC, REDUCE_SUM], ids=["statement", "reduce_sum"])
 def posterior(request: pytest.FixtureRequest, compiled: Compiled) -> Posterior:
-    kind = "instances" if request.param == LOGISTIC else "rewritten"
-    return compiled(request.param).with_data(example(request.param), block_size=16, seed=3, evaluator=kind)
+    return compiled(request.param).with_data(example(request.param), block_size=16, seed=3)
 
 
 @pytest.fixture

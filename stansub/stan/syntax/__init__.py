@@ -27,7 +27,18 @@ from stansub.stan.syntax.expressions import (
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import TYPES, parse, parse_expression, parse_statements, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
-from stansub.stan.syntax.queries import Density, added_density, calls, density_of, names, shortened, substituted, writes
+from stansub.stan.syntax.queries import (
+    REDUCE_SUM,
+    Density,
+    added_density,
+    calls,
+    density_of,
+    names,
+    normalised,
+    shortened,
+    substituted,
+    writes,
+)
 from stansub.stan.syntax.statements import (
     Assign,
     Braces,

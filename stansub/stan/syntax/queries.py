@@ -13,6 +13,8 @@ from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, St
 N = TypeVar("N", bound=Node)
 
 _DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
+# Functions that add what a function returns for slices of an array.
+REDUCE_SUM = ("reduce_sum", "reduce_sum_static")
 
 
 class Density(NamedTuple):
@@ -38,6 +40,14 @@ def names(*nodes: Node) -> set[str]:
 def calls(*nodes: Node) -> list[Call]:
     """Return all function calls in nodes, the outer before the inner."""
     return list(find(Call, nodes))
+
+
+def normalised(name: str) -> str:
+    """Return the name of a density with all its constants: ``f_lpdf`` for ``f_lupdf``."""
+    for suffix in ("_lupdf", "_lupmf"):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + "_lp" + suffix[-2:]
+    return name
 
 
 def density_of(node: Node | None) -> Density | None:
