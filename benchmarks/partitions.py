@@ -115,7 +115,7 @@ def passes(n: int) -> dict[str, float]:
     raw = load(stansub.DataSources([stansub.DataPartitions([Made(1, 0, n)])], {"x": NAMES}))
     values = measure("checking the values", lambda: raw.checked(compiled.program.data.declarations))
     size = coarse_size(VARIATES_BLOCK_SIZE, n)
-    opened = measure("proof", lambda: compiled.with_data(values, block_size=size, evaluator="instances"))
+    opened = measure("proof", lambda: compiled.with_data(values, block_size=size))
     predictors = measure("predictors", partial(opened.predictors, computed=True))
     known = Proved.of(opened)
     assert isinstance(predictors, LinearPredictors)

@@ -9,7 +9,7 @@ which data it reads and which products of parameters; in ``merged = merge_missin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
@@ -36,6 +36,7 @@ from stansub.stan.syntax import (
     Statement,
     Subscript,
     Target,
+    UnsizedType,
     changed,
     find,
     flat,
@@ -45,10 +46,11 @@ from stansub.stan.syntax import (
     substituted,
     walk,
 )
-from stansub.stan.typing import INT, REAL
+from stansub.stan.typing import INT, REAL, UNKNOWN, Types
 
 N = TypeVar("N", bound=Node)
 Sizes = Mapping[str, Declaration]
+Choose = Callable[[str, Sequence[Expression]], Function | None]
 
 # Functions that call others, so deep.
 _DEPTH = 3
@@ -65,12 +67,12 @@ def inlined(program: Program) -> Program:
     added to the target, directly or by ``reduce_sum``, or assigned. It has the same log density up to a constant.
     """
     for _ in range(_DEPTH):
-        functions, unused = _functions(program), Symbols.of(program)
+        chosen, unused = _choosing(program), Symbols.of(program)
         sizes = {one.name: one for one in program.declarations}
         found = [
             (one.span, text)
             for one in _simple(program.evaluated)
-            if (text := _text(one, functions, sizes, unused)) is not None
+            if (text := _text(one, chosen, sizes, unused)) is not None
         ]
         written = checked(extended(program, (), found), "inlined functions") if found else None
         if written is None:
@@ -79,11 +81,22 @@ def inlined(program: Program) -> Program:
     return program
 
 
-def _functions(program: Program) -> dict[str, Function]:
-    """Return functions by name, without those whose name others have, with arguments of other types."""
-    defined = [one for one in program.functions if one.body is not None]
-    counts = Counter(one.name for one in defined)
-    return {one.name: one for one in defined if counts[one.name] == 1}
+def _choosing(program: Program) -> Choose:
+    """Return a function from the name and the arguments of a call to the user's function; None if none is known."""
+    types = Types(program, {one.name: one.type.unsized for one in program.declarations})
+
+    def fits(given: UnsizedType, wanted: UnsizedType) -> bool:
+        return given in (UNKNOWN, wanted)
+
+    def chosen(name: str, arguments: Sequence[Expression]) -> Function | None:
+        own = [one for one in program.functions if one.name == normalised(name) and one.body is not None]
+        found = [one for one in own if len(one.arguments) == len(arguments)]
+        if len(found) > 1:
+            given = [types.of(one) for one in arguments]
+            found = [one for one in found if all(map(fits, given, (argument.type for argument in one.arguments)))]
+        return found[0] if len(found) == 1 else None
+
+    return chosen
 
 
 def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -92,18 +105,16 @@ def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
     return (one for one in walk(statements) if not one.bodies and counts[one.span] == 1)
 
 
-def _text(statement: Statement, functions: Mapping[str, Function], sizes: Sizes, unused: Symbols) -> str | None:
+def _text(statement: Statement, chosen: Choose, sizes: Sizes, unused: Symbols) -> str | None:
     """Return a statement without calls of functions, in braces if it needs variables; None if it has no such calls."""
-    call = _Received.of(statement, functions, sizes)
+    call = _Received.of(statement, chosen, sizes)
     if call is not None:
         return call.text(sizes, unused)
 
     def value(node: Node) -> Node | None:
-        function = functions.get(node.name) if isinstance(node, Call) else None
-        if not isinstance(node, Call) or function is None or len(node.arguments) != len(function.arguments):
-            return None
-        match function.body:
-            case (Return(Expression() as returned),):
+        function = chosen(node.name, node.arguments) if isinstance(node, Call) else None
+        match function and function.body:
+            case (Return(Expression() as returned),) if function and isinstance(node, Call):
                 return _with(returned, _given(function, node.arguments), sizes)
         return None
 
@@ -137,7 +148,7 @@ class _Received:
     given: Mapping[str, Expression]
 
     @classmethod
-    def of(cls, statement: Statement, functions: Mapping[str, Function], sizes: Sizes) -> _Received | None:
+    def of(cls, statement: Statement, chosen: Choose, sizes: Sizes) -> _Received | None:
         """Return the call that is the only value of a statement; None if there is none that can be replaced."""
         head, variable = "", ""
         match statement:
@@ -153,8 +164,8 @@ class _Received:
             of, sliced, _, *shared = arguments
             name, length = str(of), _size("size", sliced, sizes) or Call("size", (sliced,))
             arguments = (sliced, _ONE, length, *shared)
-        function = functions.get(normalised(name))
-        if function is None or function.body is None or len(arguments) != len(function.arguments):
+        function = chosen(name, arguments)
+        if function is None or function.body is None:
             return None
         *body, last = function.body
         if list(find(Return, function.body)) != [last] or not isinstance(last, Return) or last.value is None:

@@ -532,7 +532,7 @@ def test_options_out_of_range_are_refused(
 def test_a_size_that_the_program_does_not_sum_over_is_refused(
     normal_mean: CompiledModel, mean_data: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError, match="sum runs over N"):
+    with pytest.raises(InputError, match="candidates are N"):
         stansub.sample(normal_mean, mean_data, observations="K", **SHORT)
 
 

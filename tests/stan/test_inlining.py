@@ -51,6 +51,7 @@ def program(tmp_path: Path, model: str) -> Program:
         REDUCED,
         "target += reduce_sum_static(part_lpdf, y, 1, a, sum, z, g);",
         "target += part_lpdf(y | 1, N, a, sum, z, g);",
+        "target += part_lpdf(y | 1, N, same(a), sum, z, g);",
         "target += whole(y, eta(a, sum / 2, z, g));",
         "y ~ normal(eta(a, sum / 2, z, g), 1);",
         "vector[N] mu = eta(a, sum / 2, z, g); y ~ normal(mu, 1);",
@@ -88,7 +89,7 @@ def test_integers_become_real_where_the_function_takes_reals(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "model",
-    ["target += same(a);", "target += either(a, sum);", "y ~ normal(a, sum);", "target += normal_lpdf(y | a, 1);"],
+    ["target += either(a, sum);", "y ~ normal(a, sum);", "target += normal_lpdf(y | a, 1);"],
 )
 def test_other_programs_stay(model: str, tmp_path: Path) -> None:
     given = program(tmp_path, model)
