@@ -72,7 +72,8 @@ def plan(analysis: Analysis) -> Plan:
     passed = divide(rewriting.program) if rewriting.passes else None
     parts = passed or divide(program)
     found = (_whole(program), *_parts(parts, rewriting.passes if passed else ()), *_exported(parts))
-    return Plan((*found, *_silenced(program, in_one_slice(silenced(program)))), parts)
+    silent = silenced(program) if parts else in_one_slice(silenced(program))
+    return Plan((*found, *_silenced(program, silent)), parts)
 
 
 def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
