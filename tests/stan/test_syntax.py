@@ -42,7 +42,6 @@ from stansub.stan.syntax import (
     names,
     parse,
     parse_expression,
-    parse_statements,
     tokenize,
     walk,
 )
@@ -335,7 +334,7 @@ def test_calls_are_found_the_outer_first() -> None:
 def test_names_are_variables_only() -> None:
     expression = parse_expression("a[i] .* f(b)' + 1.5e3 .* t.1 ? x1 : real_y")
     assert names(expression) == {"a", "i", "b", "t", "x1", "real_y"}
-    assert names(*parse_statements("for (n in 1 : N) { target += y[n]; }")) == {"n", "N", "y"}
+    assert names(parse("model { for (n in 1 : N) { target += y[n]; } }")) == {"n", "N", "y"}
 
 
 @pytest.mark.parametrize(

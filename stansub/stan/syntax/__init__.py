@@ -25,7 +25,7 @@ from stansub.stan.syntax.expressions import (
     summands,
 )
 from stansub.stan.syntax.nodes import Node, changed, find
-from stansub.stan.syntax.parser import TYPES, parse, parse_expression, parse_statements, parse_types
+from stansub.stan.syntax.parser import TYPES, parse, parse_expression, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
 from stansub.stan.syntax.queries import (
     REDUCE_SUM,

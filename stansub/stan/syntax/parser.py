@@ -88,17 +88,6 @@ def parse_expression(text: str) -> Expression:
     return _Parser(text).alone(_Parser.expression, "an expression")
 
 
-def parse_statements(text: str) -> tuple[Statement, ...]:
-    """Parse statements.
-
-    Raises
-    ------
-    InputError
-        If the text cannot be parsed.
-    """
-    return _Parser(text).alone(_Parser.body, "statements")
-
-
 def parse_types(text: str) -> tuple[UnsizedType, ...]:
     """Parse comma-separated types of arguments."""
     return _Parser(f"{text})").alone(_Parser.types, "types")
