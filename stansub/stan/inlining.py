@@ -170,17 +170,20 @@ class _Received:
         *body, last = function.body
         if list(find(Return, function.body)) != [last] or not isinstance(last, Return) or last.value is None:
             return None
+        if variable and (not body or variable in names(*arguments)):
+            return None
         given, often = _given(function, arguments), _read_often(function)
-        is_own = bool(variable) and (not body or variable in names(*arguments))
-        if is_own or not all(_is_cheap(value) for name, value in given.items() if name in often):
+        if not all(_is_cheap(value, sizes) for name, value in given.items() if name in often):
             return None
         declared = [one for one in body if isinstance(one, Declaration)]
         local = next((one for one in declared if Name(one.name) == last.value), None)
         if local is not None and not variable and not _is_sum(local, body):
             local = None
-        assigned = {name for one in find(Assign, body) for name in one.variables}
+        own = {one.name for one in find(Declaration, body)}
         for one in declared:
-            if one is not local and one.type.unsized == INT and one.value is not None and one.name not in assigned:
+            if one is local or one.value is None or one.type.unsized != INT or not _is_read(one.name, body):
+                continue
+            if names(one.value).isdisjoint(own - given.keys()):
                 given[one.name] = _with(one.value, given, sizes)
                 body.remove(one)
         return cls(head, Name(variable) if variable else None, tuple(body), last.value, local, given)
@@ -227,9 +230,16 @@ def _read_often(function: Function) -> set[str]:
     return tall & names(*find(Loop, function.body or ()))
 
 
-def _is_cheap(value: Expression) -> bool:
-    """Return whether an expression is a variable or its parts, which loops may evaluate again and again."""
-    return isinstance(flat(value)[0], Name | Literal)
+def _is_read(name: str, body: Sequence[Statement]) -> bool:
+    """Return whether statements only read a variable."""
+    return not any(name in one.variables for one in find(Assign, body))
+
+
+def _is_cheap(value: Expression, sizes: Sizes) -> bool:
+    """Return whether an expression is a variable or an element of one, which loops may evaluate again and again."""
+    base, indices = flat(value)
+    lists = (one for one in indices if isinstance(one, Slice) or _size("size", one, sizes) is not None)
+    return isinstance(base, Name | Literal) and not any(lists)
 
 
 def _counted(node: Node, sizes: Sizes) -> Node | None:
@@ -278,7 +288,9 @@ def _size(function: str, node: Expression, sizes: Sizes) -> Expression | None:
     match node:
         case Call(name, (Expression() as inner,)) if name in _SAME_SIZE:
             return _size(function, inner, sizes)
-        case Subscript(_, (Name(name),)) | Name(name) if (one := sizes.get(name)) is not None:
+        case Subscript(Name(name), (index,)) if name in sizes and len(sizes[name].all_dims) == 1:
+            return _size(function, index, sizes)
+        case Name(name) if (one := sizes.get(name)) is not None:
             is_first = len(one.all_dims) == 1 or (function in ("size", "dims") and one.array_dims)
             return one.all_dims[0] if is_first else None
     return None
