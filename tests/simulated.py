@@ -206,6 +206,10 @@ def _brms_ar(rng: np.random.Generator) -> Data:
     return {"N": n, "Y": y, "K": 3, "X": x, "Kc": 2, "Kar": lags, "Kma": 0, "J_lag": kept, "prior_only": 0}
 
 
+def _log_lik_overloaded(rng: np.random.Generator) -> Data:
+    return {"N": 30, "first": 4, "y": rng.standard_normal(30), "prior_only": 0}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -232,4 +236,5 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "series": _many_series,
     "one_each": _one_each,
     "threading_brms_style": _threading_brms_style,
+    "log_lik_overloaded": _log_lik_overloaded,
 }
