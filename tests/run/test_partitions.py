@@ -110,6 +110,14 @@ def test_draws_do_not_depend_on_where_the_partitions_are(
         assert "batches of candidates" in lines["Waits"]
 
 
+@pytest.mark.slow
+def test_a_reduce_sum_has_the_draws_of_a_statement(logistic: CompiledModel, folder: Path, many: None) -> None:
+    reduced = stansub.compile_model(PROGRAM.with_stem("logistic_reduce_sum"))
+    one, other = (stansub.sample(model, sources(folder), **SHORT) for model in (logistic, reduced))
+    assert [inference_data.attrs(found)["settings"]["evaluator"] for found in (one, other)] == ["partitions"] * 2
+    np.testing.assert_allclose(unconstrained(one), unconstrained(other), rtol=1e-8)
+
+
 def test_draws_are_those_of_all_rows_in_memory(
     logistic: CompiledModel, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
