@@ -20,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
+from stansub.stan.series.rows import N_ROWS
 from stansub.stan.size_variables import size_expressions
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
@@ -287,7 +288,7 @@ class Posterior:
             If the program has no such function, or it returns a negative or non-finite value.
         """
         log, values = as_progress(progress), self.values
-        if self.sizes[:1] != self.counts[:1]:
+        if N_ROWS in self.sizes:
             raise InputError(
                 f"{function}: its observations are the elements of the data, but those of the likelihood are rows that "
                 "stansub writes; let each term read data of its own observation, from 1 on"

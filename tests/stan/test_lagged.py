@@ -73,6 +73,8 @@ def test_an_autoregression_is_cut(compiled: Compiled) -> None:
     np.testing.assert_allclose(posterior.each(theta[np.newaxis], np.arange(len(by_hand)))[0], by_hand, rtol=1e-9)
     named = model.with_data(data, block_size=7, seed=3, observations="N")
     np.testing.assert_array_equal(named.order, posterior.order)
+    with pytest.raises(InputError, match="those of the likelihood are rows that stansub writes"):
+        posterior.constants("log_lik_lipschitz_i")
 
 
 @pytest.mark.slow
