@@ -129,11 +129,6 @@ def of_observations(program: Program, *sizes: str) -> dict[str, frozenset[str]]:
     return Steps.of(program).depending({size: [size, *data_along(program, size)] for size in sizes})
 
 
-def sized_by(program: Program, sizes: set[str]) -> set[str]:
-    """Return variables with one of ``sizes`` in a dimension."""
-    return {declaration.name for declaration in program.declarations if names(*declaration.all_dims) & sizes}
-
-
 def data_along(program: Program, size: str) -> list[str]:
     """Return names of data with ``size``, a variable or a whole dimension such as ``N - n_zero(y)``, as a dimension."""
     return [one.name for one in program.data_declarations if size in names(*one.all_dims) or size in one.sizes]
