@@ -159,7 +159,7 @@ class _Task:
     def gradient(self, draws: InferenceData) -> float:
         """Core-seconds of the program's gradient at draws."""
         program = Program.read(self.subject.path)
-        library = Library(toolchain.compile_library(rewrite.silent(program.code), name=program.name))
+        library = Library(toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
         model = data_module.read(self.data, program.syntax.data.declarations).model(library)
         points, seconds = _unconstrained(draws)[0, :: -(-_unconstrained(draws).shape[1] // 5)], []
         for theta in points:

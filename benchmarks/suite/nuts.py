@@ -64,7 +64,7 @@ def nutpie(task: Task) -> Run:
     began = time.perf_counter()
     program = Program.read(task.workload.program)
     data = data_module.read(task.data, program.syntax.data.declarations)
-    library = toolchain.compile_library(rewrite.silent(program.code), name=program.name)
+    library = toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name)
     loaded = time.perf_counter()
     model = engine._with_data(library, program, data, seed=task.seed)
     ready = time.perf_counter()

@@ -37,7 +37,7 @@ class StaticHmc:
     def run(self, program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
         """All chains, one after the other."""
         began = time.perf_counter()
-        library = Library(toolchain.compile_library(rewrite.silent(program.code), name=program.name))
+        library = Library(toolchain.compile_library(rewrite.silenced(program.syntax).code, name=program.name))
         model, compiled = data.model(library, seed=settings.seed), time.perf_counter()
         names = model.param_names(include_tp=True, include_gq=True)
         values, rates, seconds = [], [], []

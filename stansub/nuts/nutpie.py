@@ -21,10 +21,11 @@ from stansub.nuts.progress import line_progress
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
 from stansub.run.progress import redrawn, stage_progress
-from stansub.stan import rewrite, toolchain
+from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
+from stansub.stan.rewrite import silenced
 
 # nutpie's names of statistics, with ArviZ's.
 _STATISTICS = {
@@ -66,7 +67,8 @@ def run(
 
     began = clock.now()
     with stage_progress(console, show=show) as log:
-        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, goal="for NUTS", progress=log)
+        code = silenced(program.syntax).code
+        path = toolchain.compile_library(code, name=program.name, goal="for NUTS", progress=log)
         library = Library(path)  # loading it here silences the program's print statements
         compiled_at = clock.now()
         log(f"Loading {data.source}")

@@ -293,7 +293,7 @@ class Posterior:
                 f"{function}: its observations are the elements of the data, but those of the likelihood are rows that "
                 "stansub writes; let each term read data of its own observation, from 1 on"
             )
-        code = rewrite.silent(rewrite.constants_program(self.program, function, self.counts[0]))
+        code = rewrite.constants_program(rewrite.silenced(self.program), function, self.counts[0])
         goal = f"for {function}"
         file = toolchain.compile_library(code, name=self.name, suffix="_constants", goal=goal, progress=log)
         log(f"Evaluating {function}")

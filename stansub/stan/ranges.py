@@ -41,7 +41,7 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
     InputError
         If the program has no such function.
     """
-    code = rewrite.silent(rewrite.range_program(posterior.program))
+    code = rewrite.range_program(rewrite.silenced(posterior.program))
     goal = "for log_lik_range"
     file = toolchain.compile_library(code, name=posterior.name, suffix="_range", goal=goal, progress=progress)
     model, dim = posterior.values.model(Library(file)), posterior.dim

@@ -29,17 +29,12 @@ _METRIC_ARGUMENT = "metric"
 METRIC, METRIC_SIZE = "stansub_metric", "stansub_dim"
 
 
-def silent(code: str) -> str:
-    """Return a program without its ``profile`` and ``print`` statements; profiled code stays, in plain braces.
+def silenced(program: Program) -> Program:
+    """Return a program without ``profile`` and ``print`` statements; profiled code stays, in plain braces.
 
     Evaluations of blocks run in several threads, for which Stan's table of profiles has no lock, and thousands of
-    blocks would print each.
+    blocks would print each. The program itself if it has no such statements.
     """
-    return silenced(parse(code)).code
-
-
-def silenced(program: Program) -> Program:
-    """Return a program without such statements: itself if it has none."""
     quiet = changed(program, _silenced)
     return program if quiet is program else parse(str(quiet))
 
