@@ -37,9 +37,9 @@ from stansub.types import FloatArray
 MAX_TREE_DEPTH = 8
 
 TRANSITION_STATS: tuple[Stat, ...] = (
-    Stat("tree_depth", np.int32, "Depth of the tree on the surrogate."),
-    Stat("n_steps", np.int64, "Integrator steps, or sweeps of the Gibbs sampler, on the surrogate.", "n_leapfrog"),
-    Stat("diverging", bool, "Whether a tree on the surrogate diverged.", "n_diverging"),
+    Stat("tree_depth", np.int32, "Depth of the tree, on the surrogate or on the posterior itself."),
+    Stat("n_steps", np.int64, "Integrator steps, or sweeps of the Gibbs sampler.", "n_leapfrog"),
+    Stat("diverging", bool, "Whether a tree diverged.", "n_diverging"),
 )
 
 
