@@ -59,15 +59,12 @@ _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
 
 # Stan code: the declaration of the function, its data, and the call.
-_LIMITS = "data real stansub_most, data real stansub_limit, data real stansub_reach"
+_LIMITS = "data real stansub_middle, data real stansub_most, data real stansub_limit, data real stansub_reach"
 FUNCTION = f"  real stansub_approximation(vector {PHI}, {_TAKEN}, {_LIMITS});"
-_DECLARED = [
-    *(f"int {name}" for name in _SIZES),
-    "real stansub_most",
-    *(f"{k} {name}" for name, k in _ARGUMENTS.items()),
-]
+_SUM = "real stansub_middle", "real stansub_most"
+_DECLARED = [*(f"int {name}" for name in _SIZES), *_SUM, *(f"{kind} {name}" for name, kind in _ARGUMENTS.items())]
 DATA = "\n".join(f"  {one};" for one in _DECLARED)
-CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, stansub_most, {LIMIT}, {REACH})"
+CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, stansub_middle, stansub_most, {LIMIT}, {REACH})"
 
 
 def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, Any]:
@@ -116,7 +113,7 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
         own[0].nnz,
     )
     found = dict(zip(_SIZES, sizes, strict=True)) | dict(zip(_ARGUMENTS, arrays, strict=True))
-    return found | {"stansub_most": approximation.most}
+    return found | {"stansub_middle": approximation.middle, "stansub_most": approximation.most}
 
 
 def _left(matrix: sp.csr_array) -> sp.csr_array:

@@ -38,7 +38,7 @@ _WEIGHTS = np.exp(-(_NODES**2) / 4)
 _BOTH = np.array([-3.0, -1.5, 1.5, 3.0])
 # Most draws over which a slope is averaged: each is a pass over the data.
 _SLOPES = 100
-# Limit of profiles and terms, relative to their largest sum at the draws, and what is added to it.
+# Limit of profiles and terms, relative to the largest difference from their mean at the draws, and what is added.
 _BEYOND, _SLACK = 1.5, 1.0
 # Size of a grouping's changes, relative to those of the arguments that read it, above which it has no profiles.
 _COMPENSATED = 2.0
@@ -101,9 +101,9 @@ class Approximation:
     slope : ndarray, shape (m,)
     frame : Frame
         Coordinates of profiles and terms.
-    most : float
-        Limit of the sum of profiles and terms, which would otherwise outweigh the quadratic far from the draws to which
-        they were fitted.
+    middle, most : float
+        Mean of the sum of profiles and terms over draws, and limit of its difference from that, which would otherwise
+        outweigh the quadratic far from the draws to which they were fitted.
     """
 
     quadratic: Quadratic
@@ -111,6 +111,7 @@ class Approximation:
     frame: Frame
     profiles: Profiles
     terms: DirectionalTerms
+    middle: float = 0.0
     most: float = 1.0
 
     @classmethod
@@ -132,7 +133,7 @@ class Approximation:
     def correction(self, phi: FloatArray) -> float:
         """Return the corrections' value."""
         change = phi - self.point
-        return float(self.slope @ change) + limited(self.bent(change), self.most)[0]
+        return float(self.slope @ change) + limited(self.bent(change) - self.middle, self.most)[0]
 
     def bent(self, change: FloatArray) -> float:
         """Return the sum of profiles and terms without its limit."""
@@ -149,7 +150,7 @@ class Approximation:
         slopes, through = self.terms.gradient(y, y[common])
         slopes += self.profiles.gradient(y)
         slopes[common[: len(through)]] += through
-        _, share = limited(self.bent(phi - self.point), self.most)
+        _, share = limited(self.bent(phi - self.point) - self.middle, self.most)
         return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes)
 
 
@@ -179,8 +180,9 @@ def approximation(
     ys = np.array([frame(phi - point) for phi in phis])
     profiles = _profiles(predictors, quadratic, ys, frame.common)
     found = Approximation(quadratic, np.zeros(m), frame, profiles, terms)
-    most = max(abs(found.bent(phi - point)) for phi in phis)
-    found = replace(found, most=_BEYOND * most + _SLACK)
+    bent = np.array([found.bent(phi - point) for phi in phis])
+    middle = float(bent.mean())
+    found = replace(found, middle=middle, most=float(_BEYOND * np.abs(bent - middle).max() + _SLACK))
     some = phis[:: -(-len(phis) // _SLOPES)]
     slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in some], axis=0)
     return replace(found, slope=slope), 1 + len(some) + n_passes

@@ -64,7 +64,7 @@ def random_approximation(seed: int) -> Approximation:
     quadratic = Quadratic.of(point, 0.0, gradient, precision)
     found = Approximation(quadratic, slope, frame, profiles, terms)
     at = np.random.default_rng(seed).standard_normal(DIM) @ jacobian(np.zeros(DIM)).T
-    return replace(found, most=2 * abs(found.bent(at - point)))
+    return replace(found, middle=3.0, most=2 * abs(found.bent(at - point)))
 
 
 def symmetric(rng: np.random.Generator) -> sp.csr_array:
@@ -131,6 +131,8 @@ def changed(which: str, found: Approximation) -> Approximation:
         own = getattr(found.frame, which).copy()
         own[-1, 1] += 1e-6
         return replace(found, frame=replace(found.frame, **{which: own}))
+    elif which == "middle":
+        return replace(found, middle=found.middle + 1e-6)
     elif which == "limit":
         return replace(found, most=found.most * (1 + 1e-6))
     elif which in ("term", "quartic term", "term's mean"):
@@ -155,7 +157,7 @@ def changed(which: str, found: Approximation) -> Approximation:
 
 
 OF_ONE = "off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"
-OF_DIRECTIONS = "inward", "along", "limit", "term", "quartic term", "term's mean"
+OF_DIRECTIONS = "inward", "along", "middle", "limit", "term", "quartic term", "term's mean"
 OF_TWO = "pair", *(f"mixed {k}" for k in range(5))
 
 

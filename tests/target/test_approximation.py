@@ -140,6 +140,54 @@ def test_each_product_has_its_whole_coefficient() -> None:
         assert ours == pytest.approx(theirs, rel=0.1, abs=0.02)
 
 
+def test_coordinates_have_an_inverse_and_are_standardised() -> None:
+    predictors = likelihood("negative binomial")
+    phis = normal(predictors, 200, 1)
+    found = approximation(predictors, phis)
+    frame, recentred = found.frame, Recentred(predictors, found.point)
+    ys = np.array([frame(phi - found.point) for phi in phis])
+    for y, phi in zip(ys, phis, strict=True):
+        np.testing.assert_allclose(frame.outward @ y, recentred(phi) - found.point, atol=1e-10)
+    u = ys[:, frame.common]
+    np.testing.assert_allclose(np.cov(u, rowvar=False, bias=True), np.eye(3), atol=1e-8)
+    centred = ys - ys.mean(axis=0)
+    others = np.setdiff1d(np.arange(predictors.dim), frame.common)
+    np.testing.assert_allclose(centred[:, others].T @ u / len(u), 0, atol=1e-10)
+
+
+def test_directions_in_which_nothing_changes_are_left_out() -> None:
+    """A coefficient that is fixed, and two that change together."""
+    predictors = likelihood("negative binomial")
+    phis = [phi.copy() for phi in normal(predictors, 60, 1)]
+    for phi in phis:
+        phi[1] = 0.5 + 2 * phi[M - 1]
+    found = approximation(predictors, phis)
+    ys = np.array([found.frame(phi - found.point) for phi in phis])
+    assert np.linalg.matrix_rank(np.cov(ys[:, found.frame.common], rowvar=False)) == 2
+    for phi in phis:
+        phi[M - 1] = 0.3
+        phi[1] = 0.5
+    found = approximation(predictors, phis)
+    assert np.isfinite(found(phis[0]))
+    ys = np.array([found.frame(phi - found.point) for phi in phis])
+    assert np.linalg.matrix_rank(np.cov(ys[:, found.frame.common], rowvar=False)) == 1
+
+
+def test_terms_are_limited_far_from_the_draws() -> None:
+    predictors = likelihood("poisson")
+    phis = normal(predictors, 60, 1)
+    found = approximation(predictors, phis)
+    bent = np.array([found.bent(phi - found.point) for phi in phis])
+    assert found.middle == pytest.approx(np.mean(bent))
+    assert np.abs(bent - found.middle).max() < found.most / 1.4
+    for phi in phis:
+        near, far = (found.point + factor * (phi - found.point) for factor in (1, 1e4))
+        assert found.correction(near) == pytest.approx(
+            found.bent(near - found.point) - found.middle + found.slope @ (near - found.point), abs=0.02
+        )
+        assert abs(found.correction(far) - found.slope @ (far - found.point)) <= found.most * (1 + 1e-9)
+
+
 def test_few_or_small_arguments_have_common_coefficients() -> None:
     predictors = likelihood("normal")
     np.testing.assert_array_equal(common_coefficients(predictors), [0, 1, M - 1])
@@ -169,7 +217,7 @@ def test_terms_leave_no_mode_beyond_their_limit() -> None:
     means = np.where(np.arange(len(found.terms.means)) == 0, 0.0, found.terms.means)
     slope = found.slope.copy()
     slope[found.frame.common] -= kept * inward
-    ended = replace(found, slope=slope, terms=replace(found.terms, means=means), most=1e9)
+    ended = replace(found, slope=slope, terms=replace(found.terms, means=means), middle=0.0, most=1e9)
     assert abs(highest(found)) <= 1
     assert abs(highest(ended)) > REACH
 

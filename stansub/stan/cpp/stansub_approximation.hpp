@@ -163,7 +163,7 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubMatrix& along, const StansubPlaces& places, const StansubMatrix& profiles, const StansubPlaces& first,
     const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
     const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
-    const StansubPlaces& term_starts, double most, double limit,
+    const StansubPlaces& term_starts, double middle, double most, double limit,
     double reach, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
@@ -179,6 +179,7 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     Eigen::ArrayXd bent(1);
     bent[0] = stansub_profiles(y, places, profiles, {first, second, mixed}, limit, slopes);
     bent[0] += StansubTerms{term_means, term_diagonals, term_values, term_columns, term_starts}(y, common, reach, slopes);
+    bent[0] -= middle;
     const double root = stansub_root(bent, most)[0];
     value += bent[0] * root;
     slopes *= std::pow(root, 9);
