@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,7 @@ namespace stansub {
 // within each. The bound from an observation's own row rejects most of them.
 class GroupedObservations final : public RemainderSource {
  public:
-  static constexpr std::size_t most_arguments = 8;
+  static constexpr std::size_t most_arguments = 64;
 
   // How an argument's terms enter the bounds.
   struct Weights {
@@ -58,7 +59,7 @@ class GroupedObservations final : public RemainderSource {
         point_(std::move(point)),
         levels_(std::move(levels)),
         share_(share) {
-    if (q_ > most_arguments) throw std::invalid_argument("there must be 1 to 8 arguments");
+    if (q_ > most_arguments) throw std::invalid_argument("there must be 1 to " + std::to_string(most_arguments) + " arguments");
     if (weights_.size() != q_ || point_.size() != arguments_.dim())
       throw std::invalid_argument("there must be a whitening and shares for each argument, and a place for each coefficient");
     kept_.check_width(width_ + q_ + data_.size());

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stansub._loop import SurrogateDecider
+from stansub.target.categories import Categorical
 from stansub.target.families import Binomial, Poisson
 from stansub.target.group_candidates import choose_joint, grouped
 from stansub.target.groupings import Recentred
@@ -37,10 +38,27 @@ def likelihood(kind: str) -> SparsePredictors:
     eta = row(rng.normal(0, 0.4, M))
     if kind == "binomial":
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
+    if kind == "categories":
+        return categories(rng)
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
     scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
     return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
+
+
+def categories(rng: np.random.Generator) -> SparsePredictors:
+    """Ten categories, each with an intercept and its own multiple of the effects of a grouping."""
+    levels = 10 + rng.integers(K, size=N)
+    rows = tuple(
+        SparseRows.of(
+            np.ones((N, 1)),
+            np.array([k], np.int64),
+            sp.csr_array((np.full(N, 0.5 - 0.1 * k), levels, np.arange(N + 1)), shape=(N, M)),
+            np.zeros(1),
+        )
+        for k in range(10)
+    )
+    return SparsePredictors(rows, Categorical(rng.integers(10, size=N), 10))
 
 
 def moves(sd: float = 0.15) -> tuple[Array, list[Array], Array]:
@@ -64,6 +82,7 @@ def accepted(decider: SurrogateDecider, a: Array, b: Array, seed: int) -> float:
         ("binomial", 8.0),
         ("poisson", 8.0),
         ("normal", 1.0),
+        ("categories", 4.0),
         pytest.param("binomial", 1.0, marks=pytest.mark.slow),
         pytest.param("poisson", 1.0, marks=pytest.mark.slow),
         pytest.param("normal", 8.0, marks=pytest.mark.slow),
