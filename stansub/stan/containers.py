@@ -256,12 +256,21 @@ def product(a: Value, b: Value, n: int) -> Value:
         if len(a) == n:
             return Rows(dot(by_row(a), b))
     if a.ndim == b.ndim == 1:
-        return dot(a, b)
+        return dot(a, b) if len(a) == len(b) else _outer(a, b, n)
     if a.ndim == 2 and b.ndim == 1:
         return np.array([dot(row, b) for row in a], dtype=object)
     if a.ndim == 1:
         return np.array([dot(a, column) for column in b.T], dtype=object)
     return np.array([[dot(row, column) for column in b.T] for row in a], dtype=object)
+
+
+def _outer(a: NDArray[Any], b: NDArray[Any], n: int) -> Value:
+    """Return the products of the entries of a vector and a row vector, which Stan accepts with different sizes."""
+    if len(a) != n:
+        return np.multiply.outer(a.astype(object), b.astype(object))
+    own, found = by_row(a), np.empty(len(b), dtype=object)
+    found[:] = [own * one for one in b]
+    return simplest(Rows(found))
 
 
 def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
