@@ -205,8 +205,17 @@ class _Walk:
                     frame.live = np.zeros_like(frame.live)
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
+            case Perform(Call(name, arguments)):
+                self._perform(name, [self.of(each, frame) for each in arguments], frame)
             case _:
                 raise NotFollowedError(f"`{shortened(one)}` is not supported")
+
+    def _perform(self, name: str, arguments: Sequence[Value], frame: Frame) -> None:
+        """Run a user's function that returns nothing, for the observations for which it is called."""
+        function = self.functions[name, len(arguments)]
+        given = {one.name: value for one, value in zip(function.arguments, arguments, strict=True)}
+        inner = Frame(given, live=frame.live, in_rows=frame.in_rows, known=frame.known)
+        self.run(function.body, inner)
 
     def _empty(self, one: Declaration, frame: Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
