@@ -278,10 +278,10 @@ class _Reading:
 
     def _product(self, infix: Infix, statement: Statement) -> _Product | None:
         factors = [one for one in _factors(infix) if names(one.expression) & self.changing]
-        effects = [(one, part) for one in factors if not one.divides and (part := self._effects(one.expression))]
-        if len(effects) != 1:
+        found = self._sole_effects([one for one in factors if not one.divides])
+        if found is None:
             return None
-        (effect, part), *_ = effects
+        effect, part = found
         scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one, part))]
         is_scaled = bool(scales) or isinstance(part.expression, Infix)
         commutes = all(self._types.is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
@@ -299,9 +299,17 @@ class _Reading:
         elements = frozenset(str(one.expression) for one in parts)
         return _Product(infix.span, statement, own, elements, kind, value, used, _with(texts, infix))
 
+    def _sole_effects(self, factors: Sequence[_Factor]) -> tuple[_Factor, _Part] | None:
+        """Return the only factor of effects: of parameters, or of variables computed from them if there is none."""
+        for of in (self._effects, self._computed):
+            found = [(one, part) for one in factors if (part := of(one.expression)) is not None]
+            if found:
+                return found[0] if len(found) == 1 else None
+        return None
+
     def _read(self, factor: Expression) -> list[tuple[str, _Part]]:
         """Return the effects in a factor by name, as often as it reads them."""
-        if (part := self._plain(factor)) is not None:
+        if (part := self._plain(factor) or self._computed(factor)) is not None:
             return [(name_of(factor), part)]
         return [found for one in factor.parts if isinstance(one, Expression) for found in self._read(one)]
 
@@ -322,8 +330,21 @@ class _Reading:
 
     def _plain(self, factor: Expression) -> _Part | None:
         """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
+        part = self._free(factor)
+        return part if part is not None and self._is_parameter(factor) else None
+
+    def _computed(self, factor: Expression) -> _Part | None:
+        """Return the effects of which a factor is one or several, if they are computed from parameters."""
+        part = self._free(factor)
+        return part if part is not None and not self._is_parameter(factor) else None
+
+    def _is_parameter(self, factor: Expression) -> bool:
+        return self.declared[name_of(factor)] in self.program.parameters.declarations
+
+    def _free(self, factor: Expression) -> _Part | None:
+        """Return the elements of a variable without bounds of which a factor is one or several."""
         part = self._part(factor)
-        if part is None or self.declared[name_of(factor)] not in self.program.parameters.declarations:
+        if part is None or name_of(factor) not in self.changing:
             return None
         kind, is_free = part.type, not self.declared[name_of(factor)].type.is_checked
         is_list = not kind.array_dims if kind.base != "real" else len(kind.array_dims) == 1

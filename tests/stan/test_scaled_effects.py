@@ -125,9 +125,24 @@ def test_products_in_transformed_parameters(tmp_path: Path) -> None:
     assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
 
 
+def test_products_with_computed_effects(tmp_path: Path) -> None:
+    """As in disease mapping with structured and unstructured effects, which share a scale."""
+    given = program(tmp_path, WHOLE.format("u[g] * tau"), "vector[J] u = exp(s[1]) * z + w[, 1];")
+    written = with_scaled_effects(given, "N")
+    assert added(written) == {"vector[J] = u * tau"}
+    point = values(np.random.default_rng(3))
+    assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
+
+
+def test_scales_may_be_computed_where_effects_are_parameters(tmp_path: Path) -> None:
+    given = program(tmp_path, WHOLE.format("u[g] .* z[g]"), "vector[J] u = tau * own;")
+    assert added(with_scaled_effects(given, "N")) == {"vector[J] = z .* u"}
+
+
 @pytest.mark.parametrize(
     ("model", "transformed"),
     [
+        (WHOLE.format("u[g] .* t[g]"), "vector[J] u = tau * z; vector[J] t = 2 * own;"),
         (WHOLE.format("u[g]"), "vector[J] u = tau * z;"),
         (WHOLE.format("2 * z[g]"), ""),
         (LOOP.format("tau * z[g[n]] + s[1] * z[g[n]] + z[g[n]]"), ""),
@@ -143,6 +158,7 @@ def test_products_in_transformed_parameters(tmp_path: Path) -> None:
     ],
     ids=[
         *(
+            "two computed",
             "declared",
             "data",
             "without",
