@@ -19,7 +19,7 @@ from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
 
 # Maxima: arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
-MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 28, 512
+MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 512
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}

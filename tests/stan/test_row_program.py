@@ -306,6 +306,24 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             np.arange(N), d["g"] - 1
         ],
     ),
+    "products_of_columns_and_rows": (
+        "matrix[N, 2] e = z * b'; matrix[2, 3] m = b * r'; "
+        "for (n in 1:N) target += normal_lpdf(w[n] | a + e[n, 1] - square(e[n, 2]) + m[2, 3], s);",
+        lambda t, d: stats.norm.logpdf(d["w"], t.a + d["z"] * t.b[0] - (d["z"] * t.b[1]) ** 2 + t.b[1] * t.r[2], t.s),
+    ),
+    "functions_without_a_value": (
+        "all_lp(w, a + xc * b, s); for (n in 1:N) { if (c[n] == 1) one_lp(z[n], p, t); }",
+        lambda t, d: (
+            stats.norm.logpdf(d["w"], t.eta, t.s)
+            + np.where(d["c"] == 1, stats.norm.logpdf(d["z"], t.p, t.t) + t.p * d["z"], 0)
+        ),
+    ),
+    "eleven_arguments": (
+        "for (n in 1:N) w[n] ~ normal(a * z[n] + b[1] * b[2] + r[1] * r[2] * r[3] + p * o[1] * o[2], s + t);",
+        lambda t, d: stats.norm.logpdf(
+            d["w"], t.a * d["z"] + np.prod(t.b) + np.prod(t.r) + t.p * np.prod(t.o), t.s + t.t
+        ),
+    ),
 }
 OWN_SUM = """
 real own_lpdf(vector y, vector mu, real s) {
@@ -351,7 +369,14 @@ real inverse_gaussian_lpdf(vector y, vector mu, real shape) {
   return 0.5 * rows(y) * log(shape / (2 * pi())) - 1.5 * sum(log(y))
          - 0.5 * shape * dot_self((y - mu) ./ (mu .* sqrt(y)));
 }"""
+WITHOUT_A_VALUE = """
+void one_lp(real z, real mu, real s) { z ~ normal(mu, s); target += mu * z; }
+void all_lp(vector z, vector mu, real s) {
+  vector[rows(z)] e = (z - mu) / s;
+  target += std_normal_lpdf(e) - rows(z) * log(s);
+}"""
 FUNCTIONS = {
+    "functions_without_a_value": WITHOUT_A_VALUE,
     "zero_inflated": ZERO_INFLATED,
     "reduce_sum": PARTIAL,
     "own_sum": OWN_SUM,
