@@ -29,6 +29,7 @@ from stansub.tuning.ridge import Region, defined, ridge_mode
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
+from stansub.wording import percent
 
 # Pairs of random starts of a round, at most and at least (with many arguments a climb takes longer), and their radius,
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
@@ -68,7 +69,6 @@ def tune(
     """
     if not isinstance(split.predictors.family, ProgramFamily):
         return surrogate.tune(split, dim, rng, progress)
-    progress("Looking for maxima of the likelihood")
     ends, n_starts = _search(split, dim, rng_of_starts, progress)
     if not ends:
         return surrogate.tune(split, dim, rng, progress)
@@ -143,6 +143,7 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
     parts = [*_subsets(predictors, rng), predictors]
     n_pairs = int(np.clip(_PAIRS * _MANY // predictors.dim, _PAIRS_AT_LEAST, _PAIRS))
     for _ in range(_ROUNDS):
+        progress(_stage(parts[0], predictors))
         starts = [(phi, 1) for phi in _starts(prior, dim, n_pairs, rng)]
         n_starts += len(starts)
         ends = _climbed(parts[0], starts, region, progress, ends)
@@ -150,10 +151,16 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
             break
     kept = _KEPT
     for part in parts[1:]:
+        progress(_stage(part, predictors))
         ends = _climbed(part, [(one.expansion.point, one.n_climbs) for one in ends[:kept]], region, progress)
         kept = max(kept // 2, _KEPT_AT_LEAST)
     ends = _climbed(predictors, [(np.zeros(predictors.dim), 0)], region, progress, ends)
     return [end for end in ends if end.log_evidence >= ends[0].log_evidence - _WORTH], n_starts
+
+
+def _stage(part: SparsePredictors, predictors: SparsePredictors) -> str:
+    share = part.n_observations / predictors.n_observations
+    return f"Looking for maxima of the likelihood: {percent(share) if share < 1 else 'all'} of the data"
 
 
 def _subsets(predictors: SparsePredictors, rng: np.random.Generator) -> Iterator[SparsePredictors]:
@@ -174,7 +181,8 @@ def _climbed(
 ) -> list[_End]:
     """Return the different ends of climbs, with known ones, by their evidence."""
     found = list(known)
-    for phi, n_climbs in starts:
+    for k, (phi, n_climbs) in enumerate(starts):
+        progress.advance(k, len(starts))
         end, _ = ridge_mode(predictors, progress, phi, region=region)
         if end.is_finite:
             found.append(_End.of(end, region, n_climbs))
