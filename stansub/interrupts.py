@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,9 +66,12 @@ def handled(exit_code: int | None = None) -> Iterator[Interrupt]:
     taken = {number: old for number in (signal.SIGINT, *_ENDINGS) if (old := signal.getsignal(number)) in defaults}
     for number in taken:
         signal.signal(number, handler)
+    ignored = sys.unraisablehook
+    sys.unraisablehook = _raised_again(ignored)
     try:
         yield handler
     finally:
+        sys.unraisablehook = ignored
         if handler.exit_code is None:
             for number, old in taken.items():
                 signal.signal(number, old)
@@ -120,10 +124,26 @@ def _postponed(number: int, frame: FrameType | None) -> bool:
     """
     if frame is None or frame.f_code.co_filename != _IMPORTS:
         return False
+    _send_again(number)
+    return True
+
+
+def _raised_again(otherwise: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return a hook that sends an interrupt again if it arrived in a callback whose exceptions Python ignores."""
+
+    def hook(unraisable: Any) -> None:
+        if unraisable.exc_type is not None and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            _send_again(signal.SIGINT)
+        else:
+            otherwise(unraisable)
+
+    return hook
+
+
+def _send_again(number: int) -> None:
     again = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))
     again.daemon = True
     again.start()
-    return True
 
 
 def _in_main_thread() -> bool:

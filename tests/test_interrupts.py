@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,24 @@ def test_the_twin_of_one_that_was_handled_may_come_after_the_block(number: int, 
         with pytest.raises(KeyboardInterrupt):
             send(number)
     assert handled == [True]
+
+
+def test_one_that_python_ignores_in_a_callback_is_raised_after_it() -> None:
+    """Exceptions in the callbacks of weak references are printed and ignored."""
+
+    class Thing:
+        pass
+
+    def work() -> None:
+        things.clear()
+        time.sleep(HANGS)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    things = [Thing()]
+    reference = weakref.ref(things[0], lambda _: send(signal.SIGINT))
+    with interrupts.handled(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert reference() is None
 
 
 def test_handlers_of_the_program_are_left_alone() -> None:
