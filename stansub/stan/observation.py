@@ -61,6 +61,7 @@ from stansub.stan.syntax import (
     While,
     flat,
     name_of,
+    names,
     normalised,
     shortened,
     writes,
@@ -170,10 +171,16 @@ class _Walk:
         if isinstance(one, Return):
             raise NotFollowedError(reason)
         self.skipped.append(reason)
-        if frame.in_rows and isinstance(one, Target | Tilde):
+        if isinstance(one, Target | Tilde) and (frame.in_rows or self._is_of_observations(one, frame)):
             self.lost.append(reason)
         for name in writes(one):
             frame.values[name] = Reason(reason)
+
+    def _is_of_observations(self, one: Statement, frame: Frame) -> bool:
+        """Return whether a statement reads values of observations, and others that depend on parameters."""
+        values = [frame.values[name] for name in names(one) & frame.values.keys()]
+        has_rows = any(isinstance(each, Rows) or (np.ndim(each) > 0 and len(each) == self.n) for each in values)
+        return has_rows and not all(not isinstance(each, Reason | Total) and is_of_data(each) for each in values)
 
     def _run(self, one: Statement, frame: Frame) -> None:
         match one:

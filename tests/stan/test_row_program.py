@@ -254,6 +254,13 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             stats.norm.logpdf(d["z"], t.a, t.s) + stats.norm.logpdf(d["w"], t.r[0] + t.b[0] * (d["z"] - t.a) / t.s, t.t)
         ),
     ),
+    "sum_of_covariances": (
+        "matrix[2, 2] S = add_diag(tcrossprod([[s], [b[1]]]), [0, square(t)]'); array[N] vector[2] v; "
+        "for (n in 1:N) v[n] = [z[n], w[n]]'; v ~ multi_normal([a, r[1]]', crossprod([[1, 0], [0, 1]]) * S);",
+        lambda t, d: (
+            stats.norm.logpdf(d["z"], t.a, t.s) + stats.norm.logpdf(d["w"], t.r[0] + t.b[0] * (d["z"] - t.a) / t.s, t.t)
+        ),
+    ),
     "scaled_columns": (
         "matrix[2, 2] L = [[s, 0], [b[1], t]]; vector[2] u = diag_post_multiply(L, [t, s]') * o; "
         "z ~ normal(diag_post_multiply(x, exp(b)) * u, s);",
@@ -484,6 +491,7 @@ REFUSED = {
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
     "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
+    "w ~ von_mises(a, s); z ~ normal(a, s);": "the concentration of von_mises depends on parameters",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
 }
