@@ -332,6 +332,8 @@ class HighRHat(Finding):
         Modes of the posterior at which chains of surrogate transitions started.
     copies : bool or None
         Whether the modes that the draws are from are copies of each other; None if it is one mode, or unknown.
+    no_surrogate : str
+        Why there is no surrogate, although there are effects with an unknown scale; empty otherwise.
     """
 
     limit: float
@@ -342,6 +344,7 @@ class HighRHat(Finding):
     signs: tuple[tuple[str, ...], ...] = ()
     n_modes: int = 1
     copies: bool | None = None
+    no_surrogate: str = ""
 
     def describe(self) -> Words:
         return Words(
@@ -364,6 +367,8 @@ class HighRHat(Finding):
             priors, labels = "more informative priors may leave one mode", "order the parameters in the program"
             otherwise = f"if these differ only by labels, {labels}. Otherwise, {priors}"
             yield sentence(otherwise if self.copies is None else priors)
+        elif self.no_surrogate and self.copies is None:
+            yield f"Moves around a mode hardly suit effects with an unknown scale, and {self.no_surrogate}. {BY_NUTS}"
         elif self.no_mode:
             yield f"The posterior has {self.no_mode}."
         else:

@@ -162,10 +162,17 @@ def _convergence(run: _Run) -> Iterable[Finding]:
             signs=tuple(map(tuple, choices.get("signs", {}).get("names", ()))),
             n_modes=_modes_of_starts(run.facts),
             copies=visited.are_copies if visited is not None else None,
+            no_surrogate=_no_surrogate(left),
         )
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
+
+
+def _no_surrogate(left: Mapping[str, Any]) -> str:
+    """Return why surrogate transitions, which suit effects with an unknown scale, were not possible."""
+    reason = left.get("reason", "") if left.get("effects") else ""
+    return f"surrogate transitions are not possible ({reason})" if reason else ""
 
 
 def _modes_of_starts(facts: Mapping[str, Any]) -> int:

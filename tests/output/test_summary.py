@@ -184,6 +184,20 @@ class TestFindings:
         assert isinstance(finding, HighRHat)
         assert finding.describe().remedy == f"The posterior has {reason}."
 
+    def test_chains_that_disagree_where_no_surrogate_was_possible_need_nuts(self) -> None:
+        """Whatever the number of effects, and whether or not a mode was found."""
+        draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
+        left = TransitionsLeft(("u",), 46, reason="the log likelihood has a kink")
+        for choices in ({}, {"control variates": "none: no mode: tau runs to -infinity"}):
+            attrs = {"choices": choices, "choice_values": {left.about: left.record()}}
+            (finding,) = (
+                one for one in findings_of(run(posterior={"a": draws}, attrs=attrs)) if isinstance(one, HighRHat)
+            )
+            assert finding.describe().remedy == (
+                "Moves around a mode hardly suit effects with an unknown scale, and surrogate transitions are not "
+                f"possible (the log likelihood has a kink). {BY_NUTS}"
+            )
+
     def test_chains_that_hardly_move_need_nuts(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + np.arange(4)[:, np.newaxis]
         draws[0] = 0.5
