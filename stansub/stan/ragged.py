@@ -9,7 +9,7 @@ starts. Groups with parameters whose first and last rows are data, as in ``y[fro
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stansub.stan.reach import BY_ELEMENT, ELEMENTWISE
 from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
@@ -37,6 +37,9 @@ from stansub.stan.syntax import (
     find,
     names,
     printed,
+    substituted,
+    walk,
+    writes,
 )
 
 _ONE = Literal("1")
@@ -52,7 +55,7 @@ def by_rows(program: Program) -> Edits | None:
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
-        found = _Ragged.of(program, loop) if isinstance(loop, For) else None
+        found = _Ragged.of(program, _with_integers(loop)) if isinstance(loop, For) else None
         if found is None or not found.terms:
             continue
         odd, has_own = found.odd(), not names(found.loop.upper).isdisjoint(program.sizes_of_parameters)
@@ -69,6 +72,18 @@ def by_rows(program: Program) -> Edits | None:
         elif found.is_of_segments:
             raise RefusedError(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
     return Edits(lines, replacements) if replacements else None
+
+
+def _with_integers(loop: For) -> For:
+    """Return a loop whose integers are replaced by the values with which they are declared, unless they change."""
+    values: dict[str, Expression] = {}
+    for one in loop.body:
+        if isinstance(one, Declaration) and one.base == "int" and not one.all_dims and one.value is not None:
+            values[one.name] = Group("(", (substituted(one.value, values),))
+    rest = [one for one in loop.body if not (isinstance(one, Declaration) and one.name in values)]
+    if not values or any(writes(one) & values.keys() for one in walk(rest)):
+        return loop
+    return replace(loop, body=tuple(substituted(one, values) for one in rest))
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,10 @@ def read(inside: str, before: str = "int pos = 1;") -> Program:
         ),
         ("for (i in from[j] : to[j]) y[i] ~ normal(a[j] * x[i], s);", "y[{row}] ~ normal(a[{group}] * x[{row}], s);"),
         ("y[ptr[j] : (ptr[j + 1] - 1)] ~ normal(a[j], s);", "y[{row}] ~ normal(a[{group}], s);"),
+        (
+            "int k = from[j]; int e = k + n[j] - 1; y[k : e] ~ normal(a[j] * x[k : e], s);",
+            "y[{row}] ~ normal(a[{group}] * x[{row}], s);",
+        ),
     ],
 )
 def test_densities_of_segments(inside: str, density: str) -> None:
@@ -76,6 +80,11 @@ def test_densities_of_segments(inside: str, density: str) -> None:
     assert parts is not None
     assert "stansub_group_1" in {one.name for one in parts.computed}
     assert "N" in parts.sizes
+
+
+def test_integers_that_change_stay() -> None:
+    loop = "for (j in 1 : J) { int k = to[j]; k += 1; y[from[j] : k] ~ normal(a[j], s); }"
+    assert by_rows(canonical(f"{HEAD} model {{ {loop} }}")) is None
 
 
 def test_what_else_the_loop_does_stays() -> None:
