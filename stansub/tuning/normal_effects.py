@@ -386,7 +386,8 @@ class Structure:
             (np.ones(len(places)), (places, np.repeat(np.arange(len(sizes)), sizes))),
             shape=(precision.shape[0], len(sizes)),
         )
-        pattern = sp.csc_array(abs(precision) + blocks @ blocks.T).astype(bool).astype(float)
+        # Of two elements that rounding alone keeps from 0, one may be 0.
+        pattern = sp.csc_array(abs(precision) + abs(precision).T + blocks @ blocks.T).astype(bool).astype(float)
         return sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
 
     def _normal(self, about: Approximation, draws: FloatArray) -> tuple[sp.csr_array, FloatArray]:

@@ -97,6 +97,20 @@ def test_the_density_is_the_surrogate_s(draws: Array) -> None:
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("place", [(1, 6), (6, 1), (0, 5), (5, 0)])
+def test_elements_may_be_0_on_one_side_of_the_diagonal(place: tuple[int, int], draws: Array) -> None:
+    """Rounding alone keeps the other one from 0."""
+    structure = found(normal_prior, draws)
+    assert structure is not None
+    matrix = np.eye(M)
+    matrix[place] = 1e-18
+    about = Approximation.plain(Quadratic.of(np.zeros(M), 0.0, np.ones(M), sp.csr_array(matrix)))
+    compiled = structure.about(about, draws).compiled()
+    points = np.random.default_rng(4).standard_normal((4, DIM))
+    gaps = [compiled.log_density(theta) - normal_prior(theta) - about(phi(theta)) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
 def test_a_shared_scale_moves_against_local_ones(draws: Array) -> None:
     structure = found(normal_prior, draws)
     assert structure is not None
