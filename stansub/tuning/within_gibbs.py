@@ -6,9 +6,10 @@ moved along everything that changes no log likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ _ROUNDS, _SWEEPS, _POINTS = 3, 40, 10
 _SLICES, _WIDTH = 30, 0.5
 # Points at which conditional distributions are proved to be normal, and the relative rounding of gradients.
 _PROVED, _SAME = 2, 1e-8
+# How far from a saddle the search for a mode begins again.
+_ASIDE = 0.1
 # Smallest curvature in any direction, as a share of the diagonal's.
 _LEAST = 1e-3
 
@@ -54,6 +57,9 @@ class TunedWithinGibbs:
         Levels of each grouping.
     accepted : tuple of float
         Share of the moves of its levels that were accepted at the end.
+    mirrored : ndarray, shape (n, dim) or (0, dim)
+        The draws with signs changed together so that the posterior stays unchanged, if there are such signs: chains at
+        the draws would not show this mode.
     """
 
     transition: MetropolisWithinGibbs
@@ -61,6 +67,7 @@ class TunedWithinGibbs:
     n_levels: tuple[int, ...]
     accepted: tuple[float, ...]
     n_passes: int
+    mirrored: FloatArray
 
     def choice(self, *, asked: bool, hardly_moves: bool) -> LevelsSettled:
         """Return the choice for the record."""
@@ -72,8 +79,11 @@ class TunedWithinGibbs:
         return of_draws(split, self.draws)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
-        """Return draws, far apart in their order."""
-        return tuple(spread(self.draws, n))
+        """Return draws, far apart in their order; every second one with changed signs, if there are any."""
+        found = spread(self.draws, n)
+        if len(self.mirrored):
+            found[1::2] = spread(self.mirrored, n)[1::2]
+        return tuple(found)
 
 
 def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedWithinGibbs:
@@ -96,6 +106,10 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     _prove(posterior, levels, start, rng)
     progress("Finding the mode of the likelihood")
     mode, n_passes = ridge_mode(posterior.predictors, progress)
+    if any((mode.point[one.places] == 0).all(axis=0).any() for one in levels):
+        # A saddle where the slope is 0, such as that where all discriminations and abilities are 0.
+        mode, more = ridge_mode(posterior.predictors, progress, _ASIDE * rng.spawn(1)[0].standard_normal(dim))
+        n_passes += more
     read = _read(levels, dim)
     slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
     setup = MetropolisWithinGibbs(coordinates, (), (), (), slices, np.full(len(slices), _WIDTH))
@@ -107,8 +121,12 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         made = _round(posterior, levels, setup, x, rng, progress)
         x, setup, n_passes = made.draws[-1], made.setup, n_passes + made.n_passes
     memory.give_back()
-    draws = np.array([posterior.prior.outward(x) for x in made.draws])
-    return TunedWithinGibbs(setup, draws, tuple(len(one.places) for one in levels), tuple(made.accepted), n_passes)
+    draws, mirrored = (
+        np.array([posterior.prior.outward(x) for x in own]).reshape(-1, dim)
+        for own in (made.draws, _mirrored(posterior, levels, np.array(made.draws)))
+    )
+    n_levels = tuple(len(one.places) for one in levels)
+    return TunedWithinGibbs(setup, draws, n_levels, tuple(made.accepted), n_passes, mirrored)
 
 
 def begun(
@@ -141,6 +159,34 @@ def _loosened(kernel: WithinGibbs, rng: np.random.Generator, x: FloatArray) -> F
     for _ in range(_SLICES):
         x, _ = kernel.without_data(rng, x)
     return x
+
+
+def _mirrored(posterior: AffinePosterior, levels: Sequence[Grouping], draws: FloatArray) -> FloatArray:
+    """Return draws with signs changed that leave the posterior unchanged; none if there are no such signs.
+
+    Two or three coefficients of levels change their signs together, such as discriminations and abilities, or these and
+    difficulties. Log likelihoods of all observations show that it is so.
+    """
+
+    def log_liks(x: FloatArray) -> FloatArray:
+        return np.concatenate(posterior.predictors.each(lambda part, _: part.family.log_lik(part.at(x))))
+
+    def is_same(function: Callable[[FloatArray], Any], x: FloatArray, other: FloatArray) -> bool:
+        here = function(x)
+        return bool(np.abs(function(other) - here).max() <= _SAME * (1 + np.abs(here).max()))
+
+    coefficients = [places for one in levels if not one.is_common for places in one.places.T]
+    together = [np.concatenate(some) for k in (2, 3) for some in combinations(coefficients, k)]
+    found = draws.copy()
+    for places in together:
+        signs = np.ones(draws.shape[1])
+        signs[places] = -1
+        is_first = bool((found[:, places] == draws[:, places]).all())
+        if is_first and all(
+            is_same(of, x, signs * x) for x in draws[:_PROVED] for of in (posterior.prior.log_density, log_liks)
+        ):
+            found *= signs
+    return found if (found != draws).any() else draws[:0]
 
 
 def _read(levels: Sequence[Grouping], dim: int) -> NDArray[np.bool_]:

@@ -143,6 +143,26 @@ class ItemResponse:
         return SparsePredictors(read, ProgramFamily(code, 2, np.stack([np.zeros(N), y])))
 
 
+@dataclass(frozen=True)
+class FreeSigns(ItemResponse):
+    """The same with logits a (t - b), or a (t - b) + a, in which the sign of a matters."""
+
+    has_own: bool = False
+
+    def answers(self, rng: Rng, theta: Array) -> SparsePredictors:
+        found = super().answers(rng, theta)
+        assert isinstance(found.family, ProgramFamily)
+        code = found.family.code
+        lines = [("data", 1, 0), ("argument", 0, 0), ("argument", 1, 0), ("product", 1, 2)]
+        if self.has_own:
+            lines += [("sum", 1, 3)]
+        at = len(lines) - 1
+        lines += [("product", 0, at), ("log1p_exp", at, 0), ("difference", at + 1, at + 2)]
+        codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+        code = Code(np.array([0, len(lines)], np.int32), codes, np.zeros(len(lines)))
+        return replace(found, family=ProgramFamily(code, 2, found.family.data))
+
+
 Density = Hierarchy | ItemResponse
 
 
@@ -183,6 +203,28 @@ def test_setup() -> None:
     assert len(found.transition.slices) == 4
     assert min(found.accepted) > 0.5
     assert found.transition.order[0] == np.argmin(found.accepted)
+
+
+def test_chains_start_at_both_modes_if_signs_can_change_together() -> None:
+    density = FreeSigns()
+    found = tuned(density)
+    posterior = split(density, np.random.default_rng(4))
+
+    def log_density(theta: Array) -> float:
+        return density.log_density(theta) + posterior.predictors.log_lik(density.phi(theta))
+
+    starts = found.starts(4)
+    for k, start in enumerate(starts):
+        signs = np.where(np.arange(density.dim) < density.dim - 1, -1.0, 1.0)
+        assert any(np.array_equal(start, one) for one in (found.mirrored if k % 2 else found.draws))
+        assert log_density(signs * start) == pytest.approx(log_density(start), rel=1e-12)
+    np.testing.assert_array_equal(np.abs(found.mirrored), np.abs(found.draws))
+    assert (found.mirrored[:, :-1] == -found.draws[:, :-1]).all()
+
+
+@pytest.mark.parametrize("density", [FreeSigns(has_own=True), ItemResponse(), Hierarchy()])
+def test_no_signs_can_change_together(density: Density) -> None:
+    assert not len(tuned(density).mirrored)
 
 
 def test_chains_from_far_inits_begin_near_the_posterior() -> None:
