@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from stansub.stan.branches import Sign, joined
-from stansub.stan.containers import Rows, Total, Value, elementwise
+from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, is_of_data
 from stansub.stan.rowwise import Expression, Mask, NotFollowedError
 from stansub.stan.syntax import Expression as Node
 
@@ -63,3 +64,19 @@ class Frame:
     def is_over(self) -> bool:
         """Return whether no observation is left."""
         return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
+
+    def result(self, n: int) -> Value:
+        """Return the value returned for each of ``n`` observations."""
+        found = self.returned[-1][1]
+        for mask, value in reversed(self.returned[:-1]):
+            if isinstance(mask, Sign):
+                found = either(mask, value, found, n)
+            elif mask is not None:
+                found = chosen(mask, value, found, n)
+        return found
+
+    def reads_observations(self, names: Set[str], n: int) -> bool:
+        """Return whether variables include values of ``n`` observations, and others that depend on parameters."""
+        values = [self.values[name] for name in names & self.values.keys()]
+        has_rows = any(isinstance(each, Rows) or (np.ndim(each) > 0 and len(each) == n) for each in values)
+        return has_rows and not all(not isinstance(each, Reason | Total) and is_of_data(each) for each in values)

@@ -171,16 +171,10 @@ class _Walk:
         if isinstance(one, Return):
             raise NotFollowedError(reason)
         self.skipped.append(reason)
-        if isinstance(one, Target | Tilde) and (frame.in_rows or self._is_of_observations(one, frame)):
+        if isinstance(one, Target | Tilde) and (frame.in_rows or frame.reads_observations(names(one), self.n)):
             self.lost.append(reason)
         for name in writes(one):
             frame.values[name] = Reason(reason)
-
-    def _is_of_observations(self, one: Statement, frame: Frame) -> bool:
-        """Return whether a statement reads values of observations, and others that depend on parameters."""
-        values = [frame.values[name] for name in names(one) & frame.values.keys()]
-        has_rows = any(isinstance(each, Rows) or (np.ndim(each) > 0 and len(each) == self.n) for each in values)
-        return has_rows and not all(not isinstance(each, Reason | Total) and is_of_data(each) for each in values)
 
     def _run(self, one: Statement, frame: Frame) -> None:
         match one:
@@ -221,8 +215,7 @@ class _Walk:
         """Run a user's function that returns nothing, for the observations for which it is called."""
         function = self.functions[name, len(arguments)]
         given = {one.name: value for one, value in zip(function.arguments, arguments, strict=True)}
-        inner = Frame(given, live=frame.live, in_rows=frame.in_rows, known=frame.known)
-        self.run(function.body, inner)
+        self.run(function.body, Frame(given, live=frame.live, in_rows=frame.in_rows, known=frame.known))
 
     def _empty(self, one: Declaration, frame: Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
@@ -385,8 +378,6 @@ class _Walk:
         self.lost.clear()
         return False
 
-    # --- expressions ---
-
     def of(self, node: Node, frame: Frame) -> Value:
         """Return the value of an expression."""
         match node:
@@ -506,10 +497,4 @@ class _Walk:
         if not inner.is_over:
             reason = self.skipped[noted] if len(self.skipped) > noted else f"{function.name} returns nothing"
             raise NotFollowedError(reason)
-        found = inner.returned[-1][1]
-        for mask, value in reversed(inner.returned[:-1]):
-            if isinstance(mask, Sign):
-                found = either(mask, value, found, self.n)
-            elif mask is not None:
-                found = chosen(mask, value, found, self.n)
-        return found
+        return inner.result(self.n)
