@@ -305,6 +305,9 @@ class TreesCutShort(Finding):
 
 # Convergence and precision
 
+# R-hat below which longer chains are the only advice.
+_NEARLY = 1.05
+
 
 @dataclass(frozen=True)
 class OneChain(Finding):
@@ -372,10 +375,15 @@ class HighRHat(Finding):
         elif self.no_mode:
             yield f"The posterior has {self.no_mode}."
         else:
+            double = (
+                f"{'If that does not help, double' if self.effects else 'Double'} `iter_warmup` and `iter_sampling`"
+            )
+            if self.copies is None and self.quantities.worst[0][1] < _NEARLY:
+                yield f"{double}: the chains nearly agree."
+                return
             modes = "may have several modes, or directions that the data hardly inform"
-            double = "If that does not help, double" if self.effects else "Double"
             yield (
-                f"{double} `iter_warmup` and `iter_sampling`, and inspect the traces (`stansub plot`): the posterior "
+                f"{double}, and inspect the traces (`stansub plot`): the posterior "
                 f"{modes if self.copies is None else 'has several modes'}."
             )
 

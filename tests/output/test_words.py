@@ -11,6 +11,7 @@ from rich.console import Console
 
 from stansub import decision_selection, selection, variates_selection
 from stansub.errors import NotMixingError
+from stansub.findings import HighRHat, Quantities
 from stansub.run import sample as driver
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
@@ -154,3 +155,12 @@ def test_records_are_plain() -> None:
             "rivals": ({"name": "Langevin", "factor": 4.04}, {"name": "random walk", "factor": 21.3}),
         },
     }
+
+
+@pytest.mark.parametrize(("r_hat", "advice"), [(1.03, "the chains nearly agree."), (1.3, "may have several modes")])
+def test_chains_that_nearly_agree_need_more_iterations_only(r_hat: float, advice: str) -> None:
+    finding = HighRHat(1.01, Quantities(1, 5, (("beta[1]", r_hat),)))
+    remedy = finding.describe().remedy
+    assert remedy.startswith("Double `iter_warmup` and `iter_sampling`")
+    assert advice in remedy
+    assert ("inspect the traces" in remedy) == (r_hat > 1.05)
