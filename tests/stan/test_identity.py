@@ -8,10 +8,11 @@ import pytest
 from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
 
 from stansub.errors import InputError
+from stansub.stan import proof
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.instances import Slicer, build
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import draw_points, prove
+from stansub.stan.proof import draw_points, prove, relative_error
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 
@@ -56,6 +57,20 @@ def test_original_order(file: Path, compiled: Compiled) -> None:
     blocks = Blocks(103, 16)
     population = build(Slicer(model.silent, values, ("N",)), blocks, some)
     assert prove(population, full, some).holds
+
+
+@pytest.mark.parametrize(("n_undefined", "holds"), [(1, True), (2, False)])
+def test_observations_may_underflow_alone_at_less_than_half_of_the_points(
+    n_undefined: int, holds: bool, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ROOT / "stan_models" / "hierarchical_logistic.stan"
+    posterior = compiled(file).with_data(example(file), block_size=16, seed=3)
+    some, seen = points(posterior), iter(range(4))
+    monkeypatch.setattr(
+        proof, "relative_error", lambda *values: np.inf if next(seen) < n_undefined else relative_error(*values)
+    )
+    found = prove(posterior.population, posterior.full, some)
+    assert (found.holds, found.points) == (holds, 4 - n_undefined)
 
 
 def test_stock_bridgestan_agrees(compiled: Compiled) -> None:
