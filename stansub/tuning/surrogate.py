@@ -51,6 +51,8 @@ _DECIDED = 16
 # Sds of the remainders below which another expansion gains nothing, and one with terms along directions, which makes
 # gradients of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
+# Sd above which the draws of an approximation that is no better are tried for the next one.
+_POOR = 0.4
 # Draws about which these terms are made: directions are those of their covariance.
 _MANY_DRAWS = 200
 # Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
@@ -244,22 +246,25 @@ class _Exploration:
         """Return the best surrogate, the best without corrections, and the passes over the data up to here."""
         first = found
         for stage in stages:
+            latest = found
             for _ in range(_EXPANSIONS):
                 if found.noise < stage.small:
                     break
                 self.progress("Expanding again")
-                surrogate = self.split.surrogate(found.approximation)
-                about, n_more = stage.approximated([surrogate.phi(theta) for theta in self.drawn(found, stage.n_draws)])
-                again = self(about, found.draws)
+                surrogate = self.split.surrogate(latest.approximation)
+                drawn = self.drawn(latest, stage.n_draws)
+                about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn])
+                again = self(about, latest.draws)
                 n_passes += n_more + again.n_passes
-                if not again.noise < found.noise:
-                    break
-                strays, n_more = self.strays(again, found.draws)
+                strays, n_more = self.strays(again, latest.draws) if again.noise < found.noise else (True, 0)
                 n_passes += n_more
-                if strays:
+                if not strays:
+                    found = latest = again
+                    first = first if found.approximation.is_corrected else found
+                elif latest is found and found.noise > _POOR and np.isfinite(again.noise):
+                    latest = again
+                else:
                     break
-                found = again
-                first = first if found.approximation.is_corrected else found
         return found, first, n_passes
 
     def tuned(self, found: _Explored, first: _Explored, n_passes: int) -> TunedSurrogate:
@@ -292,7 +297,8 @@ class _Exploration:
     def drawn(self, found: _Explored, n: int) -> FloatArray:
         """Return the draws of a surrogate, and more if they are fewer than ``n``, shape (n, dim)."""
         sampler = found.tuned.inner.bound(self.split.surrogate(found.approximation))
-        more = self.tuner.drawn(sampler, found.draws[-1], max(n - len(found.draws), 0))
+        n_more = max(n - len(found.draws), 0)
+        more = self.tuner.drawn(sampler, found.draws[-1], n_more, apart=found.tuned.n)
         return np.vstack([found.draws, more])
 
     def finished(self, found: _Explored, plain: _Explored) -> tuple[_Explored, int]:

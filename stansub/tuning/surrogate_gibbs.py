@@ -51,7 +51,7 @@ class GibbsTuner:
         apart = _apart(effects)
         before = _BEFORE * apart // _APART
         made, accepted = self._sweeps(surrogate, effects, draws[-1], before + _ROUND * apart)
-        return Tuned(Gibbs(effects), made[before::apart]) if accepted >= _LEAST else None
+        return Tuned(Gibbs(effects), made[before::apart], n=apart) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -127,9 +128,9 @@ class Tuner:
             surrogate, own, draws[-1], cost, is_beaten
         )
 
-    def drawn(self, sampler: Sampler, theta: FloatArray, n: int) -> FloatArray:
-        """Return draws of a sampler from a place, shape (n, dim)."""
-        return self._made(sampler, theta, n).draws
+    def drawn(self, sampler: Sampler, theta: FloatArray, n: int, *, apart: int) -> FloatArray:
+        """Return draws of a sampler from a place, so many transitions apart, shape (n, dim)."""
+        return self._made(partial(sampler, n=apart), theta, n).draws
 
     def finish_on_posterior(
         self, posterior: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray
