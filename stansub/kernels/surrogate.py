@@ -185,7 +185,7 @@ class SurrogateTransitions(DirectKernel):
 
 
 class PosteriorTrajectories(DirectKernel):
-    """Kernel of Hamiltonian Monte Carlo on the posterior itself, as set up with the help of a surrogate.
+    """Kernel of the no-U-turn sampler on the posterior itself, as set up with the help of a surrogate.
 
     There are no decisions about a surrogate; each gradient evaluates all observations.
     """
@@ -223,6 +223,43 @@ class PosteriorTrajectories(DirectKernel):
     def restore(self, state: State, saved: Any) -> None:
         """Restore the count."""
         self.n_evaluated = int(saved)
+
+
+class MixedTransitions(DirectKernel):
+    """Kernel of surrogate transitions, some of whose steps are trajectories on the posterior itself.
+
+    Which ones is decided at random. By these, a chain leaves places where the surrogate omits much of the density.
+    """
+
+    stats = (*STATS, *TRANSITION_STATS, *COUNTS)
+
+    def __init__(self, surrogate: SurrogateTransitions, posterior: PosteriorTrajectories, share: float) -> None:
+        super().__init__(surrogate.dim)
+        self._surrogate, self._posterior, self._share = surrogate, posterior, share
+
+    @property
+    def n_evaluated(self) -> int:  # type: ignore[override]
+        """Return the observations evaluated so far."""
+        return self._surrogate.n_evaluated + self._posterior.n_evaluated
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Run a step of either kind."""
+        kernel = self._posterior if rng.random() < self._share else self._surrogate
+        return kernel.step(rng, state, params)
+
+    def counts(self) -> dict[str, float]:
+        """Return the counts of the decisions, and the observations evaluated by both kinds of steps."""
+        return {**self._surrogate.counts(), "n_obs_evaluated": float(self.n_evaluated)}
+
+    def save(self) -> Any:
+        """Return the counts; steps depend on the position alone."""
+        return [self._surrogate.save(), self._posterior.save()]
+
+    def restore(self, state: State, saved: Any) -> None:
+        """Restore the counts."""
+        of_surrogate, of_posterior = saved
+        self._surrogate.restore(state, of_surrogate)
+        self._posterior.restore(state, of_posterior)
 
 
 @dataclass(frozen=True)
@@ -365,8 +402,10 @@ class SurrogateTransition:
         Settings of joint decisions; None for decisions from all observations.
     n : int
         Transitions of this sampler per decision.
-    on_posterior : bool
-        Whether the sampler moves on the posterior itself, which needs no decisions.
+    on_posterior : NoUTurn or None
+        Sampler of the posterior itself, which needs no decisions.
+    share : float
+        Share of the steps that it makes.
     """
 
     name: ClassVar[str] = "surrogate"
@@ -377,13 +416,16 @@ class SurrogateTransition:
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1
-    on_posterior: bool = False
+    on_posterior: NoUTurn | None = None
+    share: float = 0.0
 
     def describe(self) -> str:
         """Return the sampler in words."""
-        if self.on_posterior:
-            return "NUTS on the posterior itself, in the coordinates of the approximation"
-        return self.inner.describe(self.n)
+        on_surrogate = self.inner.describe(self.n)
+        if self.on_posterior is None:
+            return on_surrogate
+        itself = "NUTS on the posterior itself, in the coordinates of the approximation"
+        return itself if self.share == 1 else f"{on_surrogate}; {100 * self.share:.0f} % of the steps by {itself}"
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Return the decisions of one chain."""
@@ -397,10 +439,12 @@ class SurrogateTransition:
 
     def kernel(self, split: Split) -> Kernel:
         """Return the kernel of one chain on a posterior."""
-        if self.on_posterior:
-            assert isinstance(self.inner, NoUTurn)
-            return PosteriorTrajectories(split, self.inner)
-        return SurrogateTransitions(split, self)
+        if self.on_posterior is None:
+            return SurrogateTransitions(split, self)
+        posterior = PosteriorTrajectories(split, self.on_posterior)
+        if self.share == 1:
+            return posterior
+        return MixedTransitions(SurrogateTransitions(split, self), posterior, self.share)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

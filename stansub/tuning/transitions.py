@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stansub.errors import RunError
+from stansub.kernels.surrogate import NoUTurn
 from stansub.progress import Progress
 from stansub.target.split import Split
 from stansub.tuning.normal import of_surrogate
@@ -29,6 +30,11 @@ _OFTEN, _TOO_NOISY = 0.5, 3.0
 # trajectories on the posterior itself are taken; share of these that may diverge. A trial is too short to see how long
 # chains stay where the surrogate omits most.
 _RARELY, _IN_A_ROW, _NOISY, _DIVERGING = 0.6, 10, 0.8, 0.1
+
+
+# Sd of the remainders above which some steps are such trajectories, and their share: a chain in a tail of the posterior
+# that the surrogate does not have leaves it by these.
+_FAIR, _SHARE = 0.2, 0.1
 
 
 class Trial(NamedTuple):
@@ -72,7 +78,7 @@ def tried(
 
     Where a surrogate omits much of the density, a chain rejects all distant points and would stay for long. But of
     trajectories of random length, some end nearby. If few of these are accepted, either, the sampler moves on the
-    posterior itself.
+    posterior itself. If more are, but the surrogate omits more than little, a tenth of the steps do.
 
     Parameters
     ----------
@@ -81,10 +87,13 @@ def tried(
     """
     tuned, moves = _with_length(split, tuned, rng, progress)
     sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY
-    found = _on_posterior(split, tuned, progress) if sticks and on_posterior else None
+    found = _on_posterior(split, tuned, progress) if on_posterior and (sticks or tuned.noise > _FAIR) else None
     if found is None:
         return Trial(tuned, moves.accepted)
-    return Trial(found, _moves(split, found, rng, progress).accepted, moves.accepted)
+    if sticks:
+        return Trial(found, _moves(split, found, rng, progress).accepted, moves.accepted)
+    mixed = replace(tuned.transition, on_posterior=found.transition.on_posterior, share=_SHARE)
+    return Trial(replace(tuned, transition=mixed), moves.accepted)
 
 
 def _with_length(
@@ -111,7 +120,8 @@ def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> Tu
     found = tuner.finish_on_posterior(posterior, precision, tuned.draws[-1:], spread(tuned.draws, POINTS))
     if found.diverging > _DIVERGING:
         return None
-    transition = replace(transition, inner=found.inner, joint=None, n=1, on_posterior=True)
+    assert isinstance(found.inner, NoUTurn)
+    transition = replace(transition, inner=found.inner, joint=None, n=1, on_posterior=found.inner, share=1.0)
     return replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)
 
 

@@ -14,7 +14,7 @@ from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
-from stansub.kernels.surrogate import NoUTurn, PosteriorTrajectories, SurrogateTransitions
+from stansub.kernels.surrogate import MixedTransitions, NoUTurn, PosteriorTrajectories, SurrogateTransitions
 from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
@@ -220,7 +220,9 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
     profiles = replace(about.profiles, coefficients=3 * about.profiles.coefficients)
     poor = replace(
         tuned.transition,
-        approximation=replace(about, quadratic=split.predictors.expansion(off), slope=slope, profiles=profiles),
+        approximation=replace(
+            about, quadratic=split.predictors.expansion(off), slope=slope, profiles=profiles, most=1e3
+        ),
         joint=None,
     )
     truth = Weighted(posterior, tuned, 8000)
@@ -237,10 +239,27 @@ def test_trajectories_on_the_posterior_are_of_the_posterior(posterior: Posterior
     assert isinstance(inner, NoUTurn)
     truth = Weighted(posterior, tuned, 8000)
     for one in (inner, replace(inner, centre=inner.centre + 0.5, step_size=0.3)):
-        kernel = replace(tuned.transition, inner=one, on_posterior=True).kernel(split)
+        kernel = replace(tuned.transition, on_posterior=one, share=1.0).kernel(split)
         assert isinstance(kernel, PosteriorTrajectories)
         assert max(z_scores(run(kernel, start, 4000), truth)) < MAX_Z
         assert kernel.counts()["n_obs_evaluated"] >= 4000 * 2 * N
+
+
+def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, tuned: TunedSurrogate) -> None:
+    """Beside transitions on a surrogate that omits much; a broken kernel is seen among them."""
+    split, start, inner = posterior.split(), tuned.draws[0], tuned.transition.inner
+    assert isinstance(inner, NoUTurn)
+    truth, plain = Weighted(posterior, tuned, 8000), Approximation.plain(tuned.transition.approximation.quadratic)
+    slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
+    poor = replace(tuned.transition, approximation=replace(plain, slope=slope), joint=None)
+    poor = replace(poor, on_posterior=inner, share=0.3)
+    kernel = poor.kernel(split)
+    assert isinstance(kernel, MixedTransitions)
+    assert max(z_scores(run(kernel, start, 5000), truth)) < MAX_Z
+    assert kernel.counts()["n_obs_evaluated"] > 1.2 * 5000 * N
+    assert "30 % of the steps by NUTS on the posterior itself" in poor.describe()
+    broken = MixedTransitions(NotDecided(split, poor), PosteriorTrajectories(split, inner), 0.3)
+    assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
 
 def test_trajectories_on_the_posterior_by_default(

@@ -178,11 +178,11 @@ def test_trajectories_that_are_often_rejected_become_of_random_length(
 
 
 @pytest.mark.parametrize(
-    ("rate", "in_a_row", "noise", "on_posterior"),
-    [(0.3, 0, 0.5, True), (0.9, 0, 1.4, True), (0.6, 10, 0.7, True), (0.6, 9, 0.7, False), (0.9, 0, 0.1, False)],
+    ("rate", "in_a_row", "noise", "share"),
+    [(0.3, 0, 0.5, 1.0), (0.9, 0, 1.4, 1.0), (0.6, 10, 0.7, 1.0), (0.6, 9, 0.7, 0.1), (0.9, 0, 0.1, 0.0)],
 )
 def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
-    rate: float, in_a_row: int, noise: float, on_posterior: bool, monkeypatch: pytest.MonkeyPatch
+    rate: float, in_a_row: int, noise: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere: Any = None
     first, second = transitions._Moves(rate, in_a_row), transitions._Moves(0.8)
@@ -193,10 +193,12 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=tuner)  # type: ignore[arg-type]
     split: Any = SimpleNamespace(posterior=lambda: "posterior")
     found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
-    assert found.tuned.transition.on_posterior == on_posterior
-    assert (found.accepted, found.of_surrogate) == ((0.8, rate) if on_posterior else (rate, None))
-    assert (found.tuned.draws == on_posterior).all()
-    assert ("on the posterior itself" in found.tuned.choice().describe()) == on_posterior
+    assert found.tuned.transition.share == share
+    assert (found.tuned.transition.on_posterior is not None) == (share > 0)
+    assert (found.accepted, found.of_surrogate) == ((0.8, rate) if share == 1 else (rate, None))
+    assert (found.tuned.draws == (share == 1)).all()
+    words = found.tuned.choice().describe()
+    assert ("on the posterior itself" in words, "10 % of the steps" in words) == (share > 0, share == 0.1)
     left = iter((first,))
     rng = np.random.default_rng(1)
     assert not transitions.tried(split, tuned, rng, Progress(), on_posterior=False).tuned.transition.on_posterior
