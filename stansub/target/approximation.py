@@ -150,7 +150,8 @@ class Approximation:
         slopes, through = self.terms.gradient(y, y[common])
         slopes += self.profiles.gradient(y)
         slopes[common[: len(through)]] += through
-        _, share = limited(self.bent(phi - self.point) - self.middle, self.most)
+        bent = self.profiles.value(y) + self.terms.value(y, y[common])
+        _, share = limited(bent - self.middle, self.most)
         return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes)
 
 

@@ -175,8 +175,7 @@ def directional(
     phis : sequence of ndarray, shape (m,)
         Arguments at draws of a surrogate.
     """
-    recentred, common = Recentred(predictors, point), common_coefficients(predictors)
-    means = recentred.means()
+    means, common = Recentred(predictors, point).means(), common_coefficients(predictors)
     plain = Frame.plain(means), DirectionalTerms.none(len(point))
     changes = np.array([plain[0](phi - point) for phi in phis])
     along = _directions(changes, common) if len(changes) > 2 * len(common) else np.empty((len(point), 0))

@@ -135,8 +135,9 @@ def tune(
     quadratic, n_passes = (begin, 0) if begin is not None else ridge_mode(split.predictors, progress)
     if not quadratic.is_finite:
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
-    exploration, start = _Exploration.of(split, Approximation.plain(quadratic), dim, rng, progress)
-    found = exploration.begin(Approximation.plain(quadratic), start)
+    plain = Approximation.plain(quadratic)
+    exploration, start = _Exploration.of(split, plain, dim, rng, progress)
+    found = exploration.begin(plain, start)
     return exploration.tuned(*exploration.improved(found, _stages(split.predictors), n_passes + found.n_passes))
 
 

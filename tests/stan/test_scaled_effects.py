@@ -117,20 +117,19 @@ def test_braces_in_a_product(tmp_path: Path) -> None:
     assert added(written) == {"vector[J] = z * tau"}
 
 
-def test_products_in_transformed_parameters(tmp_path: Path) -> None:
-    given = program(tmp_path, "y ~ normal(mu, 1);", "vector[N] mu = a + tau * z[g];")
+@pytest.mark.parametrize(
+    ("likelihood", "transformed", "product"),
+    [
+        ("y ~ normal(mu, 1);", "vector[N] mu = a + tau * z[g];", "z * tau"),
+        # As in disease mapping with structured and unstructured effects, which share a scale.
+        (WHOLE.format("u[g] * tau"), "vector[J] u = exp(s[1]) * z + w[, 1];", "u * tau"),
+    ],
+)
+def test_products_with_transformed_parameters(likelihood: str, transformed: str, product: str, tmp_path: Path) -> None:
+    given = program(tmp_path, likelihood, transformed)
     written = with_scaled_effects(given, "N")
-    assert added(written) == {"vector[J] = z * tau"}
+    assert added(written) == {f"vector[J] = {product}"}
     point = values(np.random.default_rng(2))
-    assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
-
-
-def test_products_with_computed_effects(tmp_path: Path) -> None:
-    """As in disease mapping with structured and unstructured effects, which share a scale."""
-    given = program(tmp_path, WHOLE.format("u[g] * tau"), "vector[J] u = exp(s[1]) * z + w[, 1];")
-    written = with_scaled_effects(given, "N")
-    assert added(written) == {"vector[J] = u * tau"}
-    point = values(np.random.default_rng(3))
     assert log_density(written, *point) == pytest.approx(log_density(given, *point), rel=1e-12)
 
 

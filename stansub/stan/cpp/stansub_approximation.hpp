@@ -120,7 +120,7 @@ inline Eigen::ArrayXd stansub_root(const Eigen::ArrayXd& x, double most) {
   return (1 + (x / most).square().square().square()).sqrt().sqrt().rsqrt();
 }
 
-// Sum over the first directions of b (y' A y / 2 - mean) + b^2 y' B y / 4, with b = u (1 + (u / limit)^8)^(-1/8). Columns of
+// Sum over the first directions of b (y' A y / 2 - mean) + b^2 y' B y / 4, with b = u (1 + (u / reach)^8)^(-1/8). Columns of
 // `diagonals` and `values` have an element of each A, then of each B; `values` are those left of the diagonal.
 struct StansubTerms {
   const StansubVector& means;
@@ -163,8 +163,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubMatrix& along, const StansubPlaces& places, const StansubMatrix& profiles, const StansubPlaces& first,
     const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
     const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
-    const StansubPlaces& term_starts, double middle, double most, double limit,
-    double reach, std::ostream*) {
+    const StansubPlaces& term_starts, double middle, double most, double limit, double reach,
+    std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
