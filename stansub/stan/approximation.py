@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.approximation import Approximation
+from stansub.target.approximation import LOW, STEP, Approximation
 from stansub.target.directions import LIMIT, REACH
 
 SIZE, PHI = "stansub_n_phi", "stansub_phi"
@@ -43,7 +43,8 @@ _ARGUMENTS = {
     "stansub_inward": "matrix[stansub_n_common, stansub_n_common]",
     "stansub_along": f"matrix[{SIZE}, stansub_n_common]",
     "stansub_places": "array[stansub_n_places] int",
-    "stansub_profiles": "matrix[stansub_n_places, 4]",
+    "stansub_sizes": "vector[stansub_n_places]",
+    "stansub_profiles": "matrix[stansub_n_profile_values, stansub_n_places]",
     "stansub_first": "array[stansub_n_pairs] int",
     "stansub_second": "array[stansub_n_pairs] int",
     "stansub_mixed": "matrix[stansub_n_pairs, 5]",
@@ -53,18 +54,24 @@ _ARGUMENTS = {
     "stansub_term_columns": "array[stansub_n_term_values] int",
     "stansub_term_starts": f"array[{SIZE} + 1] int",
 }
-_COUNTED = "values", "weights", "means", "common", "places", "pairs", "terms", "term_values"
+_COUNTED = "values", "weights", "means", "common", "places", "profile_values", "pairs", "terms", "term_values"
 _SIZES = (ADDED, SIZE, *(f"stansub_n_{name}" for name in _COUNTED))
 _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
 
 # Stan code: the declaration of the function, its data, and the call.
-_LIMITS = "data real stansub_middle, data real stansub_most, data real stansub_limit, data real stansub_reach"
+_SUM = "stansub_middle", "stansub_most"
+_LIMITS = ", ".join(
+    f"data real {name}" for name in (*_SUM, "stansub_limit", "stansub_reach", "stansub_low", "stansub_step")
+)
 FUNCTION = f"  real stansub_approximation(vector {PHI}, {_TAKEN}, {_LIMITS});"
-_SUM = "real stansub_middle", "real stansub_most"
-_DECLARED = [*(f"int {name}" for name in _SIZES), *_SUM, *(f"{kind} {name}" for name, kind in _ARGUMENTS.items())]
+_DECLARED = [
+    *(f"int {name}" for name in _SIZES),
+    *(f"real {name}" for name in _SUM),
+    *(f"{kind} {name}" for name, kind in _ARGUMENTS.items()),
+]
 DATA = "\n".join(f"  {one};" for one in _DECLARED)
-CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, stansub_middle, stansub_most, {LIMIT}, {REACH})"
+CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS, *_SUM, *map(str, (LIMIT, REACH, LOW, STEP))])})"
 
 
 def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, Any]:
@@ -90,7 +97,8 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
         frame.inward,
         frame.along,
         profiles.places,
-        np.column_stack([1 / profiles.sizes, *profiles.coefficients]),
+        profiles.sizes,
+        profiles.tables.reshape(len(profiles.places), 2 * profiles.tables.shape[1]).T,
         *profiles.pairs,
         profiles.mixed.T,
         terms.means,
@@ -108,6 +116,7 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
         frame.means.n,
         len(frame.common),
         len(profiles.places),
+        2 * profiles.tables.shape[1],
         profiles.pairs.shape[1],
         len(terms.means),
         own[0].nnz,

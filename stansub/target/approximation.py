@@ -26,37 +26,41 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.directions import LIMIT, DirectionalTerms, Frame, directional, limited
-from stansub.target.groupings import Means, Pairs, Recentred, pairs
+from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
+from stansub.target.groupings import Means, Pairs, pairs
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
-# Fitting points of a profile, in sds of a coefficient, with their weights.
-_NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
-_WEIGHTS = np.exp(-(_NODES**2) / 4)
-# The same for each of two coefficients at once.
+# Nodes of a profile, in sds of a coordinate, and their distance.
+LOW, STEP, _N_NODES = -6.0, 0.75, 17
+_NODES: FloatArray = LOW + STEP * np.arange(_N_NODES, dtype=float)
+# Nodes to which a profile must be finite.
+_FINITE = np.abs(_NODES) <= 3
+# Fitting points for each of two coefficients at once, in sds.
 _BOTH = np.array([-3.0, -1.5, 1.5, 3.0])
 # Most draws over which a slope is averaged: each is a pass over the data.
 _SLOPES = 100
-# Limit of profiles and terms, relative to the largest difference from their mean at the draws, and what is added.
-_BEYOND, _SLACK = 1.5, 1.0
+# Limit of terms, relative to the largest difference from their mean at the draws, and what is added.
+_BEYOND, _SLACK = 2.0, 4.0
 # Size of a grouping's changes, relative to those of the arguments that read it, above which it has no profiles.
-_COMPENSATED = 2.0
+_COMPENSATED = 1.75
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Sum of functions of one coordinate each, s^3 (a + b s + c s^2), and of two coordinates each.
+    """Sum of functions of one coordinate each, from tables, and of two coordinates each.
 
-    With t = y_j / size, s = t / sqrt(1 + (t / `LIMIT`)^2); y are coordinates of a change (`Frame`). The functions of
-    two coordinates are r s (a r + b s + c r^2 + d r s + e s^2), of their bounded arguments r and s.
+    With t = y_j / size, functions of one coordinate are cubic polynomials between nodes of t, and lines outside; y are
+    coordinates of a change (`Frame`). The functions of two coordinates are r s (a r + b s + c r^2 + d r s + e s^2), of
+    their bounded arguments r and s, t / sqrt(1 + (t / `LIMIT`)^2).
 
     Attributes
     ----------
     places : ndarray of int32, shape (k,)
         Indices of the coefficients.
     sizes : ndarray, shape (k,)
-    coefficients : ndarray, shape (3, k)
+    tables : ndarray, shape (k, n_nodes, 2)
+        Value and slope at each node, the slope for a step between nodes.
     pairs : ndarray of int32, shape (2, p)
         Indices of the profiles of the two coefficients.
     mixed : ndarray, shape (5, p)
@@ -64,32 +68,43 @@ class Profiles:
 
     places: NDArray[np.int32]
     sizes: FloatArray
-    coefficients: FloatArray
+    tables: FloatArray
     pairs: NDArray[np.int32]
     mixed: FloatArray
 
     @classmethod
     def none(cls) -> Profiles:
         """Return profiles of no coefficients."""
-        none, nowhere = np.empty(0), np.empty(0, np.int32)
-        return cls(nowhere, none, np.empty((3, 0)), np.empty((2, 0), np.int32), np.empty((5, 0)))
+        nowhere = np.empty(0, np.int32)
+        return cls(nowhere, np.empty(0), np.empty((0, _N_NODES, 2)), np.empty((2, 0), np.int32), np.empty((5, 0)))
 
     def value(self, y: FloatArray) -> float:
         """Return the sum."""
-        s, _ = _bounded(y[self.places] / self.sizes)
-        a, b, c = self.coefficients
-        both = s[self.pairs]
-        return float(np.sum(s * s * s * (a + s * (b + s * c))) + np.sum(self.mixed * _mixed(*both)))
+        t = y[self.places] / self.sizes
+        values, _ = self._from_tables(t)
+        s, _ = _bounded(t)
+        return float(values.sum() + np.sum(self.mixed * _mixed(*s[self.pairs])))
 
     def gradient(self, y: FloatArray) -> FloatArray:
         """Return the gradient of the sum by y, shape (m,)."""
-        s, root = _bounded(y[self.places] / self.sizes)
-        a, b, c = self.coefficients
-        slopes = s * s * (3 * a + s * (4 * b + 5 * s * c))
+        t = y[self.places] / self.sizes
+        s, root = _bounded(t)
+        slopes = np.zeros_like(s)
         for which, basis in zip(self.pairs, _mixed_slopes(*s[self.pairs]), strict=True):
             slopes += np.bincount(which, np.sum(self.mixed * basis, axis=0), minlength=len(s))
-        slopes *= root * root * root / self.sizes
+        slopes = (slopes * root * root * root + self._from_tables(t)[1]) / self.sizes
         return np.asarray(np.bincount(self.places, slopes, minlength=len(y)), np.float64)
+
+    def _from_tables(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the values of functions of one coordinate, and their derivatives by t."""
+        at = (t - LOW) / STEP
+        first = np.clip(np.nan_to_num(at), 0, _N_NODES - 2).astype(int)
+        w = np.clip(at - first, 0, 1)
+        (v0, d0), (v1, d1) = (self.tables[np.arange(len(t)), first + k].T for k in (0, 1))
+        rest = 1 - w
+        slopes = 6 * w * rest * (v1 - v0) + rest * (1 - 3 * w) * d0 + w * (3 * w - 2) * d1
+        values = rest * rest * ((1 + 2 * w) * v0 + w * d0) + w * w * ((3 - 2 * w) * v1 - rest * d1)
+        return values + slopes * (at - first - w), slopes / STEP
 
 
 @dataclass(frozen=True)
@@ -102,8 +117,8 @@ class Approximation:
     frame : Frame
         Coordinates of profiles and terms.
     middle, most : float
-        Mean of the sum of profiles and terms over draws, and limit of its difference from that, which would otherwise
-        outweigh the quadratic far from the draws to which they were fitted.
+        Mean of the sum of terms over draws, and limit of its difference from that, which would otherwise outweigh the
+        quadratic far from these draws.
     """
 
     quadratic: Quadratic
@@ -133,12 +148,13 @@ class Approximation:
     def correction(self, phi: FloatArray) -> float:
         """Return the corrections' value."""
         change = phi - self.point
-        return float(self.slope @ change) + limited(self.bent(change) - self.middle, self.most)[0]
-
-    def bent(self, change: FloatArray) -> float:
-        """Return the sum of profiles and terms without its limit."""
         y = self.frame(change)
-        return self.profiles.value(y) + self.terms.value(y, y[self.frame.common])
+        bent, _ = limited(self._bent(y), self.most)
+        return float(self.slope @ change) + self.profiles.value(y) + bent
+
+    def _bent(self, y: FloatArray) -> float:
+        """Return the sum of terms less its mean, without its limit."""
+        return self.terms.value(y, y[self.frame.common]) - self.middle
 
     def __call__(self, phi: FloatArray) -> float:
         """Return the value."""
@@ -148,11 +164,9 @@ class Approximation:
         """Return the gradient, shape (m,)."""
         y, common = self.frame(phi - self.point), self.frame.common
         slopes, through = self.terms.gradient(y, y[common])
-        slopes += self.profiles.gradient(y)
         slopes[common[: len(through)]] += through
-        bent = self.profiles.value(y) + self.terms.value(y, y[common])
-        _, share = limited(bent - self.middle, self.most)
-        return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes)
+        _, share = limited(self._bent(y), self.most)
+        return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes + self.profiles.gradient(y))
 
 
 def approximation(
@@ -174,16 +188,15 @@ def approximation(
     """
     quadratic = predictors.expansion(np.mean(phis, axis=0))
     m, point = predictors.dim, quadratic.point
+    frame, terms, n_passes = coordinates(predictors, point, quadratic.precision, phis), DirectionalTerms.none(m), 0
     if directions:
-        frame, terms, n_passes = directional(predictors, point, quadratic.precision, phis)
-    else:
-        frame, terms, n_passes = Frame.plain(Recentred(predictors, point).means()), DirectionalTerms.none(m), 0
+        frame, terms, n_passes = directional(predictors, point, quadratic.precision, phis, frame)
     ys = np.array([frame(phi - point) for phi in phis])
     profiles = _profiles(predictors, quadratic, ys, frame.common)
-    found = Approximation(quadratic, np.zeros(m), frame, profiles, terms)
-    bent = np.array([found.bent(phi - point) for phi in phis])
+    bent = np.array([terms.value(y, y[frame.common]) for y in ys])
     middle = float(bent.mean())
-    found = replace(found, middle=middle, most=float(_BEYOND * np.abs(bent - middle).max() + _SLACK))
+    most = float(_BEYOND * np.abs(bent - middle).max() + _SLACK)
+    found = Approximation(quadratic, np.zeros(m), frame, profiles, terms, middle, most)
     some = phis[:: -(-len(phis) // _SLOPES)]
     slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in some], axis=0)
     return replace(found, slope=slope), 1 + len(some) + n_passes
@@ -213,18 +226,28 @@ def _profiles(
     draws[:, without] = 0.0
     sds, levels = draws.std(axis=0), pairs(predictors)
     along = _Along(predictors, quadratic.point, sds)
-    values = along.each(_NODES)
-    read = along.read & (sds > 0) & np.isfinite(values).all(axis=0)
+    tables = along.each(_NODES)
+    read = along.read & (sds > 0) & np.isfinite(tables[:, _FINITE]).all(axis=(1, 2))
     read &= ~_compensated(along.groupings, levels, quadratic.precision, draws)
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
-    basis = _bounded(_NODES)[0][:, np.newaxis] ** np.array([3, 4, 5])
     joint, mixed = _joint_profiles(along, levels, read)
     index = np.cumsum(read) - 1
-    return Profiles(
-        places, sds[places], _fitted(basis, _WEIGHTS, values[:, places]), index[joint].astype(np.int32), mixed
-    )
+    return Profiles(places, sds[places], _continued(tables[places]), index[joint].astype(np.int32), mixed)
+
+
+def _continued(tables: FloatArray) -> FloatArray:
+    """Return tables that are lines from where they are not finite."""
+    found = tables.copy()
+    found[..., 1] *= STEP
+    middle = len(_NODES) // 2
+    for step, nodes in ((1, range(middle + 1, len(_NODES))), (-1, range(middle - 1, -1, -1))):
+        for k in nodes:
+            value, slope = found[:, k - step].T
+            bad = ~np.isfinite(found[:, k]).all(axis=1)
+            found[bad, k] = np.column_stack([value + step * slope, slope])[bad]
+    return found
 
 
 def _compensated(
@@ -295,7 +318,7 @@ class _Along:
         return np.asarray(np.any([np.zeros(self.predictors.dim, bool), *self.groupings], axis=0))
 
     def each(self, nodes: FloatArray) -> FloatArray:
-        """Return the sums over the observations of each coefficient, shape (n_nodes, m)."""
+        """Return the sums over the observations of each coefficient and their derivatives, shape (m, n_nodes, 2)."""
         parts = self.predictors.each(lambda part, _: _PartAlong(part, self).each(nodes))
         return np.asarray(np.sum(parts, axis=0))
 
@@ -317,13 +340,16 @@ class _PartAlong:
         self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
 
     def each(self, nodes: FloatArray) -> FloatArray:
-        found = np.zeros((len(nodes), self._part.dim))
-        for sums, node in zip(found, nodes, strict=True):
-            for k, row in enumerate(self._part.rows):
-                for column in row.columns:
-                    change = column.change(node * self._sds)
-                    omitted = self._moved((k, change)) - change * (self._slopes[k] + 0.5 * change * self._curves[k, k])
-                    sums += column.sums(omitted, len(sums))
+        found = np.zeros((self._part.dim, len(nodes), 2))
+        for (j, node), (k, row) in product(enumerate(nodes), enumerate(self._part.rows)):
+            for column in row.columns:
+                unit, moved = column.change(self._sds), self._centre.copy()
+                moved[k] += node * unit
+                value, slopes = self._family.derivatives((0, 1), moved)
+                curve = node * unit * self._curves[k, k]
+                omitted = value - self._value - node * unit * (self._slopes[k] + 0.5 * curve)
+                found[:, j, 0] += column.sums(omitted, len(found))
+                found[:, j, 1] += column.sums(unit * (slopes[k] - self._slopes[k] - curve), len(found))
         return found
 
     def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:

@@ -6,7 +6,9 @@ whose standard deviation grows with the square root of m. Corrections of a surro
 of coordinates y of a change:
 
 - changes of common coefficients become standardised directions u, sorted by how much the expansion omits along them;
-- from the others, their mean change given u is subtracted, because effects move with an intercept or a scale.
+- from the others, their mean change given u under the likelihood alone is subtracted: an intercept that grows by 1
+  lets each level's effect fall by 1. What is left for a level are changes of its own arguments, and a direction leaves
+  these as they are.
 
 Along u_k the expansion's precision P changes. With derivatives A_k = -dP / du_k and B_k = -d^2 P / du_k^2 by these
 coordinates, the terms are
@@ -29,6 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.cholesky import cholesky
 from stansub.target.groupings import Means, Recentred
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
@@ -43,6 +46,9 @@ _NODE, REACH, LIMIT = 1.5, 4.0, 6.0
 _FEW, _MOST, _DIRECTIONS, _LITTLE = 4, 32, 8, 0.01
 # Eigenvalue of the correlations of common coefficients below which they do not change in this direction.
 _FIXED = 1e-8
+# Precision beside the likelihood's in the mean changes of other coefficients, relative to that of the draws. It decides
+# what the likelihood does not, such as which of two crossed groupings moves.
+_BESIDE = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Frame:
     inward : ndarray, shape (c, c)
         From changes of common coefficients to u.
     along : ndarray, shape (m, c)
-        Mean changes of the others for a unit of u; 0 for common coefficients.
+        Mean changes of the others for a unit of u under the likelihood; 0 for common coefficients.
     """
 
     means: Means
@@ -74,7 +80,7 @@ class Frame:
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return y, shape (m,)."""
-        y = change - self.means.values(change)[self.means.of]
+        y = self.means.removed(change)
         u = self.inward @ y[self.common]
         y -= self.along @ u
         y[self.common] = u
@@ -161,10 +167,10 @@ def common_coefficients(predictors: SparsePredictors) -> NDArray[np.int64]:
     return np.array(sorted(chosen) if len(chosen) <= _MOST else [], np.int64)
 
 
-def directional(
+def coordinates(
     predictors: SparsePredictors, point: FloatArray, precision: sp.csr_array, phis: Sequence[FloatArray]
-) -> tuple[Frame, DirectionalTerms, int]:
-    """Return coordinates, terms, and the passes over the data that they took.
+) -> Frame:
+    """Return coordinates in which common coefficients are themselves.
 
     Parameters
     ----------
@@ -176,9 +182,22 @@ def directional(
         Arguments at draws of a surrogate.
     """
     means, common = Recentred(predictors, point).means(), common_coefficients(predictors)
-    plain = Frame.plain(means), DirectionalTerms.none(len(point))
-    changes = np.array([plain[0](phi - point) for phi in phis])
-    along = _directions(changes, common) if len(changes) > 2 * len(common) else np.empty((len(point), 0))
+    plain = Frame.plain(means)
+    if not common.size:
+        return plain
+    changes = np.array([plain(phi - point) for phi in phis])
+    return _frame(means, common, _mean_changes(changes, precision, common))
+
+
+def directional(
+    predictors: SparsePredictors, point: FloatArray, precision: sp.csr_array, phis: Sequence[FloatArray], frame: Frame
+) -> tuple[Frame, DirectionalTerms, int]:
+    """Return coordinates, terms, and the passes over the data that they took; parameters as of `coordinates`."""
+    means, common = frame.means, frame.common.astype(np.int64)
+    changes = np.array([means.removed(phi - point) for phi in phis])
+    along = np.empty((len(point), 0))
+    if len(changes) > 2 * len(common) > 0:
+        along = frame.outward[:, common].toarray() @ _directions(changes[:, common])
 
     def precisions(along: FloatArray) -> list[tuple[sp.csr_array, sp.csr_array]]:
         nodes = [[predictors.expansion(point + s * _NODE * one).precision for s in (1, -1)] for one in along.T]
@@ -186,13 +205,14 @@ def directional(
 
     first = [(up - down) / (-2 * _NODE) for up, down in precisions(along)]
     omitted = np.reshape([np.sum(changes * (changes @ one), axis=1) / 2 for one in first], (-1, len(changes)))
+    none = DirectionalTerms.none(len(point))
     if not along.size or not np.isfinite(omitted).all():
-        return *plain, 2 * along.shape[1]
+        return frame, none, 2 * along.shape[1]
     variances, turn = np.linalg.eigh(np.atleast_2d(np.cov(omitted)))
     turn = turn[:, ::-1]
     n = min(int(np.count_nonzero(variances > _LITTLE**2)), _DIRECTIONS)
     if not n:
-        return *plain, 2 * along.shape[1]
+        return frame, none, 2 * along.shape[1]
     frame = _frame(means, common, along @ turn)
     cubic, quartic = list[sp.csr_array](), list[sp.csr_array]()
     outward, shares = frame.outward, _Shares(len(point), common[:n])
@@ -203,16 +223,27 @@ def directional(
     return frame, DirectionalTerms.of(cubic, quartic, ys), 2 * (along.shape[1] + n)
 
 
-def _directions(changes: FloatArray, common: NDArray[np.int64]) -> FloatArray:
-    """Return mean changes for a unit of each standardised direction of common coefficients, shape (m, c')."""
-    centred = changes - changes.mean(axis=0)
-    own = centred[:, common]
-    sds = own.std(axis=0)
-    scaled = own / np.where(sds > 0, sds, 1.0)
+def _directions(changes: FloatArray) -> FloatArray:
+    """Return changes of the common coefficients for a unit of each standardised direction, shape (c, c')."""
+    sds = changes.std(axis=0)
+    scaled = (changes - changes.mean(axis=0)) / np.where(sds > 0, sds, 1.0)
     eigenvalues, axes = np.linalg.eigh(scaled.T @ scaled / len(changes))
     moves = eigenvalues > _FIXED
-    u = scaled @ axes[:, moves] / np.sqrt(eigenvalues[moves])
-    return np.asarray(centred.T @ u / len(changes))
+    return np.asarray(sds[:, np.newaxis] * axes[:, moves] * np.sqrt(eigenvalues[moves]))
+
+
+def _mean_changes(changes: FloatArray, precision: sp.csr_array, common: NDArray[np.int64]) -> FloatArray:
+    """Return mean changes of all coefficients for a unit of each common one under the likelihood, shape (m, c)."""
+    m, variances = changes.shape[1], changes.var(axis=0)
+    others = np.setdiff1d(np.flatnonzero(variances), common)
+    found = np.zeros((m, len(common)))
+    found[common] = np.eye(len(common))
+    if others.size:
+        beside = sp.diags_array(_BESIDE / variances[others])
+        own = cholesky(sp.csc_array(precision[others][:, others] + beside))
+        together = sp.csc_array(precision[others][:, common]).toarray()
+        found[others] = -np.column_stack([own.solve(one) for one in together.T])
+    return found
 
 
 def _frame(means: Means, common: NDArray[np.int64], along: FloatArray) -> Frame:

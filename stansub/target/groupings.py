@@ -113,6 +113,10 @@ class Means:
         weighted = self.weights * change[self.columns]
         return np.asarray(np.bincount(self._mean, weighted, minlength=self.n), np.float64)
 
+    def removed(self, change: FloatArray) -> FloatArray:
+        """Return changes less their means, shape (m,)."""
+        return np.asarray(change - self.values(change)[self.of], np.float64)
+
     def back(self, slopes: FloatArray, m: int) -> FloatArray:
         """Return the gradient by changes from that by the means, shape (m,)."""
         found = np.bincount(self.columns, self.weights * slopes[self._mean], minlength=m)

@@ -12,13 +12,16 @@ from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
-from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, Tuned, slowest_time
+from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, UNSURE, Tuned, slowest_time
 from stansub.types import FloatArray
 
-# Draws of a round, sweeps from one to the next, and sweeps before them; sweeps that show how fast a sampler mixes.
-_ROUND, _APART, _BEFORE, _SHOWING = 30, 6, 30, 300
-# Microseconds from one draw to the next that are not too many, if sweeps are dear.
-_DEAR = 100_000.0
+# Draws of a round, sweeps from one to the next at first, and sweeps before them; the factor of the number of sweeps
+# if draws resemble each other.
+_ROUND, _APART, _BEFORE, _MORE = 30, 6, 30, 4
+# Sweeps that show how fast a sampler mixes, at first, and if draws of some parameter resemble each other.
+_SHOWING, _SURE = 300, 2400
+# Microseconds from one draw to the next that are not too many, if sweeps are dear; and if draws resemble each other.
+_DEAR, _DEAR_MORE = 100_000.0, 20_000.0
 # Share of the sweeps accepted below which effects are not nearly normal given their scales.
 _LEAST = 0.1
 
@@ -48,9 +51,12 @@ class GibbsTuner:
     def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Draw briefly, from the last of ``draws``."""
         effects = self.structure.about(about, draws)
-        apart = _apart(effects)
+        apart, most = _apart(effects), int(min(_DEAR_MORE // sweep_cost(effects), MOST_TRANSITIONS))
         before = _BEFORE * apart // _APART
         made, accepted = self._sweeps(surrogate, effects, draws[-1], before + _ROUND * apart)
+        while accepted >= _LEAST and apart < most and slowest_time(made[before:]) > apart:
+            apart, before = min(_MORE * apart, most), 0
+            made, accepted = self._sweeps(surrogate, effects, made[-1], _ROUND * apart)
         return Tuned(Gibbs(effects), made[before::apart], n=apart) if accepted >= _LEAST else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
@@ -58,6 +64,9 @@ class GibbsTuner:
         effects = self.structure.about(about, draws)
         made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING * _apart(effects) // _APART)
         time = slowest_time(made)
+        if time > UNSURE and accepted >= _LEAST:
+            made, accepted = self._sweeps(surrogate, effects, made[-1], _SURE * _apart(effects) // _APART)
+            time = slowest_time(made)
         n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
         return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n) if accepted >= _LEAST else None
 

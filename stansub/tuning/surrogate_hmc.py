@@ -49,7 +49,7 @@ _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
 # Angle of the longest tree below which draws are all at one place.
 _SHORT = 0.1
 # Autocorrelation time above which it is measured with more draws, of which few are independent.
-_UNSURE = 3.0
+UNSURE = 3.0
 
 
 class Tuned(NamedTuple):
@@ -188,7 +188,7 @@ class Tuner:
             inner = replace(own, step_size=adapted.step_size)
             made = self._made(inner.bound(surrogate), adapted.draws[-1], _SHOWING)
             theta, time = made.draws[-1], slowest_time(made.draws)
-            if time > _UNSURE and made.deep <= _DEEP:
+            if time > UNSURE and made.deep <= _DEEP:
                 made = self._made(inner.bound(surrogate), theta, _SURE)
                 theta, time = made.draws[-1], slowest_time(made.draws)
             n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))

@@ -217,7 +217,7 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
     # Expanded so far off that what it leaves out matters, and corrected at random.
     off = about.point + np.repeat([0.6, 0.0], [1, 1 + J + K])
     slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
-    profiles = replace(about.profiles, coefficients=3 * about.profiles.coefficients)
+    profiles = replace(about.profiles, tables=2 * about.profiles.tables)
     poor = replace(
         tuned.transition,
         approximation=replace(

@@ -53,7 +53,7 @@ def random_approximation(seed: int) -> Approximation:
     profiles = Profiles(
         places,
         rng.gamma(2.0, size=len(places)),
-        rng.standard_normal((3, len(places))),
+        rng.standard_normal((len(places), 17, 2)),
         np.array([[0, 3, 3, len(places) - 1], [3, 1, 7, 2]], np.int32),
         0.1 * np.random.default_rng(seed + 100).standard_normal((5, 4)),
     )
@@ -64,7 +64,8 @@ def random_approximation(seed: int) -> Approximation:
     quadratic = Quadratic.of(point, 0.0, gradient, precision)
     found = Approximation(quadratic, slope, frame, profiles, terms)
     at = np.random.default_rng(seed).standard_normal(DIM) @ jacobian(np.zeros(DIM)).T
-    return replace(found, middle=3.0, most=2 * abs(found.bent(at - point)))
+    y = frame(at - point)
+    return replace(found, middle=3.0, most=2 * abs(terms.value(y, y[common])))
 
 
 def symmetric(rng: np.random.Generator) -> sp.csr_array:
@@ -149,14 +150,16 @@ def changed(which: str, found: Approximation) -> Approximation:
         mixed[int(which[-1]), 1] += 1e-6
         profiles = replace(profiles, mixed=mixed)
     else:
-        row = ("cubic", "quartic", "quintic").index(which)
-        coefficients = profiles.coefficients.copy()
-        coefficients[row, 4] += 1e-6
-        profiles = replace(profiles, coefficients=coefficients)
+        tables, sizes = profiles.tables.copy(), profiles.sizes.copy()
+        if which == "size":
+            sizes[4] += 1e-6
+        else:
+            tables[4, :, ("node's value", "node's slope").index(which)] += 1e-6 * np.arange(17)
+        profiles = replace(profiles, sizes=sizes, tables=tables)
     return replace(found, quadratic=quadratic, profiles=profiles)
 
 
-OF_ONE = "off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"
+OF_ONE = "off the diagonal", "slope", "weight", "mean", "node's value", "node's slope", "size"
 OF_DIRECTIONS = "inward", "along", "middle", "limit", "term", "quartic term", "term's mean"
 OF_TWO = "pair", *(f"mixed {k}" for k in range(5))
 

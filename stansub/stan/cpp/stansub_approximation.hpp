@@ -1,13 +1,14 @@
 // External function of the programs that stansub.stan.likelihood writes for surrogates: what stands in the likelihood's
 // place, an approximation of it (stansub.target.approximation).
 //
-// Compiled as the user header of the program, as stansub_blocks.hpp is. Value and gradient are computed in doubles, and
+// Compiled as the user header of the program. Value and gradient are computed in doubles, and
 // the whole is one node of Stan's autodiff. Places count from 0. Nothing is kept from call to call, so threads may call
 // at once.
 #pragma once
 
 #include <stan/model/model_header.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <iosfwd>
@@ -64,20 +65,43 @@ struct StansubPairs {
   }
 };
 
-// Adds to `slopes` the gradient of the sum of s^3 (a + b s + c s^2) over coordinates, and of functions of pairs of these,
-// with t = y_j / size and s = t / sqrt(1 + (t / limit)^2), and returns the sum. `profiles` has 1 / size, a, b and c in its
-// columns.
-inline double stansub_profiles(const Eigen::VectorXd& y, const StansubPlaces& places, const StansubMatrix& profiles,
-                               const StansubPairs& pairs, double limit, Eigen::VectorXd& slopes) {
-  const auto scales = profiles.col(0).array(), a = profiles.col(1).array(), b = profiles.col(2).array(),
-             c = profiles.col(3).array();
-  const Eigen::ArrayXd t = y(places).array() * scales;
-  const Eigen::ArrayXd root = (1.0 + (t / limit).square()).sqrt().inverse(), s = t * root;
-  Eigen::ArrayXd own = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c));
-  const double of_pairs = pairs(s, own);
-  slopes(places).array() += own * root.cube() * scales;
-  return (s.cube() * (a + s * (b + s * c))).sum() + of_pairs;
-}
+// Functions of coordinates, from tables: with t = y_j / size, cubic polynomials between nodes of t, and lines outside.
+// Column k of `tables` has value and slope of function k at each node, the slope for a step between nodes. `pairs` are
+// functions of s = t / sqrt(1 + (t / limit)^2).
+struct StansubProfiles {
+  const StansubPlaces& places;
+  const StansubVector& sizes;
+  const StansubMatrix& tables;
+  const StansubPairs& pairs;
+  double limit, low, step;
+
+  // Adds the gradient of their sum to `slopes`, and returns the sum.
+  double operator()(const Eigen::VectorXd& y, Eigen::VectorXd& slopes) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      const double at = (y[places[k]] / sizes[k] - low) / step;
+      const auto i = static_cast<Eigen::Index>(std::min(std::max(0.0, at), tables.rows() / 2 - 2.0));
+      const double w = std::min(std::max(0.0, at - static_cast<double>(i)), 1.0), rest = 1 - w;
+      const double* const node = tables.data() + k * tables.outerStride() + 2 * i;
+      const double v0 = node[0], d0 = node[1], v1 = node[2], d1 = node[3];
+      const double slope = 6 * w * rest * (v1 - v0) + rest * (1 - 3 * w) * d0 + w * (3 * w - 2) * d1;
+      sum += rest * rest * ((1 + 2 * w) * v0 + w * d0) + w * w * ((3 - 2 * w) * v1 - rest * d1);
+      sum += slope * (at - static_cast<double>(i) - w);
+      slopes[places[k]] += slope / (step * sizes[k]);
+    }
+    return pairs.first.empty() ? sum : sum + of_pairs(y, slopes);
+  }
+
+ private:
+  double of_pairs(const Eigen::VectorXd& y, Eigen::VectorXd& slopes) const {
+    const Eigen::ArrayXd t = y(places).array() / sizes.array();
+    const Eigen::ArrayXd root = (1.0 + (t / limit).square()).sqrt().inverse(), s = t * root;
+    Eigen::ArrayXd own = Eigen::ArrayXd::Zero(t.size());
+    const double sum = pairs(s, own);
+    slopes(places).array() += own * root.cube() / sizes.array();
+    return sum;
+  }
+};
 
 // Coordinates y of a change x (stansub.target.directions): without weighted means, of which coefficient i has number
 // `mean_of[i]`; common coefficients become directions u, whose mean changes are subtracted from the others.
@@ -160,11 +184,11 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
     const StansubPlaces& mean_of, const StansubVector& weights, const StansubPlaces& weighed,
     const StansubPlaces& weights_starts, const StansubPlaces& common, const StansubMatrix& inward,
-    const StansubMatrix& along, const StansubPlaces& places, const StansubMatrix& profiles, const StansubPlaces& first,
+    const StansubMatrix& along, const StansubPlaces& places, const StansubVector& sizes, const StansubMatrix& profiles, const StansubPlaces& first,
     const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
     const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
     const StansubPlaces& term_starts, double middle, double most, double limit, double reach,
-    std::ostream*) {
+    double low, double step, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
@@ -177,12 +201,12 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const Eigen::VectorXd y = frame(x);
     Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
     Eigen::ArrayXd bent(1);
-    bent[0] = stansub_profiles(y, places, profiles, {first, second, mixed}, limit, slopes);
-    bent[0] += StansubTerms{term_means, term_diagonals, term_values, term_columns, term_starts}(y, common, reach, slopes);
+    bent[0] = StansubTerms{term_means, term_diagonals, term_values, term_columns, term_starts}(y, common, reach, slopes);
     bent[0] -= middle;
     const double root = stansub_root(bent, most)[0];
     value += bent[0] * root;
     slopes *= std::pow(root, 9);
+    value += StansubProfiles{places, sizes, profiles, {first, second, mixed}, limit, low, step}(y, slopes);
     frame.back(slopes, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
