@@ -31,7 +31,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate
+from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate, Transition
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -387,6 +387,50 @@ class Gibbs:
 
 
 @dataclass(frozen=True)
+class BetweenSweeps:
+    """Hamiltonian Monte Carlo between two sweeps of the Gibbs sampler.
+
+    The same kernels in reverse order are the same sequence, so it is reversible as its parts are.
+
+    Attributes
+    ----------
+    hamiltonian : NoUTurn, FixedLength or RandomLength
+    sweeps : Gibbs
+    """
+
+    metric: ClassVar[None] = None
+
+    hamiltonian: NoUTurn | FixedLength | RandomLength
+    sweeps: Gibbs
+
+    @property
+    def dim(self) -> int:
+        """Return the number of parameters."""
+        return self.hamiltonian.dim
+
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate."""
+        sweep, trajectories = self.sweeps.bound(surrogate), self.hamiltonian.bound(surrogate)
+
+        def sampler(bits: Any, theta: FloatArray, n: int = 1) -> Transition:
+            sweep(bits, theta)
+            made = trajectories(bits, theta, n)
+            sweep(bits, theta)
+            return made
+
+        return sampler
+
+    def of_random_length(self) -> BetweenSweeps:
+        """Return it with trajectories of a random length."""
+        inner = self.hamiltonian.of_random_length()
+        return self if inner is self.hamiltonian else BetweenSweeps(inner, self.sweeps)
+
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its transitions per decision."""
+        return f"{self.hamiltonian.describe(n)}, between two sweeps of Gibbs sampling"
+
+
+@dataclass(frozen=True)
 class SurrogateTransition:
     """Surrogate transitions as set up for a run.
 
@@ -394,7 +438,7 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Approximation of the log likelihood.
-    inner : NoUTurn, FixedLength, RandomLength or Gibbs
+    inner : NoUTurn, FixedLength, RandomLength, Gibbs or BetweenSweeps
         Sampler of the surrogate.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
@@ -412,7 +456,7 @@ class SurrogateTransition:
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
-    inner: NoUTurn | FixedLength | RandomLength | Gibbs
+    inner: NoUTurn | FixedLength | RandomLength | Gibbs | BetweenSweeps
     sds: FloatArray
     joint: Joint | None = None
     n: int = 1

@@ -92,6 +92,7 @@ _RECIPES = (
     surrogate.FixedLength,
     surrogate.RandomLength,
     surrogate.Gibbs,
+    surrogate.BetweenSweeps,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
+from stansub.kernels.surrogate import BetweenSweeps, FixedLength, Gibbs, NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
@@ -337,7 +337,8 @@ class _Exploration:
 
         Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
         only better if draws of some parameter resemble each other, or if funnels make transitions diverge. But where a
-        scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it.
+        scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it: unless sweeps are
+        dear, each step then has two of them.
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
@@ -354,7 +355,13 @@ class _Exploration:
             tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
         assert isinstance(tuned.inner, NoUTurn)
         tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
-        return by_gibbs if by_gibbs and is_beaten(tuned) else tuned
+        if by_gibbs is None or is_beaten(tuned):
+            return by_gibbs or tuned
+        if not uncertain or by_gibbs.transition_cost > tuned.n * tuned.transition_cost:
+            return tuned
+        assert isinstance(tuned.inner, NoUTurn | FixedLength)
+        assert isinstance(by_gibbs.inner, Gibbs)
+        return tuned._replace(inner=BetweenSweeps(tuned.inner, by_gibbs.inner))
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""

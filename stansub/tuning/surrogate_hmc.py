@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stansub.autocorrelation import autocorrelation_times
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, NoUTurn
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, BetweenSweeps, FixedLength, Gibbs, NoUTurn
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
@@ -57,7 +57,7 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    inner : NoUTurn, FixedLength or Gibbs
+    inner : NoUTurn, FixedLength, Gibbs or BetweenSweeps
         The sampler.
     draws : ndarray, shape (n, dim)
     time : float
@@ -70,7 +70,7 @@ class Tuned(NamedTuple):
         Share of the transitions that diverged.
     """
 
-    inner: NoUTurn | FixedLength | Gibbs
+    inner: NoUTurn | FixedLength | Gibbs | BetweenSweeps
     draws: FloatArray
     time: float = np.inf
     transition_cost: float = np.inf

@@ -14,7 +14,15 @@ from multilevel import J, K, N
 
 import stansub
 from stansub import CompiledModel, InputError, Posterior
-from stansub.kernels.surrogate import MixedTransitions, NoUTurn, PosteriorTrajectories, SurrogateTransitions
+from stansub.kernels.surrogate import (
+    BetweenSweeps,
+    FixedLength,
+    Gibbs,
+    MixedTransitions,
+    NoUTurn,
+    PosteriorTrajectories,
+    SurrogateTransitions,
+)
 from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
@@ -212,7 +220,9 @@ def test_rows_that_read_all_others_are_proved_with_all(tmp_path: Path, data: dic
     np.testing.assert_allclose(row.matrix[:, 1], data["x"] - data["x"].mean())
 
 
-def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation) -> None:
+def test_draws_are_of_the_posterior(
+    posterior: Posterior, tuned: TunedSurrogate, corrected: Approximation, effects: NormalEffects
+) -> None:
     split, start, about = posterior.split(), tuned.draws[0], corrected
     # Expanded so far off that what it leaves out matters, and corrected at random.
     off = about.point + np.repeat([0.6, 0.0], [1, 1 + J + K])
@@ -229,6 +239,9 @@ def test_draws_are_of_the_posterior(posterior: Posterior, tuned: TunedSurrogate,
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
     jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0), n=3)
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
+    assert isinstance(poor.inner, NoUTurn | FixedLength)
+    between = replace(poor, inner=BetweenSweeps(poor.inner, Gibbs(effects)), n=2)
+    assert max(z_scores(run(SurrogateTransitions(split, between), start, 5000), truth)) < MAX_Z
     for broken in (NotCorrected(split, poor), NotCorrected(split, jointly), NotDecided(split, poor)):
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
