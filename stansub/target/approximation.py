@@ -6,13 +6,13 @@ remove most of it and cost little compared with a gradient of the surrogate:
 - A slope. Among linear functions, the one nearest to R under a normal distribution has the mean of R's gradient as its
   slope (Stein's lemma). It is averaged over draws of an earlier surrogate.
 - A profile of each coefficient that a part of the observations reads. Along this coefficient, R is a function of one
-  number, summed over those observations. A polynomial in a bounded argument is fitted to it, so that the surrogate
-  stays a distribution. If one level has several coefficients, such as an intercept and a slope, or a discrimination and
-  a difficulty, a polynomial of each two of them is fitted to what their profiles omit.
+  number, summed over those observations, and is interpolated from a table. If one level has several coefficients, such
+  as an intercept and a slope, or a discrimination and a difficulty, a polynomial of each two of them is fitted to what
+  their profiles omit, in bounded arguments, so that the surrogate stays a distribution.
 - Terms of third and fourth order along directions that all observations share (`stansub.target.directions`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
-Examples are effects of years beside a trend, and a slope of a covariate far from 0 beside an intercept.
+An example is each level's slope of a covariate far from 0 beside its intercept.
 """
 
 from __future__ import annotations
