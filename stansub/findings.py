@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from stansub.wording import BY_NUTS, declare, declare_or_nuts, filled, listed, percent, same_with_signs, sentence
+from stansub.wording import (
+    BY_NUTS,
+    declare,
+    declare_or_nuts,
+    duration,
+    filled,
+    listed,
+    percent,
+    same_with_signs,
+    sentence,
+)
 
 
 class Severity(IntEnum):
@@ -178,6 +188,42 @@ class Quantities:
 
 
 # The run
+
+
+@dataclass(frozen=True)
+class LongRun(Finding):
+    """Sampling will take long, because steps cost gradients of all the data.
+
+    Attributes
+    ----------
+    cost : str
+        Cost of a step.
+    at_most : bool
+        Whether the run may end earlier, at a precision.
+    share : float
+        Share of the steps for which there is time.
+    cores : int
+        Processors, if the chains do not use all of them.
+    """
+
+    severity = Severity.NOTE
+    seconds: float
+    n_steps: int
+    cost: str
+    at_most: bool
+    share: float
+    cores: int
+
+    def describe(self) -> Words:
+        at_most = "at most " if self.at_most else ""
+        text = f"Sampling will take {at_most}about {duration(self.seconds)}: {self.n_steps:,} steps of {self.cost}."
+        if self.share < 1:
+            text += f" `max_time` ends the run after about {percent(self.share)} of the steps."
+        sooner = "lower `iter_sampling`"
+        if not self.at_most:
+            sooner += ", or stop at the precision that you need, with `until='ess=400'`"
+        nuts = f" NUTS of CmdStan can use {self.cores} cores if the likelihood is a `reduce_sum`." if self.cores else ""
+        return Words(text, f"To finish sooner, {sooner}; Ctrl-C keeps the draws so far.{nuts}")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from stansub import clock
 from stansub.errors import EndedError
+from stansub.wording import duration
 
 # Seconds after which a stage is named, and of counting after which the remaining time is estimated.
 _WORTH_NAMING, _COUNTED = 0.1, 1.0
@@ -200,12 +201,3 @@ def as_progress(log: Callable[[str], None] | None) -> Progress:
     if isinstance(log, Progress):
         return log
     return Progress(log)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds, minutes or hours in words, with about two digits."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 119.5:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -218,6 +218,24 @@ class TransitionsTaken(Chosen):
 
 
 @dataclass(frozen=True)
+class StepCost(Chosen):
+    """Cost of a step, measured during set-up, if trajectories on the posterior itself make all or some of them.
+
+    Attributes
+    ----------
+    gradients : float
+        Mean number of gradients of all the data.
+    seconds : float
+        Seconds if no other chain runs.
+    """
+
+    about = "cost of a step"
+    text = "{gradients:rounded} gradients of all the data ({seconds:rounded} s) on average, as measured before sampling"
+    gradients: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class TransitionsLeft(Chosen):
     """Surrogate transitions are not used, though the text suggests them.
 

@@ -40,6 +40,15 @@ def rounded(value: float) -> str:
     return without_exponent(value, digits=2)
 
 
+def duration(seconds: float) -> str:
+    """Return seconds, minutes or hours in words, with about two digits."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 class _Template(Formatter):
     """Formatter of templates whose fields are attributes of a value."""
 

@@ -8,7 +8,8 @@ from clocks import Clock
 
 from stansub.clock import now
 from stansub.errors import RunError
-from stansub.progress import Progress, StoppedError, TimeLimitError, as_progress, duration
+from stansub.progress import Progress, StoppedError, TimeLimitError, as_progress
+from stansub.wording import duration
 
 
 def test_texts_of_one_name_are_one_stage() -> None:

@@ -33,7 +33,6 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.inference_data import InferenceData
-from stansub.progress import duration
 from stansub.run import executors, inits
 from stansub.run.facts import facts as facts_of
 from stansub.run.option import taking
@@ -44,7 +43,7 @@ from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
-from stansub.wording import percent
+from stansub.wording import duration, percent
 
 # Share of the truth's error in the lowest risk from which a note is added.
 _LARGE_FLOOR = 0.3

@@ -10,8 +10,7 @@ from stansub import findings, mode_findings
 from stansub.findings import Finding
 from stansub.output.record import EXACT, RunRecord, error_level, n_decisions, total
 from stansub.output.words import short_audit, with_level
-from stansub.progress import duration
-from stansub.wording import percent
+from stansub.wording import duration, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from stansub import clock
-from stansub.progress import Progress, Stage, duration
+from stansub.progress import Progress, Stage
 from stansub.run.chain import Status
+from stansub.wording import duration
 
 # Minimum seconds of a stage for which a line is printed.
 _SHORT = 1.0

@@ -198,7 +198,7 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    tuned, accepted, of_surrogate = tried(split, tuned, rng, progress, on_posterior=not simple)
+    tuned, accepted, of_surrogate, cost = tried(split, tuned, rng, progress, on_posterior=not simple)
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
@@ -211,7 +211,7 @@ def _with_surrogate(
     unbounded = _unbounded(posterior, tuned.draws[0])
     mirrors = find_mirrors(unbounded, split.surrogate(tuned.transition.approximation), tuned.draws)
     signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
-    notes = (note, tuned.choice(), *signs)
+    notes = (note, tuned.choice(), *([cost] if cost is not None else ()), *signs)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stansub import clock
 from stansub.autocorrelation import autocorrelation_times
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, BetweenSweeps, FixedLength, Gibbs, NoUTurn
 from stansub.target.cholesky import Factor, of_metric
@@ -41,8 +42,10 @@ _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 _DEEP = 0.5
 # Angle of a trajectory of fixed length; fewest and most steps of one; its target share of rejections.
 _ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
-# On the posterior itself: rounds with a new metric, and transitions that test the sampler.
+# On the posterior itself: rounds with a new metric, and transitions that test the sampler. Transitions between checks.
 _DEAR_ROUNDS, _DEAR = 2, 40
+_CHECKED = 10
+CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND // _CHECKED) + _DEAR // _CHECKED
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
 _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
@@ -68,6 +71,8 @@ class Tuned(NamedTuple):
         Transitions per step.
     diverging : float
         Share of the transitions that diverged.
+    n_steps, seconds : float
+        Gradients and seconds of a transition on the posterior itself.
     """
 
     inner: NoUTurn | FixedLength | Gibbs | BetweenSweeps
@@ -76,6 +81,8 @@ class Tuned(NamedTuple):
     transition_cost: float = np.inf
     n: int = 1
     diverging: float = 0.0
+    n_steps: float = 0.0
+    seconds: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -144,9 +151,12 @@ class Tuner:
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)
+        began = clock.now()
         made = self._made(inner.bound(posterior), draws[-1], _DEAR)
+        seconds = (clock.now() - began) / _DEAR
         diverging = 1.0 if made.deep > _DEEP else made.diverging
-        return tuned._replace(draws=np.vstack([draws, made.draws]), diverging=diverging)
+        draws = np.vstack([draws, made.draws])
+        return tuned._replace(draws=draws, diverging=diverging, n_steps=made.n_steps, seconds=seconds)
 
     def _fixed_length(self, surrogate: Dynamics, own: NoUTurn, theta: FloatArray, cost: float) -> Tuned | None:
         """Return trajectories with the steps that accept nearly all; None if they are many, or draws are slow.
@@ -209,7 +219,7 @@ class Tuner:
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
         step_size = 0.2
         for t in range(1, n + 1):
-            if t % 10 == 0:
+            if t % _CHECKED == 0:
                 self.check()
             made = system.nuts(
                 self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH
@@ -226,7 +236,7 @@ class Tuner:
         """Return draws, and what their transitions were like."""
         theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
         for t in range(n):
-            if t % 10 == 0:
+            if t % _CHECKED == 0:
                 self.check()
             transitions.append(sampler(self.rng.bit_generator.capsule, theta))
             draws[t] = theta

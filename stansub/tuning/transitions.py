@@ -8,17 +8,20 @@ without a long warmup.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
+from stansub import clock
 from stansub.errors import RunError
 from stansub.kernels.surrogate import NoUTurn
 from stansub.progress import Progress
+from stansub.selection import StepCost
 from stansub.target.split import Split
 from stansub.tuning.normal import of_surrogate
 from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.surrogate_hmc import POINTS, spread
+from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, POINTS, Tuned, spread
 from stansub.types import FloatArray
 
 # Transitions tried, after as many that do not count: the first, which start at draws of the surrogate, are accepted too
@@ -48,11 +51,14 @@ class Trial(NamedTuple):
         Share of its transitions that moved.
     of_surrogate : float or None
         Share of surrogate transitions that were accepted, if the sampler moves on the posterior itself instead.
+    cost : StepCost or None
+        Cost of a step, if trajectories on the posterior make all or some of them.
     """
 
     tuned: TunedSurrogate
     accepted: float
     of_surrogate: float | None = None
+    cost: StepCost | None = None
 
 
 def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -> float:
@@ -90,10 +96,16 @@ def tried(
     found = _on_posterior(split, tuned, progress) if on_posterior and (sticks or tuned.noise > _FAIR) else None
     if found is None:
         return Trial(tuned, moves.accepted)
-    if sticks:
-        return Trial(found, _moves(split, found, rng, progress).accepted, moves.accepted)
-    mixed = replace(tuned.transition, on_posterior=found.transition.on_posterior, share=_SHARE)
-    return Trial(replace(tuned, transition=mixed), moves.accepted)
+    assert isinstance(found.inner, NoUTurn)
+    transition = replace(tuned.transition, on_posterior=found.inner, share=_SHARE)
+    if not sticks:
+        seconds = _SHARE * found.seconds + (1 - _SHARE) * moves.seconds
+        cost = StepCost(_SHARE * found.n_steps, seconds)
+        return Trial(replace(tuned, transition=transition), moves.accepted, cost=cost)
+    transition = replace(transition, inner=found.inner, joint=None, n=1, share=1.0)
+    tuned = replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)
+    accepted, cost = _moves(split, tuned, rng, progress).accepted, StepCost(found.n_steps, found.seconds)
+    return Trial(tuned, accepted, moves.accepted, cost)
 
 
 def _with_length(
@@ -109,35 +121,34 @@ def _with_length(
     return tuned, _moves(split, tuned, rng, progress)
 
 
-def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> TunedSurrogate | None:
+def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> Tuned | None:
     """Return trajectories on the posterior itself; None if they are impossible, or hardly move."""
     posterior, tuner = split.posterior(), tuned.tuner
     if posterior is None or tuner is None:
         return None
     progress("Tuning trajectories on the posterior")
-    transition = tuned.transition
-    precision = transition.approximation.quadratic.precision
+    done = count()
+    tuner = replace(tuner, check=lambda: progress.advance(next(done), CHECKS_ON_POSTERIOR))
+    precision = tuned.transition.approximation.quadratic.precision
     found = tuner.finish_on_posterior(posterior, precision, tuned.draws[-1:], spread(tuned.draws, POINTS))
-    if found.diverging > _DIVERGING:
-        return None
-    assert isinstance(found.inner, NoUTurn)
-    transition = replace(transition, inner=found.inner, joint=None, n=1, on_posterior=found.inner, share=1.0)
-    return replace(tuned, transition=transition, draws=found.draws, diverging=found.diverging)
+    return found if found.diverging <= _DIVERGING else None
 
 
 class _Moves(NamedTuple):
-    """Share of the transitions tried that were accepted, and the most that were rejected in a row."""
+    """Share of the transitions tried that were accepted, the most that were rejected in a row, and seconds of one."""
 
     accepted: float
     n_in_a_row: int = 0
+    seconds: float = 0.0
 
 
 def _moves(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> _Moves:
     kernel = tuned.transition.kernel(split)
     state, n_accepted, rejected, most = kernel.init(tuned.draws[-1]), 0, 0, 0
+    began = clock.now()
     for k in range(2 * N_TRIED):
         progress.advance(k, 2 * N_TRIED)
         state, info = kernel.step(rng, state, None)
         rejected = 0 if info["accepted"] else rejected + 1
         n_accepted, most = n_accepted + (k >= N_TRIED and bool(info["accepted"])), max(most, rejected)
-    return _Moves(n_accepted / N_TRIED, most)
+    return _Moves(n_accepted / N_TRIED, most, (clock.now() - began) / (2 * N_TRIED))

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from stansub import decision_selection, selection, variates_selection
 from stansub.errors import NotMixingError
-from stansub.findings import HighRHat, Quantities
+from stansub.findings import HighRHat, LongRun, Quantities
 from stansub.run import sample as driver
+from stansub.run.chain import Status
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
 from stansub.wording import BY_NUTS
@@ -30,6 +31,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "mode",
         "products",
         "surrogate",
+        "cost of a step",
         "control variates",
         "expansion point",
         "proposal",
@@ -164,3 +166,46 @@ def test_chains_that_nearly_agree_need_more_iterations_only(r_hat: float, advice
     assert remedy.startswith("Double `iter_warmup` and `iter_sampling`")
     assert advice in remedy
     assert ("inspect the traces" in remedy) == (r_hat > 1.05)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "until", "line"),
+    [
+        (0.1, None, None, ""),
+        (
+            5.0,
+            None,
+            None,
+            "Note: Sampling will take about 2.8 h: 4,000 steps of 24 gradients of all the data (5 s) on average, as "
+            "measured before sampling. To finish sooner, lower `iter_sampling`, or stop at the precision that you "
+            "need, with `until='ess=400'`; Ctrl-C keeps the draws so far.",
+        ),
+        (
+            5.0,
+            500.0,
+            "ess=400",
+            "Note: Sampling will take at most about 2.8 h: 4,000 steps of 24 gradients of all the data (5 s) on "
+            "average, as measured before sampling. `max_time` ends the run after about 5 % of the steps. To finish "
+            "sooner, lower `iter_sampling`; Ctrl-C keeps the draws so far.",
+        ),
+    ],
+)
+def test_long_runs_of_trajectories_on_the_posterior_are_forecast(
+    seconds: float, left: float | None, until: str | None, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "cores", lambda: 2)
+    cost = selection.StepCost(24.2, seconds)
+    setup = SimpleNamespace(notes={cost.about: cost}, threads=2, config=SimpleNamespace(until=until))
+    chain = SimpleNamespace(status=Status(200, 1200, False, 1.0, 1.0))
+    ready: Any = SimpleNamespace(prepared=SimpleNamespace(setup=setup), chains=4 * [chain])
+    out = io.StringIO()
+    driver._forecast(ready, left, Console(file=out))
+    assert out.getvalue().strip() == line
+    setup.notes.clear()
+    driver._forecast(ready, left, Console(file=out))
+    assert out.getvalue().strip() == line
+
+
+def test_a_forecast_names_idle_cores() -> None:
+    words = LongRun(9000.0, 4000, "24 gradients", False, 1.0, 16).describe()
+    assert words.remedy.endswith(" NUTS of CmdStan can use 16 cores if the likelihood is a `reduce_sum`.")

@@ -25,7 +25,9 @@ from stansub.kernels.surrogate import (
 )
 from stansub.output.inference_data import attrs
 from stansub.progress import Progress
+from stansub.run import sample as driver
 from stansub.run.posteriors import make_uncut, read
+from stansub.selection import StepCost
 from stansub.stan import shares, sparse
 from stansub.stan.shares import Shares
 from stansub.target.approximation import Approximation, approximation
@@ -276,17 +278,27 @@ def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, t
 
 
 def test_trajectories_on_the_posterior_by_default(
-    program: CompiledModel, data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: CompiledModel,
+    data: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(transitions, "_RARELY", 1.01)
+    monkeypatch.setattr(driver, "_LONG", 0.0)
     options: dict[str, Any] = {"proposal": "surrogate", "seed": 3, "chains": 2, "show_progress": False}
     idata = stansub.sample(program, data, **options, iter_sampling=400)
     assert "on the posterior itself" in attrs(idata)["choices"]["proposal"]
+    cost = attrs(idata)["choice_values"]["cost of a step"]
+    assert 2 <= cost["gradients"] < 32
+    assert f"1,200 steps of {StepCost(cost['gradients'], cost['seconds']).describe()}." in capsys.readouterr().err
     assert float(idata.sample_stats["accepted"].mean()) > 0.8
     assert float(az.rhat(idata).to_array().max()) < 1.05
     file = tmp_path / "run.checkpoint"
     stansub.sample(program, data, **options, iter_sampling=150, checkpoint=file)
+    capsys.readouterr()
     resumed = stansub.sample(program, data, **options, iter_sampling=400, resume=file)
+    assert "500 steps of" in capsys.readouterr().err
     np.testing.assert_array_equal(resumed.posterior["v"], idata.posterior["v"])
 
 

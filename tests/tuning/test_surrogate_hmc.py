@@ -1,22 +1,24 @@
 """The sampler on a surrogate: a step size with which few transitions diverge, and enough transitions a step."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from clocks import Clock, set_clock
 
 from stansub.kernels.surrogate import BetweenSweeps, FixedLength, Gibbs, NoUTurn, RandomLength, SurrogateTransition
 from stansub.progress import Progress
-from stansub.selection import SurrogateSettled
+from stansub.selection import StepCost, SurrogateSettled
 from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
 from stansub.tuning import transitions
 from stansub.tuning.surrogate import TunedSurrogate, noise_of
-from stansub.tuning.surrogate_hmc import Tuned, Tuner
+from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, Tuned, Tuner
 
 DIM = 3
 ABOUT = Approximation.plain(Quadratic.of(np.zeros(1), 0.0, np.zeros(1), sp.csr_array(np.eye(1))))
@@ -45,12 +47,16 @@ class Sampler:
         full_below: float = 0.0,
         rejected: float = np.inf,
         slow_until: float = 0,
+        seconds: float = 0.0,
+        clock: Clock | None = None,
     ) -> None:
+        self.seconds, self.clock = seconds, clock or Clock()
         self.rng, self.rho, self.limit, self.full_below, self.rejected = rng, rho, limit, full_below, rejected
         self.slow_until, self.n_trajectories = slow_until, 0
 
     def nuts(self, bits: Any, theta: Any, n: int = 1, *, step_size: float, max_tree_depth: int) -> Made:
         self._move(theta, self.rho)
+        self.clock.advance(self.seconds)
         depth = max_tree_depth if step_size < self.full_below else 1
         return Made(float(np.exp(-step_size)), step_size > self.limit, tree_depth=depth)
 
@@ -76,7 +82,7 @@ class Flat:
         return Coordinates.plain(DIM)
 
 
-def made(**options: float) -> tuple[Any, Tuner, sp.csr_array]:
+def made(**options: Any) -> tuple[Any, Tuner, sp.csr_array]:
     """Return a surrogate, its tuner, and the precision of the data."""
     rng = np.random.default_rng(1)
     flat = cast(Any, Flat(Sampler(rng, **options)))
@@ -185,18 +191,19 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     rate: float, in_a_row: int, noise: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere: Any = None
-    first, second = transitions._Moves(rate, in_a_row), transitions._Moves(0.8)
+    first, second = transitions._Moves(rate, in_a_row, seconds=0.5), transitions._Moves(0.8, seconds=3.9)
     inner, left = NoUTurn(nowhere, nowhere, nowhere, 0.1), iter((first, second))
     monkeypatch.setattr(transitions, "_moves", lambda *_: next(left))
-    tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1))))
+    monkeypatch.setattr(Tuner, "finish_on_posterior", lambda *_: Tuned(inner, np.ones((2, 1)), n_steps=20, seconds=4.0))
     transition = SurrogateTransition(ABOUT, inner, np.ones(1), n=3)
-    tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=tuner)  # type: ignore[arg-type]
+    tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=made()[1])
     split: Any = SimpleNamespace(posterior=lambda: "posterior")
     found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
     assert found.tuned.transition.share == share
     assert (found.tuned.transition.on_posterior is not None) == (share > 0)
     assert (found.accepted, found.of_surrogate) == ((0.8, rate) if share == 1 else (rate, None))
     assert (found.tuned.draws == (share == 1)).all()
+    assert found.cost == {1.0: StepCost(20, 4.0), 0.1: StepCost(2, 0.1 * 4.0 + 0.9 * 0.5), 0.0: None}[share]
     words = found.tuned.choice().describe()
     assert ("on the posterior itself" in words, "10 % of the steps" in words) == (share > 0, share == 0.1)
     left = iter((first,))
@@ -208,9 +215,9 @@ def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatc
     nowhere: Any = None
     inner = NoUTurn(nowhere, nowhere, nowhere, 1e-5)
     monkeypatch.setattr(transitions, "_moves", lambda *_: transitions._Moves(0.0))
-    tuner = SimpleNamespace(finish_on_posterior=lambda *_: Tuned(inner, np.ones((2, 1)), diverging=1.0))
+    monkeypatch.setattr(Tuner, "finish_on_posterior", lambda *_: Tuned(inner, np.ones((2, 1)), diverging=1.0))
     transition = SurrogateTransition(ABOUT, inner, np.ones(1))
-    tuned = TunedSurrogate(transition, np.zeros((1, 1)), 40.0, 0.0, 1, tuner)  # type: ignore[arg-type]
+    tuned = TunedSurrogate(transition, np.zeros((1, 1)), 40.0, 0.0, 1, made()[1])
     split: Any = SimpleNamespace(posterior=lambda: "posterior")
     assert not transitions.tried(split, tuned, np.random.default_rng(1), Progress()).tuned.transition.on_posterior
 
@@ -221,6 +228,22 @@ def test_trees_on_the_posterior_that_are_full_count_as_divergent() -> None:
     assert (found.diverging, len(found.draws)) == (0, 70)
     assert on_posterior(full_below=9.0).diverging == 1
     assert on_posterior(limit=0.0).diverging == 1
+
+
+def test_the_cost_of_a_trajectory_on_the_posterior_is_measured_and_its_tuning_counted() -> None:
+    counts = []
+    with set_clock() as clock:
+        flat, tuner, precision = made(seconds=3.0, clock=clock)
+        progress = Progress()
+        progress("Tuning")
+
+        def check() -> None:
+            counts.append(len(counts))
+            progress.advance(counts[-1], CHECKS_ON_POSTERIOR)
+
+        found = replace(tuner, check=check).finish_on_posterior(flat, precision, np.zeros((1, DIM)), np.zeros((1, DIM)))
+    assert (found.seconds, found.n_steps) == (3.0, 1)
+    assert len(counts) == CHECKS_ON_POSTERIOR
 
 
 def test_draws_by_tiny_steps_are_all_at_one_place() -> None:
