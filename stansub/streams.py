@@ -48,6 +48,8 @@ class Run(Enum):
     """Starts of climbs to other maxima of the likelihood."""
     LEVELS = (0, 16)
     """Trial moves of levels of groupings."""
+    REFERENCE = (0, 19)
+    """The seed of NUTS, with which the draws are compared."""
     ALL = (0, 17)
     """The race with decisions from all observations, beside those with others."""
 

@@ -38,7 +38,7 @@ _Json = Annotated[
 _Force = Annotated[bool, forcing("Overwrite a report. A stored reference that does not fit is replaced.", OUTPUT)]
 
 
-@taking(*of_nuts(group=_REFERENCE, kept_in="reference"))
+@taking(*of_nuts(group=_REFERENCE, seed="derived from that of the draws"))
 def compare(
     draws: Draws,
     reference: _Stored = None,

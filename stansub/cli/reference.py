@@ -33,14 +33,14 @@ class EngineName(StrEnum):
     exact = "exact"
 
 
-def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
-    """Return the options of a run of NUTS, in a panel of the help. A seed that is drawn is stored in the named file."""
+def of_nuts(*, group: str = "", seed: str) -> list[inspect.Parameter]:
+    """Return the options of a run of NUTS, in a panel of the help, which says where a seed comes from by default."""
     return [
         shared("chains", None, default="4", group=group),
         shared("parallel_chains", text="Number of chains to run at once.", group=group),
         shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=group),
         shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=group),
-        shared("seed", default=f"drawn, and written to the {kept_in}", group=group),
+        shared("seed", default=seed, group=group),
         declared(
             "engine",
             EngineName,
@@ -77,7 +77,7 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
     ]
 
 
-@taking(*of_nuts(kept_in="output"))
+@taking(*of_nuts(seed="drawn, and written to the output"))
 def reference(
     model: Model,
     data: Data,

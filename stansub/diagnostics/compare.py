@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from stansub import streams
 from stansub.diagnostics.alignment import check_comparable
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import InputError
@@ -59,7 +60,8 @@ def compare(
         The data, if their file has moved since the run.
     engine, reference_model, chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth
         Settings that a stored reference must have and a new one gets (see `stansub.reference`); settings of a stored
-        reference that you do not set may have any value.
+        reference that you do not set may have any value. By default, the seed of a new one is derived from that of the
+        draws, so that a comparison of the same draws has the same reference.
     var_names : sequence of str, optional
         Variables to compare; all by default.
     level : float
@@ -147,13 +149,21 @@ def _obtain(
         parallel_chains=wish.parallel_chains,
         show_progress=show,
         console=console,
-        **wish.settings,
+        **{**_seed(facts), **wish.settings},
     )
     _print(console, describe(inference_data.attrs(made)))
     if path is not None:
         reference_cache.store(made, path, overwrite=force)
         _print(console, f"Reference: {path}")
     return made
+
+
+def _seed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a seed derived from that of the draws, as an option; another one, because NUTS may have made them."""
+    seed = facts.get("settings", {}).get("seed")
+    if seed is None:
+        return {}
+    return {"seed": int(streams.sequence(int(seed), streams.Run.REFERENCE).generate_state(1)[0])}
 
 
 def _stored(

@@ -222,6 +222,22 @@ def test_draws_in_memory(draws: Path, made: list[dict[str, Any]]) -> None:
     assert [path.name for path in draws.parent.iterdir() if path.suffix == ".nc"] == ["draws.nc"]
 
 
+def test_the_seed_of_the_reference_is_derived_from_that_of_the_draws(draws: Path, made: list[dict[str, Any]]) -> None:
+    own = inference_data.read(draws)
+    settings = inference_data.attrs(own)["settings"]
+
+    def seed(of_draws: int | None, **given: int) -> int | None:
+        own.attrs["settings"] = json.dumps({**settings, "seed": of_draws})
+        compare(own, show_progress=False, **given)  # type: ignore[arg-type]
+        return made[-1].get("seed")
+
+    first = seed(1)
+    assert seed(1) == first
+    assert len({1, 2, first, seed(2)}) == 4
+    assert seed(None) is None
+    assert seed(1, seed=9) == 9
+
+
 def test_what_is_left_out_is_said(tmp_path: Path, draws: Path, run: Callable[..., Any]) -> None:
     more = {"theirs": np.random.default_rng(5).random((4, 1000)), "word": np.full((4, 1000), "x")}
     attrs = {"not_kept": "log_lik"}
