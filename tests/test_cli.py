@@ -315,6 +315,10 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the command itself
     "unknown command": (lambda: ["smaple"], "No such command 'smaple'"),
     "unknown option": (lambda: options("--iters-of-it", "5"), "No such option"),
+    "an option without its value": (
+        lambda: ["sample", LOGISTIC, "data.json", "--seed"],
+        "Option '--seed' requires an argument (see `stansub sample --help`)",
+    ),
     "no data given": (lambda: ["sample", LOGISTIC], "Missing argument"),
     "not a number": (lambda: options("--chains", "many"), "--chains"),
     "no such test": (lambda: options("--test", "bootstrap"), "austerity"),
@@ -327,7 +331,16 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a line break in a name": (lambda: ["sample", "a\nb.stan", "data.json"], r"a\nb.stan: no such file"),
     "a colour in a name": (lambda: ["sample", "\x1b[31mb.stan", "data.json"], r"\x1b[31mb.stan: no such file"),
     "markup in a name": (lambda: ["sample", "[red]b.stan", "data.json"], "[red]b.stan: no such file"),
+    "data before the program": (
+        lambda: ["sample", "data.json", LOGISTIC],
+        "data.json: a data file in the place of the",
+    ),
+    "arrays before the program": (
+        lambda: ["check", "x.npz", LOGISTIC],
+        "x.npz: a data file in the place of the program",
+    ),
     # the data
+    "a program in the place of data": (lambda: ["sample", LOGISTIC, LOGISTIC], "a Stan program in the place of data"),
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
     "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot read the file"),
     "not JSON": (lambda: write('{"N": 3,'), "bad.json: not valid JSON"),

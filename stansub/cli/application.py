@@ -116,7 +116,7 @@ def _invoke(arguments: list[str]) -> int:
         if isinstance(error, SystemExit | typer.Exit):
             raise
         if hasattr(error, "format_message"):
-            code = _usage(error)
+            code = _usage(error, " ".join(["stansub", *(one for one in arguments[:1] if one in command.commands)]))
         else:
             internal = f"internal error: {type(error).__name__}: {error}; --debug shows where"
             code = _fail(memory.shortage(error) or internal, 1)
@@ -124,10 +124,10 @@ def _invoke(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Any) -> int:
-    """One line for a wrong use of the command line."""
+def _usage(error: Any, begun: str) -> int:
+    """One line for a wrong use of a command, which begins like this; an error of an option's value has no context."""
     context = getattr(error, "ctx", None)
-    name = context.command_path if context is not None else "stansub"
+    name = context.command_path if context is not None else begun
     if context is not None and (flag := getattr(error, "option_name", None)):
         options = {one.name for one in context.command.params}
         if instead := other_tools.hint(flag, options):

@@ -31,7 +31,8 @@ _STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')
 # The first bytes of every gzip file.
 _GZIP = b"\x1f\x8b"
 
-# Formats by file suffix, except compressed CSV; everything else is JSON.
+# Formats by file suffix; everything else is JSON, which need not have its own suffixes.
+_JSON = (".json", ".json.gz")
 _FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
@@ -55,6 +56,11 @@ class Values(NamedTuple):
     files: tuple[WatchedFile, ...] = ()
 
 
+def is_data_file(path: Path) -> bool:
+    """Return whether a file has the ending of a format of data."""
+    return path.name.lower().endswith((*_JSON, *_FORMATS))
+
+
 def opened(part: Any, name: str) -> Table | Values:
     """Open a table, or read the values of a file.
 
@@ -70,6 +76,8 @@ def opened(part: Any, name: str) -> Table | Values:
     if not isinstance(part, str | Path):
         return of_stream(part, name)
     path = Path(part)
+    if path.suffix == ".stan":
+        raise InputError(f"{path}: a Stan program in the place of data; give the program once, before the data")
     kind = next((one for end, one in _FORMATS.items() if path.name.lower().endswith(end)), "json")
     if path.is_dir() and any(path.glob("**/*.parquet")):
         kind = "parquet"
@@ -151,7 +159,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
         try:
             raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
         except ValueError as error:
-            known = path.name.lower().endswith((".json", ".json.gz"))
+            known = path.name.lower().endswith(_JSON)
             others = "" if known else "; files of other formats need their endings, such as .csv or .parquet"
             raise InputError(f"{path}: not valid JSON: {error}{others}") from error
         except RecursionError:

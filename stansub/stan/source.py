@@ -9,6 +9,7 @@ from typing import NamedTuple
 from stansub.errors import InputError
 from stansub.stan import stanc, syntax
 from stansub.stan.analysis import Analysis
+from stansub.stan.formats import is_data_file
 from stansub.stan.old_arrays import converted
 
 
@@ -43,6 +44,8 @@ def read(stan_file: str | Path) -> Source:
         with its arrays in current syntax.
     """
     path = Path(stan_file)
+    if is_data_file(path):
+        raise InputError(f"{path}: a data file in the place of the program; give the program first, then the data")
     text = stanc.read(path)
     try:
         canonical = stanc.canonical(path)
