@@ -212,12 +212,13 @@ def explain(analysis: Analysis, reason: str, *, source: str = "") -> NotASumErro
     NotASumError
         With the reason and the statements that stand in the way where the text shows them, in one line.
     """
-    text = f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals
     remarks = [structure.remark, *refusals] if structure else [*refusals, *analysis.doubts()]
     first: dict[str, Remark] = {}  # of those about one statement the first says most
     for remark in remarks:
         first.setdefault(remark.statement or remark.message, remark)
+    text = "the likelihood is not a sum over observations that can be evaluated in parts"
     places = "; ".join(remark.located(source) for remark in first.values())
-    return NotASumError(f"{text}: {places}" if places else text, reason)
+    shown = f": {places}" if places else ""
+    return NotASumError(f"{text}{shown} (numerical check: {reason}); `stansub reference` samples it by NUTS", reason)

@@ -303,7 +303,7 @@ class CompiledModel:
             raise InputError(f"{cut.data.source}: the data contain no observations ({said})")
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
         if not sums:
-            text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
+            text = "; ".join(f"no sum over {sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             text = text or "no integer of the data block is the size of other data"
             raise explain(self.analysis, text, source=self.source)
         if observations is None and (latent := self._latent(sums)):

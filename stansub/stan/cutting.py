@@ -257,7 +257,7 @@ def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatAr
         return "the number of parameters depends on it"
     proof = prove(population, together, points)
     if not proof.holds:
-        return "the log density of a few rows is not the sum of those of single rows"
+        return "the log density of a few rows of data differs from the sum over single rows"
     return _UNREAD if proof.is_empty else None
 
 

@@ -98,8 +98,9 @@ model {
 def test_explanation_names_what_is_no_sum() -> None:
     error = explain(Analysis.of(canonical(OBSTACLES)), "off by 0.1", source=OBSTACLES)
     assert error.reason == "off by 0.1"
-    why = "(off by 0.1): line 16: `vector[N] u;` makes it a model with a parameter for each observation"
+    why = "in parts: line 16: `vector[N] u;` makes it a model with a parameter for each observation"
     assert why in str(error)
+    assert str(error).endswith(" (numerical check: off by 0.1); `stansub reference` samples it by NUTS")
 
 
 def test_explanation_points_at_statements() -> None:
