@@ -9,7 +9,7 @@ density of the surrogate at draws with other signs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,9 @@ class Mirror:
         return found
 
     def __call__(self, theta: FloatArray) -> FloatArray:
-        """Return parameters with changed signs, shape (dim,)."""
+        """Return parameters with changed signs, shape (..., dim)."""
         found = theta.copy()
-        found[self.places] *= -1
+        found[..., self.places] *= -1
         return found
 
     def overlaps(self, other: Mirror) -> bool:
@@ -82,18 +82,34 @@ def find_mirrors(parameters: Mapping[str, Places], surrogate: Surrogate, draws: 
     rounding = _SAME * (1 + np.abs(phi).max())
     changes = [(one, _value(surrogate.phi, one(points[0])) - phi) for one in _single(parameters)]
     changes = [(one, change) for one, change in changes if np.abs(change).max() > rounding]
+
+    def candidates() -> Iterator[Mirror]:
+        for one, own in changes:
+            partners = [
+                other
+                for other, change in changes
+                if other is not one and np.abs(change - own)[np.abs(change) > rounding].max() <= rounding
+            ]
+            if partners:
+                yield from (Mirror.of([one, *some]) for some in (partners, *([partner] for partner in partners)))
+
+    return proved(candidates(), (surrogate.phi, surrogate.model.log_density), points)
+
+
+def proved(
+    candidates: Iterable[Mirror], functions: Sequence[Callable[[FloatArray], Any]], points: FloatArray
+) -> tuple[Mirror, ...]:
+    """Return those that leave functions the same at points, up to rounding; of those that overlap, the first."""
+
+    def is_same(of: Callable[[FloatArray], Any], theta: FloatArray, there: FloatArray) -> bool:
+        here = of(theta)
+        return bool(np.abs(_value(of, there) - here).max() <= _SAME * (1 + np.abs(here).max()))
+
     found: list[Mirror] = []
-    for one, own in changes:
-        partners = [
-            other
-            for other, change in changes
-            if other is not one and np.abs(change - own)[np.abs(change) > rounding].max() <= rounding
-        ]
-        for chosen in (partners, *([partner] for partner in partners)):
-            mirror = Mirror.of([one, *chosen])
-            if chosen and not any(map(mirror.overlaps, found)) and _is_proved(mirror, surrogate, points):
-                found.append(mirror)
-                break
+    for one in candidates:
+        overlaps = any(map(one.overlaps, found))
+        if not overlaps and all(is_same(of, theta, one(theta)) for theta in points for of in functions):
+            found.append(one)
     return tuple(found)
 
 
@@ -104,16 +120,6 @@ def _single(parameters: Mapping[str, Places]) -> Iterator[Mirror]:
             for index in np.ndindex(places.shape):
                 yield Mirror((f"{name}[{','.join(str(i + 1) for i in index)}]",), places[index].reshape(1))
         yield Mirror((name,), places.ravel())
-
-
-def _is_proved(mirror: Mirror, surrogate: Surrogate, points: FloatArray) -> bool:
-    """Return whether arguments and log density are the same with changed signs, up to rounding."""
-
-    def same(function: Callable[[FloatArray], Any], theta: FloatArray) -> bool:
-        here, there = function(theta), _value(function, mirror(theta))
-        return bool(np.abs(there - here).max() <= _SAME * (1 + np.abs(here).max()))
-
-    return all(same(surrogate.phi, theta) and same(surrogate.model.log_density, theta) for theta in points)
 
 
 def _value(function: Callable[[FloatArray], Any], theta: FloatArray) -> Any:

@@ -6,10 +6,10 @@ moved along everything that changes no log likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from stansub.target.symmetries import Symmetry, symmetries
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.normal import NormalApproximation, of_draws
 from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.signs import Mirror, proved
 from stansub.tuning.surrogate import find_start
 from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
@@ -171,22 +172,10 @@ def _mirrored(posterior: AffinePosterior, levels: Sequence[Grouping], draws: Flo
     def log_liks(x: FloatArray) -> FloatArray:
         return np.concatenate(posterior.predictors.each(lambda part, _: part.family.log_lik(part.at(x))))
 
-    def is_same(function: Callable[[FloatArray], Any], x: FloatArray, other: FloatArray) -> bool:
-        here = function(x)
-        return bool(np.abs(function(other) - here).max() <= _SAME * (1 + np.abs(here).max()))
-
-    coefficients = [places for one in levels if not one.is_common for places in one.places.T]
-    together = [np.concatenate(some) for k in (2, 3) for some in combinations(coefficients, k)]
-    found = draws.copy()
-    for places in together:
-        signs = np.ones(draws.shape[1])
-        signs[places] = -1
-        is_first = bool((found[:, places] == draws[:, places]).all())
-        if is_first and all(
-            is_same(of, x, signs * x) for x in draws[:_PROVED] for of in (posterior.prior.log_density, log_liks)
-        ):
-            found *= signs
-    return found if (found != draws).any() else draws[:0]
+    single = [Mirror((), places) for one in levels if not one.is_common for places in one.places.T]
+    together = (Mirror.of(some) for k in (2, 3) for some in combinations(single, k))
+    mirrors = proved(together, (posterior.prior.log_density, log_liks), draws[:_PROVED])
+    return Mirror.of(mirrors)(draws) if mirrors else draws[:0]
 
 
 def _read(levels: Sequence[Grouping], dim: int) -> NDArray[np.bool_]:
