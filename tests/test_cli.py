@@ -857,6 +857,28 @@ def test_an_interrupt_of_the_first_imports_is_quiet(place: Path, module: str, nu
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+TWICE_INTERRUPTED = """
+import atexit, os, sys, threading
+from typer import main as typer_main
+
+def interrupted(*_):
+    os.kill(os.getpid(), 2)
+    threading.Event().wait({hangs})
+
+typer_main.get_command = interrupted
+atexit.register(interrupted)
+sys.argv[1:] = ["summary", "none.nc"]
+from stansub.cli import main
+main()
+"""
+
+
+def test_a_second_interrupt_while_the_program_ends_is_quiet() -> None:
+    script = TWICE_INTERRUPTED.format(hangs=HANGS)
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
     script = INTERRUPTED_IMPORT.format(module="numpy", number=2)
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)

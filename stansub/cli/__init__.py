@@ -30,7 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
             from stansub.cli import application
 
             interrupt.exit_code = None
-            code = application.run(given or ["--help"])
+            try:
+                code = application.run(given or ["--help"])
+            except KeyboardInterrupt:  # before the command begins, or a second one while the first is told
+                code = InterruptError.NOTHING
             if own:
                 interrupt.exit_code = code
     except KeyboardInterrupt:
