@@ -826,7 +826,7 @@ def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
 
 
 INTERRUPTED_IMPORT = """
-import os, sys
+import atexit, os, sys, threading
 
 class Interrupting:
     @staticmethod
@@ -835,6 +835,11 @@ class Interrupting:
             os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Interrupting)
+def again():
+    os.kill(os.getpid(), {number})
+    threading.Event().wait({hangs})
+
+atexit.register(again)
 sys.argv[1:] = ["summary", "none.nc"]
 from stansub.cli import main
 main()
@@ -852,7 +857,8 @@ main()
     ],
 )
 def test_an_interrupt_of_the_first_imports_is_quiet(place: Path, module: str, number: int) -> None:
-    script = INTERRUPTED_IMPORT.format(module=module, number=int(number))
+    """Also if another one arrives while the interpreter shuts down."""
+    script = INTERRUPTED_IMPORT.format(module=module, number=int(number), hangs=HANGS)
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
@@ -880,7 +886,7 @@ def test_a_second_interrupt_while_the_program_ends_is_quiet() -> None:
 
 
 def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
-    script = INTERRUPTED_IMPORT.format(module="numpy", number=2)
+    script = INTERRUPTED_IMPORT.format(module="numpy", number=2, hangs=HANGS)
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stansub: error: interrupted\n")
 

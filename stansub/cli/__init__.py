@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -37,5 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
             if own:
                 interrupt.exit_code = code
     except KeyboardInterrupt:
+        if own:  # nothing has begun, and another one would be printed while the interpreter shuts down
+            os._exit(130)
         code = 130
     sys.exit(code)
