@@ -39,11 +39,6 @@ class Correction(NamedTuple):
         above = np.cumsum(self.masses[:0:-1])[::-1]
         return np.asarray(np.where(below < 0.5, scipy.special.logit(below), -scipy.special.logit(above)))
 
-    def cdf(self, x: FloatArray, sd: float) -> FloatArray:
-        """Return the distribution function at x of the sum with a normal number of this sd."""
-        total: FloatArray = scipy.special.ndtr((np.asarray(x)[..., np.newaxis] - self.points) / sd) @ self.masses
-        return total
-
 
 @lru_cache(maxsize=16)
 def correction(sd: float) -> Correction:

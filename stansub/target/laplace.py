@@ -18,8 +18,6 @@ class Mode:
     ----------
     position : ndarray, shape (dim,)
         Position on the unconstrained space.
-    gradient_norm : float
-        Euclidean norm of the gradient.
     distance : float
         Newton decrement sqrt(g' (-H)^-1 g): distance to the maximum in sds of the Laplace approximation.
     hessian : ndarray, shape (dim, dim)
@@ -32,7 +30,6 @@ class Mode:
 
     position: FloatArray
     log_density: float
-    gradient_norm: float
     distance: float
     hessian: FloatArray
     cholesky: FloatArray

@@ -52,11 +52,9 @@ class Completion:
         # With the curvature of all the data known, another step is nearly free and is exact up to rounding.
         newton(self.whole, ascent, TOLERANCE)
         self._check_axes(ascent)
-        _, gradient = self.whole(ascent.position)
         scales, values, vectors = spectrum(ascent.hessian)
         cholesky = scales[:, np.newaxis] * np.linalg.cholesky((vectors / values) @ vectors.T)
-        norm = float(np.linalg.norm(gradient))
-        return Mode(ascent.position, ascent.value, norm, ascent.distance, ascent.hessian, cholesky)
+        return Mode(ascent.position, ascent.value, ascent.distance, ascent.hessian, cholesky)
 
     def _check_curvature(self, ascent: Ascent) -> None:
         hessian = ascent.hessian

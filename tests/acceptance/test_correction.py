@@ -10,10 +10,15 @@ from stansub.acceptance.correction import Correction, correction
 GRID = np.linspace(-14, 14, 14_001)
 
 
+def cdf(found, x, sd):
+    """Distribution function of the sum with a normal number of this sd."""
+    return stats.norm.cdf((np.asarray(x)[..., np.newaxis] - found.points) / sd) @ found.masses
+
+
 @pytest.mark.parametrize(("sd", "error"), [(0.3, 1e-9), (0.8, 1e-9), (1.0, 1e-7), (1.2, 3e-5)])
 def test_the_sum_with_a_normal_number_is_logistic(sd, error):
     found = correction(sd)
-    assert np.abs(found.cdf(GRID, sd) - expit(GRID)).max() < error
+    assert np.abs(cdf(found, GRID, sd) - expit(GRID)).max() < error
     assert found.masses.sum() == pytest.approx(1)
     assert (found.masses > 0).all()
     np.testing.assert_allclose(found.points, -found.points[::-1])
@@ -22,8 +27,8 @@ def test_the_sum_with_a_normal_number_is_logistic(sd, error):
 
 def test_neither_the_normal_number_alone_nor_one_of_another_sd_will_do():
     alone = Correction(np.zeros(1), np.ones(1))
-    assert np.abs(alone.cdf(GRID, 1.0) - expit(GRID)).max() > 0.05
-    assert np.abs(correction(1.0).cdf(GRID, 0.7) - expit(GRID)).max() > 0.005
+    assert np.abs(cdf(alone, GRID, 1.0) - expit(GRID)).max() > 0.05
+    assert np.abs(cdf(correction(1.0), GRID, 0.7) - expit(GRID)).max() > 0.005
 
 
 def test_bounds_cut_the_logistic_distribution_into_the_masses():
@@ -37,7 +42,7 @@ def test_bounds_cut_the_logistic_distribution_into_the_masses():
 @pytest.mark.parametrize("log_ratio", [0.5, 2.0, 6.0])
 def test_barker_with_noise_is_in_detailed_balance(log_ratio):
     found = correction(1.0)
-    forth, back = found.cdf(np.array([log_ratio, -log_ratio]), 1.0)
+    forth, back = cdf(found, [log_ratio, -log_ratio], 1.0)
     assert np.log(forth / back) == pytest.approx(log_ratio, rel=1e-4)
     alone = stats.norm.cdf([log_ratio, -log_ratio])
     assert abs(np.log(alone[0] / alone[1]) / log_ratio - 1) > 0.5

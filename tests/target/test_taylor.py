@@ -260,7 +260,6 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
     made_up = Mode(
         position=np.zeros(1),
         log_density=0.0,
-        gradient_norm=0.0,
         distance=0.0,
         hessian=np.array([[-401.0]]),
         cholesky=np.array([[401.0**-0.5]]),
