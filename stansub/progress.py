@@ -104,6 +104,8 @@ class Progress:
         Seconds of finished stages, in order.
     waits : str
         What the work waits for, in or outside of a stage; empty if nothing.
+    warn : callable
+        Called with notes and warnings for the user.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Progress:
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
         self.waits = ""
+        self.warn: Callable[[str], object] = lambda line: None
         self._log, self._max_time, self._on_end = log, max_time, on_end
         self._lock = threading.Lock()  # programs are compiled in parallel
 

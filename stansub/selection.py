@@ -223,16 +223,19 @@ class StepCost(Chosen):
 
     Attributes
     ----------
-    gradients : float
-        Mean number of gradients of all the data.
+    gradients : float or None
+        Mean number of gradients of all the data, if known.
     seconds : float
         Seconds if no other chain runs.
     """
 
     about = "cost of a step"
-    text = "{gradients:rounded} gradients of all the data ({seconds:rounded} s) on average, as measured before sampling"
-    gradients: float
+    gradients: float | None
     seconds: float
+
+    def describe(self) -> str:
+        n = "several" if self.gradients is None else rounded(self.gradients)
+        return f"{n} gradients of all the data ({rounded(self.seconds)} s) on average, as measured before sampling"
 
 
 @dataclass(frozen=True)

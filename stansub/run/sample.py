@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from stansub import clock, memory
 from stansub.errors import DrawsWarning, NotMixingError
-from stansub.findings import LongRun, NotChecked
+from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
@@ -30,7 +31,6 @@ from stansub.run import checkpoint, cross_chain, remote, resume
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint
-from stansub.run.choices import cores
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import PARAMETERS, constrain
@@ -40,7 +40,7 @@ from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
-from stansub.selection import LevelsSettled, ProductsLeft, StepCost, TransitionsLeft, TransitionsTaken, updated
+from stansub.selection import LevelsSettled, ProductsLeft, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
 from stansub.wording import declare_or_nuts, sentence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     import xarray
 
 
-# Seconds between two computations of R-hat for the display, and of a run from which its time is forecast.
-_R_HAT_EVERY, _LONG = 2.0, 300.0
+# Seconds between two computations of R-hat for the display.
+_R_HAT_EVERY = 2.0
 
 
 @taking(SampleConfig)
@@ -142,10 +142,10 @@ def draw(
     pooling = Progress(on_end=leaving_lines(console) if show else None)
     with contextlib.ExitStack() as partitions:
         with stage_progress(console, show=show, max_time=config.max_time) as progress:
+            progress.warn = partial(console.print, highlight=False, soft_wrap=True)
             data = partitions.enter_context(opened(model, data, config, progress))
             ready = _make_ready(model, data, config, found, pooling, progress, target)
         _warn_of_mixing(ready.prepared.setup, console, fail=only_if_mixing)
-        _forecast(ready, progress.left(), console)
         return _draw(ready, pooling, progress, console=console, show=show, target=target)
 
 
@@ -192,20 +192,6 @@ def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
         effects = [name for one in setup.notes.values() if isinstance(one, ProductsLeft) for name in one.effects]
         line = f"Warning: the chains will hardly move. {trouble} {declare_or_nuts(effects)}"
         console.print(line, highlight=False, soft_wrap=True)
-
-
-def _forecast(ready: ReadyRun, left: float | None, console: Console) -> None:
-    """Print the time that the remaining steps will take, if it is long and steps cost gradients of all the data."""
-    setup, statuses = ready.prepared.setup, [chain.status for chain in ready.chains]
-    cost = setup.notes.get(StepCost.about)
-    if not isinstance(cost, StepCost):
-        return
-    n_steps, at_once = sum(one.total - one.steps for one in statuses), min(setup.threads, len(statuses))
-    seconds, at_most = cost.seconds * n_steps / at_once, setup.config.until is not None
-    if seconds >= _LONG:
-        share = min(1.0, left / seconds) if left is not None else 1.0
-        found = LongRun(seconds, n_steps, cost.describe(), at_most, share, cores() if cores() > at_once else 0)
-        console.print(f"{found.lead}: {found.describe().line}", highlight=False, soft_wrap=True)
 
 
 class ReadyRun(NamedTuple):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -26,15 +27,25 @@ from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import EndedError, InputError, RunError
+from stansub.findings import LongRun
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.output.checks import LEAST_ACCEPTED
 from stansub.output.layout import Layout
 from stansub.progress import Progress
+from stansub.run.choices import cores
 from stansub.run.config import SampleConfig
 from stansub.run.inits import Init, start
 from stansub.run.posteriors import ModelInput, make_uncut
-from stansub.selection import Chosen, LevelsSettled, SignsChange, StartsMoved, TransitionsLeft, TransitionsTaken
+from stansub.selection import (
+    Chosen,
+    LevelsSettled,
+    SignsChange,
+    StartsMoved,
+    StepCost,
+    TransitionsLeft,
+    TransitionsTaken,
+)
 from stansub.stan.posterior import Posterior
 from stansub.target.levels import multiplies
 from stansub.target.programs import ProgramFamily
@@ -57,6 +68,8 @@ MANY = 50
 NEAR_NORMAL = 0.7
 # Share of divergent transitions above which chains stay for long where a scale is near 0.
 MOST_DIVERGING = 0.1
+# Seconds of sampling from which its time is forecast.
+_LONG = 300.0
 
 
 Tuned: TypeAlias = TunedSurrogate | TunedWithinGibbs
@@ -198,7 +211,9 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    tuned, accepted, of_surrogate, cost = tried(split, tuned, rng, progress, on_posterior=not simple)
+    forecast = partial(_forecast, config.of_length(transitions=True), progress)
+    trial = tried(split, tuned, rng, progress, on_posterior=not simple, forecast=forecast)
+    tuned, accepted, of_surrogate, cost = trial
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
@@ -211,8 +226,22 @@ def _with_surrogate(
     unbounded = _unbounded(posterior, tuned.draws[0])
     mirrors = find_mirrors(unbounded, split.surrogate(tuned.transition.approximation), tuned.draws)
     signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
+    if cost is not None:
+        forecast(cost)
     notes = (note, tuned.choice(), *([cost] if cost is not None else ()), *signs)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
+
+
+def _forecast(config: SampleConfig, progress: Progress, cost: StepCost) -> None:
+    """Warn of the time that sampling will take, if it is long."""
+    assert config.parallel_chains is not None
+    n_steps, at_once = config.chains * (config.iter_warmup + config.iter_sampling), config.parallel_chains
+    seconds, left = cost.seconds * n_steps / at_once, progress.left()
+    if seconds >= _LONG:
+        share = min(1.0, left / seconds) if left is not None else 1.0
+        idle = cores() if cores() > at_once else 0
+        found = LongRun(seconds, n_steps, cost.describe(), config.until is not None, share, idle)
+        progress.warn(f"{found.lead}: {found.describe().line}")
 
 
 # Transitions by the name of their proposal, and what a refusal says.

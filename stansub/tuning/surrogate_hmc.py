@@ -42,10 +42,9 @@ _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 _DEEP = 0.5
 # Angle of a trajectory of fixed length; fewest and most steps of one; its target share of rejections.
 _ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
-# On the posterior itself: rounds with a new metric, and transitions that test the sampler. Transitions between checks.
+# On the posterior itself: rounds with a new metric, transitions that test the sampler, and calls of `Tuner.check`.
 _DEAR_ROUNDS, _DEAR = 2, 40
-_CHECKED = 10
-CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND // _CHECKED) + _DEAR // _CHECKED
+CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND) + _DEAR
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
 _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
@@ -102,7 +101,7 @@ class Tuned(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuner:
-    """Alternates between draws and the coordinates and metric computed from them."""
+    """Alternates between draws and the coordinates and metric computed from them; checks before each of either."""
 
     effects: Effects
     differences: Differences
@@ -219,8 +218,7 @@ class Tuner:
         mu, h, log_mean = np.log(2.0), 0.0, 0.0
         step_size = 0.2
         for t in range(1, n + 1):
-            if t % _CHECKED == 0:
-                self.check()
+            self.check()
             made = system.nuts(
                 self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH
             )
@@ -236,8 +234,7 @@ class Tuner:
         """Return draws, and what their transitions were like."""
         theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
         for t in range(n):
-            if t % _CHECKED == 0:
-                self.check()
+            self.check()
             transitions.append(sampler(self.rng.bit_generator.capsule, theta))
             draws[t] = theta
         return _Made(draws, transitions)

@@ -7,6 +7,7 @@ without a long warmup.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
@@ -33,8 +34,8 @@ _OFTEN, _TOO_NOISY = 0.5, 3.0
 # trajectories on the posterior itself are taken; share of these that may diverge. A trial is too short to see how long
 # chains stay where the surrogate omits most.
 _RARELY, _IN_A_ROW, _NOISY, _DIVERGING = 0.6, 10, 0.8, 0.1
-
-
+# Seconds of tuning trajectories on the posterior after which their cost is estimated for the first time.
+_SOON = 60.0
 # Sd of the remainders above which some steps are such trajectories, and their share: a chain in a tail of the posterior
 # that the surrogate does not have leaves it by these.
 _FAIR, _SHARE = 0.2, 0.1
@@ -78,7 +79,13 @@ def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -
 
 
 def tried(
-    split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress, *, on_posterior: bool = True
+    split: Split,
+    tuned: TunedSurrogate,
+    rng: np.random.Generator,
+    progress: Progress,
+    *,
+    on_posterior: bool = True,
+    forecast: Callable[[StepCost], None] = lambda cost: None,
 ) -> Trial:
     """Return the setup with the sampler that suits it, and the acceptance rate of its transitions in a trial.
 
@@ -90,10 +97,15 @@ def tried(
     ----------
     on_posterior : bool
         Whether it may.
+    forecast : callable
+        Called with the cost of a step on the posterior, as far as it is known, if tuning takes long.
     """
     tuned, moves = _with_length(split, tuned, rng, progress)
     sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY
-    found = _on_posterior(split, tuned, progress) if on_posterior and (sticks or tuned.noise > _FAIR) else None
+    found = None
+    if on_posterior and (sticks or tuned.noise > _FAIR):
+        share = 1.0 if sticks else _SHARE
+        found = _on_posterior(split, tuned, progress, lambda seconds: forecast(StepCost(None, share * seconds)))
     if found is None:
         return Trial(tuned, moves.accepted)
     assert isinstance(found.inner, NoUTurn)
@@ -121,14 +133,25 @@ def _with_length(
     return tuned, _moves(split, tuned, rng, progress)
 
 
-def _on_posterior(split: Split, tuned: TunedSurrogate, progress: Progress) -> Tuned | None:
+def _on_posterior(
+    split: Split, tuned: TunedSurrogate, progress: Progress, forecast: Callable[[float], None]
+) -> Tuned | None:
     """Return trajectories on the posterior itself; None if they are impossible, or hardly move."""
     posterior, tuner = split.posterior(), tuned.tuner
     if posterior is None or tuner is None:
         return None
     progress("Tuning trajectories on the posterior")
-    done = count()
-    tuner = replace(tuner, check=lambda: progress.advance(next(done), CHECKS_ON_POSTERIOR))
+    done, began, told = count(), clock.now(), False
+
+    def check() -> None:
+        nonlocal told
+        n, seconds = next(done), clock.now() - began
+        progress.advance(n, CHECKS_ON_POSTERIOR)
+        if not told and n > 1 and seconds > _SOON:
+            told = True
+            forecast(seconds / n)
+
+    tuner = replace(tuner, check=check)
     precision = tuned.transition.approximation.quadratic.precision
     found = tuner.finish_on_posterior(posterior, precision, tuned.draws[-1:], spread(tuned.draws, POINTS))
     return found if found.diverging <= _DIVERGING else None

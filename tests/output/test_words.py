@@ -7,13 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clocks import set_clock
 from rich.console import Console
 
 from stansub import decision_selection, selection, variates_selection
 from stansub.errors import NotMixingError
 from stansub.findings import HighRHat, LongRun, Quantities
+from stansub.progress import Progress
 from stansub.run import sample as driver
-from stansub.run.chain import Status
+from stansub.run import transitions
+from stansub.run.config import SampleConfig
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
 from stansub.wording import BY_NUTS
@@ -193,17 +196,18 @@ def test_chains_that_nearly_agree_need_more_iterations_only(r_hat: float, advice
 def test_long_runs_of_trajectories_on_the_posterior_are_forecast(
     seconds: float, left: float | None, until: str | None, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "cores", lambda: 2)
-    cost = selection.StepCost(24.2, seconds)
-    setup = SimpleNamespace(notes={cost.about: cost}, threads=2, config=SimpleNamespace(until=until))
-    chain = SimpleNamespace(status=Status(200, 1200, False, 1.0, 1.0))
-    ready: Any = SimpleNamespace(prepared=SimpleNamespace(setup=setup), chains=4 * [chain])
-    out = io.StringIO()
-    driver._forecast(ready, left, Console(file=out))
-    assert out.getvalue().strip() == line
-    setup.notes.clear()
-    driver._forecast(ready, left, Console(file=out))
-    assert out.getvalue().strip() == line
+    monkeypatch.setattr(transitions, "cores", lambda: 2)
+    lengths = {"chains": 4, "iter_warmup": 200, "iter_sampling": 800, "parallel_chains": 2}
+    config, said = SampleConfig(**lengths, until=until), list[str]()  # type: ignore[arg-type]
+    with set_clock():
+        progress = Progress(max_time=left)
+        progress.warn = said.append
+        transitions._forecast(config, progress, selection.StepCost(24.2, seconds))
+    assert said == ([line] if line else [])
+
+
+def test_a_first_forecast_knows_no_gradients() -> None:
+    assert selection.StepCost(None, 40.0).describe().startswith("several gradients of all the data (40 s) on average")
 
 
 def test_a_forecast_names_idle_cores() -> None:

@@ -246,6 +246,30 @@ def test_the_cost_of_a_trajectory_on_the_posterior_is_measured_and_its_tuning_co
     assert len(counts) == CHECKS_ON_POSTERIOR
 
 
+@pytest.mark.parametrize(("noise", "share"), [(0.5, 0.1), (1.5, 1.0)])
+def test_if_tuning_takes_a_minute_the_cost_is_known_before_it_ends(
+    noise: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "_moves", lambda *_: transitions._Moves(0.9, seconds=0.5))
+    told: list[tuple[StepCost, float]] = []
+    with set_clock() as clock:
+        flat, tuner, _ = made(seconds=2.5, clock=clock)
+        transition = SurrogateTransition(ABOUT, NoUTurn(*(3 * [np.zeros(1)]), 0.1), np.ones(1))  # type: ignore[arg-type]
+        tuned = TunedSurrogate(transition, np.zeros((1, DIM)), noise, 0.0, 1, tuner=tuner)
+        split: Any = SimpleNamespace(posterior=lambda: flat)
+        began = clock()
+        found = transitions.tried(
+            split,
+            tuned,
+            np.random.default_rng(1),
+            Progress(),
+            forecast=lambda cost: told.append((cost, clock() - began)),
+        )
+    # The metric, and 25 transitions.
+    assert told == [(StepCost(None, pytest.approx(share * 62.5 / 26)), 62.5)]
+    assert found.cost == StepCost(share, pytest.approx(share * 2.5 + (1 - share) * 0.5))
+
+
 def test_draws_by_tiny_steps_are_all_at_one_place() -> None:
     nowhere: Any = None
     for step_size, is_stuck in ((1e-2, False), (1e-4, True)):
