@@ -36,9 +36,12 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     axes = [k - sum(other < k for other in gone) for k in moving]
     if axes != list(range(len(axes))):
         base = np.moveaxis(base, axes, range(len(axes)))
-    for k in moving:
-        base = _picked(base, _row_places(indices[k]))
-    return base
+    shape, places = base.shape[: len(moving)], [_row_places(indices[k]) for k in moving]
+    if not all(shape):
+        raise NotFollowedError("a container without elements is indexed")
+    # Where a branch is not taken, indices may be anything.
+    inside = np.ravel_multi_index(places, shape, mode="clip")
+    return _picked(base.reshape(-1, *base.shape[len(moving) :]), inside)
 
 
 def _moves(index: Index) -> bool:
@@ -61,16 +64,13 @@ def _places(index: Index, size: int) -> Any:
 
 def _picked(base: Value, places: NDArray[np.int64]) -> Value:
     """Return the entries along the first dimension that observations select."""
-    size = len(base)
-    inside = np.clip(places, 0, size - 1)  # where a branch is not taken, indices may be anything
     if base.dtype != object:
-        found = base[inside]
-        return by_row(found)
+        return by_row(base[places])
     if base.ndim == 1:
-        return pick(list(base), inside)
+        return pick(list(base), places)
     found = np.empty(base.shape[1:], dtype=object)
     for place in np.ndindex(*base.shape[1:]):
-        found[place] = pick([row[place] for row in base], inside)
+        found[place] = pick([row[place] for row in base], places)
     return found
 
 

@@ -13,6 +13,7 @@ from scipy.special import expit
 from stansub.stan import parameters, sparse
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data, load
+from stansub.stan.predictors import Text, predictors_of
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
@@ -181,3 +182,27 @@ def test_data_that_a_part_does_not_know_are_not_cut() -> None:
     computed = TALL.replace("parameters {", mean).replace("a +", "a + m +")
     assert is_cut(Analysis.of(parse(TALL)).likelihood_split("N"), 10**6)
     assert not is_cut(Analysis.of(parse(computed)).likelihood_split("N"), 10**6)
+
+
+def test_elements_of_a_table_take_memory_for_the_observations_alone() -> None:
+    n, rows, columns = 2000, 20, 60
+    program = parse("""
+    data { int N; int R; int C; array[N] int y; array[N] int r; array[N] int c; }
+    parameters { vector[R] a; vector[C] b; }
+    transformed parameters {
+      matrix[R, C] eta;
+      for (k in 1:R) for (l in 1:C) eta[k, l] = a[k] + b[l];
+    }
+    model { for (n in 1:N) y[n] ~ poisson_log(eta[r[n], c[n]]); }
+    """)
+    rng = np.random.default_rng(1)
+    r, c = rng.integers(rows, size=n), rng.integers(columns, size=n)
+    data = {"N": n, "R": rows, "C": columns, "y": rng.poisson(1, n), "r": r + 1, "c": c + 1}
+    tracemalloc.start()
+    found = predictors_of([Text(program, load(data).checked(program.data.declarations))], [n], of_family=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    expected = np.zeros((n, rows + columns))
+    expected[np.arange(n), r] = expected[np.arange(n), rows + c] = 1
+    np.testing.assert_array_equal(found.design[0], expected)
+    assert peak < 10 * 8 * n * (rows + columns)
