@@ -185,6 +185,8 @@ class _Search:
         if centred is None:
             return None
         functions = _Functions.of(self.full).joined(centred)
+        if not functions.places.size:
+            return None
         if not np.isin(functions.rows.indices, self.scales).all() or not self.scales.size:
             return None
         tables = self._tables(functions)

@@ -73,7 +73,7 @@ def expansion() -> Approximation:
     return Approximation.plain(Quadratic.of(rng.standard_normal(M), 0.0, rng.standard_normal(M), precision))
 
 
-def found(prior: Callable[[Array], float], draws: Array) -> Structure | None:
+def found(prior: Callable[[Array], float], draws: Array, phi: Callable[[Array], Array] = phi) -> Structure | None:
     split = SimpleNamespace(
         prior=lambda: SimpleNamespace(model=Model(prior)), surrogate=lambda about: SimpleNamespace(phi=phi)
     )
@@ -138,3 +138,16 @@ def test_centred_effects_join_the_others(draws: Array) -> None:
 @pytest.mark.parametrize("prior", [heavy_effects, tied_scales, centred_elsewhere])
 def test_other_posteriors_are_left_alone(prior: Callable[[Array], float], draws: Array) -> None:
     assert found(prior, draws) is None
+
+
+def test_coefficients_without_scales_are_no_effects(draws: Array) -> None:
+    """Nor are those with a prior that is not defined where all of them are 1."""
+
+    def fixed(theta: Array) -> float:
+        return -float(theta @ theta) / 2
+
+    def undefined(theta: Array) -> float:
+        return fixed(theta) if theta[0] < 0.9 else np.nan
+
+    for prior in (fixed, undefined):
+        assert found(prior, draws, lambda theta: theta[:4]) is None
