@@ -93,13 +93,24 @@ class Restriction:
     names: tuple[str, ...]
     value: float = 0.0
 
-    def describe(self) -> str:
-        """Return it as an instruction."""
+    @classmethod
+    def describe(cls, restrictions: Sequence[Restriction]) -> str:
+        """Return some as an instruction."""
+        larger = [one._relation for one in restrictions if one.kind == "larger"]
+        others = [one._instruction for one in restrictions if one.kind != "larger"]
+        return listed([*others, *([f"declare the parameters so that {listed(larger)}"] if larger else [])])
+
+    @property
+    def _relation(self) -> str:
+        first, last = self.names[0], self.names[-1]
+        return f"{first} > {last if last != first else f'{self.value:g}'}"
+
+    @property
+    def _instruction(self) -> str:
         first, last = self.names[0], self.names[-1]
         return {
             "bound": f"bound {first}, such as by `<lower={self.value:g}>`",
             "bounded by": f"bound {last} by {first}, such as by `<lower={first}>`",
-            "larger": f"declare the parameters so that {first} > {last if last != first else f'{self.value:g}'}",
         }.get(self.kind, f"declare {first} as `{self.kind}`")
 
 
@@ -138,7 +149,7 @@ class LabelsSwitch(Finding):
         moments = "Its mean and sd are" if one else "Means and sds of these parameters are"
         text = f"{what} switch: the posterior is the same if {self._changes}.{draws} {moments} meaningless."
         if self.restrictions:
-            return Words(text, f"Keep one copy: {listed([one.describe() for one in self.restrictions])}.")
+            return Words(text, f"Keep one copy: {Restriction.describe(self.restrictions)}.")
         return Words(text, "Declare one of these parameters as ordered, or give its elements different priors.")
 
     @property

@@ -197,11 +197,11 @@ class _Analysis:
         """Return what the coordinates at some places become; empty if they stay."""
         source, sign = exchange.source[places], exchange.signs[places[0]]
         owner = self._coordinates.owner(int(source[0]))
-        if sign > 0:
-            return "" if np.isin(source, places).all() else owner
+        if sign > 0 and owner == self._coordinates.owner(int(places[0])):
+            return ""
         names = self._coordinates.names(owner)
         name = owner if len(source) == len(names) else names[int(source[0] - self._coordinates.places[owner].min())]
-        return self._mirrored(name, int(source[0]))
+        return name if sign > 0 else self._mirrored(name, int(source[0]))
 
     def _mirrored(self, name: str, place: int) -> str:
         """Return a parameter with another sign on the unconstrained space, as an expression."""

@@ -119,6 +119,28 @@ def test_whole_parameters_change_places_and_others_their_signs() -> None:
     assert finding.describe().remedy == "Keep one copy: declare the parameters so that low[2] > high[2]."
 
 
+def test_some_elements_change_places_and_their_signs() -> None:
+    """Two hidden units of a network: they change places, and one of them its signs."""
+    names = ["alpha.1", "alpha.2", "beta.1", "beta.2", "u"]
+    alpha, beta = np.array([0.5, 1.5]), np.array([2.0, -1.0])
+    every = [
+        [*(signs * alpha[list(order)]), *(signs * beta[list(order)]), 0.3]
+        for order in permutations(range(2))
+        for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1])
+    ]
+    modes = [every[0], every[5], every[2]]
+    found = of_draws(Bounded(names, every, [1] * 8), modes, (200, 200, 200))
+    assert (found.copy_of, found.permuted) == ([0, 0, 0], ["alpha", "beta"])
+    assert found.becomes == {
+        "alpha[2]": "-alpha[1]",
+        "beta[2]": "-beta[1]",
+        "alpha[1]": "-alpha[1]",
+        "beta[1]": "-beta[1]",
+    }
+    (finding,) = found.findings()
+    assert finding.describe().remedy.count("declare the parameters so that") == 1
+
+
 def test_a_parameter_becomes_the_mirror_image_of_another() -> None:
     """Misclassified outcomes."""
     names = ["sens", "spec", "alpha", "beta", "u.1", "u.2"]
