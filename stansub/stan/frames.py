@@ -51,6 +51,8 @@ class Frame:
         Whether this is an iteration of the loop over observations.
     known : dict
         Integers that differ among observations, while one value is followed (`stansub.stan.cases`).
+    unset : dict
+        Variables that nothing but loops over observations has assigned, with their values before.
     """
 
     values: dict[str, Any]
@@ -59,6 +61,34 @@ class Frame:
     outside: frozenset[str] = frozenset()
     in_rows: bool = False
     known: dict[Node, int] = field(default_factory=dict)
+    unset: dict[str, Value] = field(default_factory=dict)
+
+    def declare(self, name: str, value: Value, *, is_set: bool) -> None:
+        """Declare a variable with its value, or with what it has before it is set."""
+        self.values[name] = value
+        self.outside -= {name}
+        self.unset.pop(name, None)
+        if not is_set:
+            self.unset[name] = value
+
+    def begin_rows(self, written: Set[str]) -> Set[str]:
+        """Begin the loop over observations; return the variables that each observation sets for itself.
+
+        Each of them would have to set what it reads; the proof of what is followed finds those that do not.
+        """
+        own = written & self.unset.keys()
+        self.values |= {name: self.unset[name] for name in own}
+        self.outside, self.in_rows = frozenset(self.values) - own, True
+        return own
+
+    def end_rows(self, own: Set[str], outside: frozenset[str]) -> None:
+        """End it: what is left of the last observation cannot be read."""
+        self.outside, self.in_rows = outside, False
+        for name in own:
+            if isinstance(self.values[name], Rows) or is_plain(self.values[name]):
+                del self.unset[name]
+            elif not isinstance(self.values[name], Reason):
+                self.values[name] = Reason(f"`{name}` is read after the loop over the observations that sets it")
 
     @property
     def is_over(self) -> bool:

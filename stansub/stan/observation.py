@@ -23,16 +23,8 @@ from stansub.stan.frames import Frame, Reason, either, is_plain
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import (
-    Expression,
-    NestedError,
-    NotFollowedError,
-    Number,
-    data,
-    is_kind,
-    pick,
-    select,
-)
+from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, pick, select
+from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -68,8 +60,8 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.syntax import Expression as Node
 
-# Maximum number of statements that run one after the other.
-_MOST_STATEMENTS = 3_000_000
+# Maximum number of statements that run one after the other; elements of a container that take as long to copy as one.
+_MOST_STATEMENTS, _COPIED = 3_000_000, 1000
 
 
 class ObservationTerm(NamedTuple):
@@ -179,9 +171,9 @@ class _Walk:
     def _run(self, one: Statement, frame: Frame) -> None:
         match one:
             case Declaration():
-                value = self._empty(one, frame) if one.value is None else self.of(one.value, frame)
-                frame.values[one.name] = value
-                frame.outside -= {one.name}
+                is_set = one.value is not None
+                value = self.of(one.value, frame) if one.value is not None else self._empty(one, frame)
+                frame.declare(one.name, value, is_set=is_set)
             case Assign():
                 self._assign(one, frame)
             case Target(expression):
@@ -240,6 +232,9 @@ class _Walk:
             frame.values[name] = Total(each) + before
             return
         value = self.of(one.expression, frame)
+        if not frame.in_rows:
+            frame.unset.pop(name, None)
+            self.left -= np.size(before) // _COPIED
         if one.operator != "=":
             old = part(before, given, self.n) if given else before
             value = infix(one.operator[:-1], old, value, self.n)
@@ -359,18 +354,17 @@ class _Walk:
 
     def _in_rows(self, one: For, frame: Frame) -> bool:
         """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
-        before, term, noted = dict(frame.values), self.term, len(self.skipped)
-        outside = frame.outside
-        frame.outside, frame.in_rows = frozenset(before), True
+        before, term, noted, outside = dict(frame.values), self.term, len(self.skipped), frame.outside
+        lasting = writes(one) & before.keys()
+        own = frame.begin_rows(lasting)
         frame.values[one.variable] = self.own
         try:
             self.run(one.body, frame)
+            wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]
         finally:
-            frame.outside, frame.in_rows = outside, False
+            frame.end_rows(own, outside)
         frame.values.pop(one.variable, None)
-        lasting = writes(one) & before.keys()
-        wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]
-        if not wrong or not all(is_plain(before[name]) for name in lasting):
+        if not wrong or has_terms(one) or not all(is_plain(before[name]) for name in lasting):
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term

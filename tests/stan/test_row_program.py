@@ -93,6 +93,18 @@ def _log_p(t: Point, k: int) -> Array:
 
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
     "gaussian": ("z ~ normal(a + xc * b, s);", lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s)),
+    "temporary": (
+        "real eta; int k; array[2] real ps; for (n in 1:N) { eta = a + xc[n] * b; k = 1; if (c[n] > 0) k = 2; "
+        "for (j in 1:2) ps[j] = (j == k ? log(p) : log1m(p)) + normal_lpdf(z[n] | j * eta, s); "
+        "target += log_sum_exp(ps); } for (n in 1:N) { eta = r[g[n]]; target += eta; }",
+        lambda t, d: (
+            np.logaddexp(
+                np.log(np.where(d["c"] > 0, 1 - t.p, t.p)) + stats.norm.logpdf(d["z"], t.eta, t.s),
+                np.log(np.where(d["c"] > 0, t.p, 1 - t.p)) + stats.norm.logpdf(d["z"], 2 * t.eta, t.s),
+            )
+            + t.r[d["g"] - 1]
+        ),
+    ),
     "weights": (
         "for (n in 1:N) target += w[n] * normal_lpdf(z[n] | a + xc[n] * b, s);",
         lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
@@ -503,6 +515,14 @@ def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
         made(model)
 
 
+def test_what_an_observation_takes_from_the_one_before_is_no_number() -> None:
+    """So that no proof holds."""
+    found, _ = made("real m; for (n in 1:N) { if (y[n] > 0) m = a + xc[n] * b; target += normal_lpdf(z[n] | m, s); }")
+    (theta,) = points(1)
+    y = made("z ~ normal(a, s);")[1]["y"]
+    np.testing.assert_array_equal(np.isnan(found.log_lik(theta)), y == 0)
+
+
 def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> None:
     text = """
       data { int N; int unused; vector[N] z; }
@@ -535,6 +555,20 @@ def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
     values = {"N": 5, "z": np.ones(5), "late": np.arange(5) % 2}
     with pytest.raises(NotFollowedError, match="gamma_lccdf is not supported"):
         follow(parse(text), values, 5)
+
+
+def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long() -> None:
+    text = """
+      data { int N; int T; vector[N] z; }
+      parameters { real a; }
+      transformed parameters {
+        array[2, N, T] real of;
+        for (n in 1:N) for (t in 1:T) for (k in 1:2) of[k, n, t] = a;
+      }
+      model { for (n in 1:N) z[n] ~ normal(of[1, n, 1], 1); }
+    """
+    with pytest.raises(NotFollowedError, match="its loops are too long"):
+        follow(parse(text), {"N": 4000, "T": 20, "z": np.ones(4000)}, 4000)
 
 
 def test_sizes_of_transformed_data_count_the_observations() -> None:
