@@ -83,7 +83,7 @@ def report(
     console, progress : Console
         For the report, and for progress, if it is to be shown.
     write : Path, optional
-        File for the program in current syntax, if it has arrays in the syntax of before 2021.
+        File for the program in current syntax, if it has arrays or comments in old syntax.
     verbose : bool
         Whether to say which programs are compiled.
 
@@ -103,7 +103,7 @@ def report(
         if write is None:
             raise
         files.write(write, error.code.encode(), overwrite=overwrite)
-        console.print(Text(f"Written: {write}, with arrays in current syntax. Check this file next."), soft_wrap=True)
+        console.print(Text(f"Written: {write}, in current syntax. Check this file next."), soft_wrap=True)
         return 0
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
@@ -122,7 +122,7 @@ def report(
     for warning in _warnings(found, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
     if write is not None:
-        console.print(Text("Nothing written: its arrays are in current syntax."), soft_wrap=True)
+        console.print(Text("Nothing written: the program is in current syntax."), soft_wrap=True)
     if data is None and read.analysis.has_likelihood:
         told = f"For a numerical proof, add data: stansub check {stan_file} DATA.json"
         console.print(Text(told), soft_wrap=True)

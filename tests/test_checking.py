@@ -316,7 +316,7 @@ def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_program_in_todays_syntax_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "written.stan"
     assert check(LOGISTIC, "--write", file) == 5
-    assert "\nNothing written: its arrays are in current syntax.\n" in capsys.readouterr().out
+    assert "\nNothing written: the program is in current syntax.\n" in capsys.readouterr().out
     assert not file.exists()
 
 

@@ -23,7 +23,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Convert pre-2021 arrays (`real x\\[N]`) to current syntax, and write the program to a file.",
+            help="Convert old arrays (`real x\\[N]`) and comments (`#`) to current syntax, in a new file.",
         ),
     ] = None,
     force: Annotated[bool, forcing("Overwrite that file.")] = False,

@@ -1,7 +1,8 @@
-"""Conversion of the array syntax of before 2021, `real x[N]`, into today's, `array[N] real x`."""
+"""Conversion of old syntax into today's: arrays, `real x[N]` into `array[N] real x`, and comments, `#` into `//`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from stansub.errors import InputError
 from stansub.stan.syntax import TYPES, Token, matching, tokenize
 
 _TYPES = TYPES - {"array", "tuple"}
+# Between tokens: comments in current syntax or, as a group, the mark of one in old syntax.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\#)(?!include\b)[^\n]*", re.DOTALL)
 
 
 class _Change(NamedTuple):
@@ -20,7 +23,7 @@ class _Change(NamedTuple):
 
 
 def converted(code: str) -> str:
-    """Return a program with its arrays in current syntax and everything else unchanged.
+    """Return a program with its arrays and comments in current syntax and everything else unchanged.
 
     stanc must check whether the result is a valid program.
     """
@@ -34,6 +37,10 @@ def converted(code: str) -> str:
 
 
 def _changes(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
+    starts, ends = [0, *(one.span.end for one in tokens)], [*(one.span.start for one in tokens), len(code)]
+    for start, end in zip(starts, ends, strict=True):
+        found = (one.start(1) for one in _COMMENT.finditer(code, start, end))
+        yield from (_Change(place, place + 1, "//") for place in found if place >= 0)
     for i, token in enumerate(tokens):
         if token.kind != "name" or token.text not in _TYPES:
             continue

@@ -14,7 +14,7 @@ from stansub.stan.old_arrays import converted
 
 
 class OldSyntaxError(InputError):
-    """A program in the array syntax of before 2021; ``code`` is the same program in current syntax."""
+    """A program with arrays or comments in old syntax; ``code`` is the same program in current syntax."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ def read(stan_file: str | Path) -> Source:
     ------
     InputError
         If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
-        with its arrays in current syntax.
+        with its arrays and comments in current syntax.
     """
     path = Path(stan_file)
     if is_data_file(path):
@@ -61,7 +61,7 @@ def read(stan_file: str | Path) -> Source:
 
 
 def _explained(error: InputError, path: Path, text: str) -> InputError:
-    """Return stanc's error or, if only the array syntax is old, an error with the remedy."""
+    """Return stanc's error or, if only the syntax of arrays or comments is old, an error with the remedy."""
     code = converted(text)
     if code == text:
         return error
@@ -69,11 +69,11 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
         stanc.canonical_code(code, str(path), folder=path.absolute().parent)
     except InputError as other:
         return InputError(
-            f"{other} (correct this first; `stansub check` with `write=NEW.stan` can then convert the arrays, whose "
-            "syntax is that of before 2021)"
+            f"{other} (correct this first; `stansub check` with `write=NEW.stan` can then convert arrays and "
+            "comments in old syntax)"
         )
     return OldSyntaxError(
-        f"{path}: the program uses the array syntax from before 2021 (`real x[N]`); to convert the program, run "
+        f"{path}: the program uses old syntax (arrays `real x[N]` or comments `# ...`); to convert the program, run "
         f"stansub check --write NEW.stan {shlex.quote(str(path))}",
         code,
     )

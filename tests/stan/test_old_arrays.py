@@ -1,4 +1,4 @@
-"""Programs in the array syntax of before 2021 are offered in today's."""
+"""Programs with arrays and comments in old syntax are offered in today's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLD = """functions {
 }
 data {
   int<lower=0> N; // a count[N]
-  int<lower=1> K;
+  int<lower=1> K; # with "quotes[2]", // and /* marks
   int<lower=0, upper=1> y[N];
   vector<lower=-1>[K] x[N];
   real<lower=fmin(0, N)> z[N, 2];
@@ -49,7 +49,7 @@ NEW = """functions {
 }
 data {
   int<lower=0> N; // a count[N]
-  int<lower=1> K;
+  int<lower=1> K; // with "quotes[2]", // and /* marks
   array[N] int<lower=0, upper=1> y;
   array[N] vector<lower=-1>[K] x;
   array[N, 2] real<lower=fmin(0, N)> z;
@@ -76,6 +76,11 @@ def test_arrays_change_and_nothing_else() -> None:
     assert converted(NEW) == NEW
 
 
+def test_marks_of_comments_elsewhere_stay() -> None:
+    code = '#include "real x[2].stan"\nmodel { print("# real x[2]"); /* # */ } // # real x[2]\n'
+    assert converted(code) == code
+
+
 def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old.stan", tmp_path / "new.stan"
     old.write_text(OLD)
@@ -95,7 +100,7 @@ def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.Capt
     [
         (
             "parameters { real a[2]; } model { b ~ normal(0, 1); }",
-            r"\Wb\W.* \(correct this first; .* then convert the arrays",
+            r"\Wb\W.* \(correct this first; .* then convert arrays",
         ),
         ("parameters { real a[2; }", "syntax error"),
     ],
