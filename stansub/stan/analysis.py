@@ -22,7 +22,7 @@ from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import main_size, outcome_sizes, reads_observations
+from stansub.stan.sizes import data_along, main_size, outcome_sizes, reads_observations
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
@@ -158,6 +158,10 @@ class Analysis:
             if not size:
                 message = "no integer in the data block is a size of data, so there is nothing that counts observations"
                 yield Remark("", message)
+            observed = set(data_along(program, size))
+            for declared in program.parameters.declarations:
+                if names(*declared.type.bounds) & observed:
+                    yield Remark(program.text(declared.span), "has a bound that depends on all observations")
             for one in entries(program, size):
                 others = one.reach & ~(Reach.OWN | Reach.GATHERED)
                 yield Remark(program.text(one.statement.span), f"depends on {others.words}")

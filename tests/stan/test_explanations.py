@@ -113,3 +113,18 @@ def test_explanation_points_at_statements() -> None:
 def test_explanation_without_a_size_variable() -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert "there is nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))
+
+
+def test_a_bound_that_all_observations_determine_is_named() -> None:
+    """It changes with the rows of a block; one that is a summary of the data alone is computed from all of them."""
+    source = """functions {
+      real most(vector u, array[] int g, vector y) { return min(y - u[g]); }
+    }
+    data { int N; int J; vector[N] y; array[N] int g; }
+    parameters { vector[J] u; real<upper=most(u, g, y)> t; real<upper=min(y)> below; }
+    model { u ~ normal(0, 1); y - u[g] - t ~ lognormal(below, 1); }
+    """
+    (remark,) = Analysis.of(canonical(source)).doubts()
+    assert (
+        remark.located(source) == "line 5: `real<upper=most(u, g, y)> t;` has a bound that depends on all observations"
+    )
