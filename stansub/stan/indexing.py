@@ -25,6 +25,9 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
         raise NotFollowedError("a scalar is indexed")
     if len(indices) > base.ndim:
         raise NotFollowedError("a variable has more indices than dimensions")
+    for k, index in enumerate(indices):
+        if isinstance(index, np.ndarray) and index.dtype == object and index.ndim == 1:
+            return _listed(base, indices, k, n)
     moving = [k for k, index in enumerate(indices) if _moves(index)]
     # From the last dimension on, so that the other dimensions keep their positions.
     for k in range(len(indices) - 1, -1, -1):
@@ -42,6 +45,16 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     # Where a branch is not taken, indices may be anything.
     inside = np.ravel_multi_index(places, shape, mode="clip")
     return _picked(base.reshape(-1, *base.shape[len(moving) :]), inside)
+
+
+def _listed(base: Value, indices: Sequence[Index], k: int, n: int) -> Value:
+    """Return a part where index k lists places that differ among observations, such as a team's members."""
+    each = [part(base, [*indices[:k], one, *indices[k + 1 :]], n) for one in indices[k]]
+    kept = sum(index is None or np.ndim(index) > 0 for index in indices[:k])
+    found = np.empty((len(each), *np.shape(each[0])) if each else (0,), dtype=object)
+    for place, one in enumerate(each):
+        found[place] = one
+    return simplest(np.moveaxis(found, 0, kept))
 
 
 def _moves(index: Index) -> bool:

@@ -105,6 +105,16 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             + t.r[d["g"] - 1]
         ),
     ),
+    "members": (
+        "for (n in 1:N) { array[2] int of = {g[n], (g[n] + y[n]) % 3 + 1}; matrix[2, 3] m = [r', 2 * r']; "
+        "row_vector[2] twice = m[2, of]; z[n] ~ normal(sum(r[of]) + twice[2], s); }",
+        lambda t, d: stats.norm.logpdf(d["z"], t.r[d["g"] - 1] + 3 * t.r[(d["g"] + d["y"]) % 3], t.s),
+    ),
+    "teams": (
+        "array[N, 2] int team; for (n in 1:N) team[n] = {g[n], 1 + (y[n] > 1)}; "
+        "for (n in 1:N) z[n] ~ normal(sum(r[team[n]]), s);",
+        lambda t, d: stats.norm.logpdf(d["z"], t.r[d["g"] - 1] + t.r[(d["y"] > 1).astype(int)], t.s),
+    ),
     "weights": (
         "for (n in 1:N) target += w[n] * normal_lpdf(z[n] | a + xc[n] * b, s);",
         lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
