@@ -7,22 +7,15 @@ is not affine in them. If it is declared, ``vector[J] u = z * tau``, the likelih
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stansub.stan.dependence import Steps, plain_names
 from stansub.stan.inlining import inlined
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
-from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import (
     PRODUCTS,
-    Declaration,
     Expression,
-    For,
-    ForEach,
     Infix,
     Name,
     Node,
@@ -39,10 +32,9 @@ from stansub.stan.syntax import (
     name_of,
     names,
     summands,
-    walk,
-    writes,
 )
-from stansub.stan.typing import VECTOR, Types
+from stansub.stan.typing import VECTOR
+from stansub.stan.variables import Variables
 
 _INVERSE = ("/", "./")
 # Precedence of what can be an operand of a product without parentheses.
@@ -94,7 +86,9 @@ def _declaring(program: Program, size: str) -> Program | None:
         parts = frozenset[str]().union(*(one.parts for one in products))
         read = sum((Counter(one.effects) for one in products), Counter[str]())
         ways = len(first) + any(read[name] < counts[name] for name in read)
-        if ways > max(_WAYS, len(parts)) or not all(map(reading.is_ready, first.values())):
+        if ways > max(_WAYS, len(parts)) or not all(
+            reading.is_ready(one.used, one.statement) for one in first.values()
+        ):
             continue
         variables = {value: unused.fresh("stansub_scaled") for value in first}
         for value, one in first.items():
@@ -191,57 +185,13 @@ class _Factor(NamedTuple):
     divides: bool
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """What a program says about its variables.
-
-    Attributes
-    ----------
-    observed, changing : set of str
-        Names of variables that depend on observations, and on parameters.
-    own : sequence of Statement
-        Statements of the likelihood.
-    declared : mapping
-        Variables that blocks declare, by name.
-    outside : set of str
-        Names of what has no value before the likelihood's statements: observations and indices of loops.
-    """
-
-    program: Program
-    observed: set[str]
-    changing: set[str]
-    own: Sequence[Statement]
-    declared: Mapping[str, Declaration]
-    outside: Set[str]
-
-    @classmethod
-    def of(cls, program: Program, size: str) -> _Reading:
-        steps = Steps.of(program)
-        observed = of_observations(program, size)
-        changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
-        own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
-        blocks = (program.parameters, program.transformed_parameters, program.model)
-        variables = [*program.data_declarations, *(one for block in blocks for one in block.declarations)]
-        declared = {one.name: one for one in variables}
-        loops = {one.variable for one in walk(program.evaluated) if isinstance(one, For | ForEach)}
-        plain = plain_names(observed)
-        return cls(program, plain, plain_names(changing), own, declared, plain | loops)
+class _Reading(Variables):
+    """Effects and scales that a program's likelihood reads."""
 
     def products(self) -> Iterator[_Product]:
         """Yield the products of effects and scales in the likelihood."""
-        own = {one.span for one in self.own}
-        for block in (self.program.transformed_parameters, self.program.model):
-            for statement in block.statements:
-                for one in walk([statement]):
-                    if one.span in own:
-                        yield from self._products(one, statement)
-
-    def is_ready(self, product: _Product) -> bool:
-        """Return whether what a value depends on is known before the statement, and does not change after it."""
-        writing = [one for one in walk(self.program.evaluated) if writes(one) & product.used]
-        before = all(one.span.end <= product.statement.span.start for one in writing)
-        declarations = Counter(one.name for one in writing if isinstance(one, Declaration))
-        return before and product.used <= self.declared.keys() and all(one == 1 for one in declarations.values())
+        for one, statement in self.in_blocks():
+            yield from self._products(one, statement)
 
     def multiplied(self) -> Iterator[str]:
         """Yield names of effects that a product in the likelihood has besides other parameters."""
@@ -284,7 +234,7 @@ class _Reading:
         effect, part = found
         scales = [(one, scale) for one in factors if one is not effect and (scale := self._scale(one, part))]
         is_scaled = bool(scales) or isinstance(part.expression, Infix)
-        commutes = all(self._types.is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
+        commutes = all(self.types.is_number(one.expression) for one, _ in scales) or self._is_elementwise(infix)
         if not (is_scaled and commutes):
             return None
         kind, value = part.type, part.expression.within(_OPERAND)
@@ -324,7 +274,7 @@ class _Reading:
         if not all(read) or len(parts[0].picked) != 1 or any(one.picked != parts[0].picked for one in parts):
             return None
         whole = self._whole(factor, parts[0].picked)
-        is_vector = parts[0].type.base == "vector" and self._types.of(whole) == VECTOR
+        is_vector = parts[0].type.base == "vector" and self.types.of(whole) == VECTOR
         is_whole = is_vector and not names(whole) & self.outside
         return _Part(whole, parts[0].type, parts[0].picked) if is_whole else None
 
@@ -353,7 +303,7 @@ class _Reading:
     def _scale(self, factor: _Factor, effects: _Part) -> _Scale | None:
         """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
         one, operator = factor.expression, "/" if factor.divides else "*"
-        if self._types.is_number(one) and not names(one) & self.outside:
+        if self.types.is_number(one) and not names(one) & self.outside:
             return _Scale(one, f"{_VARIABLE} {operator} {one.within(_OPERAND)}")
         if effects.type.array_dims:
             return None
@@ -365,7 +315,7 @@ class _Reading:
         else:
             whole = self._whole(one, effects.picked)
             is_whole = not names(whole) & self.outside and len(effects.picked) == 1
-            if not is_whole or self._types.of(whole) != effects.type.unsized:
+            if not is_whole or self.types.of(whole) != effects.type.unsized:
                 return None
         return _Scale(whole, f"{_VARIABLE} .{operator} {whole.within(_OPERAND)}")
 
@@ -393,17 +343,13 @@ class _Reading:
         own = tuple(index for index, picked in zip(indices, picks, strict=True) if picked)
         return _Part(base if all(picks) else Subscript(base, whole), one.type.plain.part(lengths), own)
 
-    @cached_property
-    def _types(self) -> Types:
-        return Types(self.program, {name: one.type.unsized for name, one in self.declared.items()})
-
     def _is_elementwise(self, expression: Expression) -> bool:
         """Return whether the order of the factors does not matter although there are containers among them."""
         expression = bare(expression)
         if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
             return True
         sides = expression.left, expression.right
-        with_number = expression.operator in (".*", "./") or any(map(self._types.is_number, sides))
+        with_number = expression.operator in (".*", "./") or any(map(self.types.is_number, sides))
         return with_number and all(map(self._is_elementwise, sides))
 
 

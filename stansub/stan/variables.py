@@ -1,0 +1,73 @@
+"""What a program says about its variables: which depend on observations or parameters, and where they are written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from stansub.stan.dependence import Steps, plain_names
+from stansub.stan.sizes import of_observations
+from stansub.stan.syntax import Declaration, For, ForEach, Program, Statement, walk, writes
+from stansub.stan.typing import Types
+
+V = TypeVar("V", bound="Variables")
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What a program says about its variables.
+
+    Attributes
+    ----------
+    observed, changing : set of str
+        Names of variables that depend on observations, and on parameters.
+    own : sequence of Statement
+        Statements of the likelihood.
+    declared : mapping
+        Variables that blocks declare, by name.
+    outside : set of str
+        Names of what has no value before the likelihood's statements: observations and indices of loops.
+    """
+
+    program: Program
+    observed: set[str]
+    changing: set[str]
+    own: Sequence[Statement]
+    declared: Mapping[str, Declaration]
+    outside: Set[str]
+
+    @classmethod
+    def of(cls: type[V], program: Program, size: str) -> V:
+        """Return the variables of a program, given the integer that counts the observations."""
+        steps = Steps.of(program)
+        observed = of_observations(program, size)
+        changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
+        own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
+        blocks = (program.parameters, program.transformed_parameters, program.model)
+        variables = [*program.data_declarations, *(one for block in blocks for one in block.declarations)]
+        declared = {one.name: one for one in variables}
+        loops = {one.variable for one in walk(program.evaluated) if isinstance(one, For | ForEach)}
+        plain = plain_names(observed)
+        return cls(program, plain, plain_names(changing), own, declared, plain | loops)
+
+    def in_blocks(self) -> Iterator[tuple[Statement, Statement]]:
+        """Yield statements of the likelihood, each with the block's own statement that contains it."""
+        spans = {one.span for one in self.own}
+        for block in (self.program.transformed_parameters, self.program.model):
+            for statement in block.statements:
+                yield from ((one, statement) for one in walk([statement]) if one.span in spans)
+
+    def is_ready(self, used: Set[str], statement: Statement) -> bool:
+        """Return whether variables are known before a statement of a block, and do not change after it."""
+        writing = [one for one in walk(self.program.evaluated) if writes(one) & used]
+        before = all(one.span.end <= statement.span.start for one in writing)
+        declarations = Counter(one.name for one in writing if isinstance(one, Declaration))
+        return before and used <= self.declared.keys() and all(one == 1 for one in declarations.values())
+
+    @cached_property
+    def types(self) -> Types:
+        """Types of expressions of the variables that blocks declare."""
+        return Types(self.program, {name: one.type.unsized for name, one in self.declared.items()})
