@@ -55,6 +55,7 @@ FUNCTIONS: dict[str, Any] = {
     "mean": lambda x: np.mean(x) if np.size(x) else 0.0,
     "max": lambda *x: np.max(x) if np.size(x) else 0.0,
     "size": len,
+    "rows": len,
     "rep_array": lambda x, n: np.full(n, x),
     "rep_vector": lambda x, n: np.full(n, float(x)),
     "rep_matrix": lambda x, *n: np.full(n, float(x)),
