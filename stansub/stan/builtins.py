@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from stansub.stan import expansions
+from stansub.stan import expansions, tails
 from stansub.stan.containers import Rows, Total, Value, by_row, dot, elementwise, is_known, product, simplest, total
 from stansub.stan.densities import PRODUCTS
-from stansub.stan.expansions import known_only
+from stansub.stan.elementary import exp, known_only, log_phi, log_sum_exp
 from stansub.stan.rowwise import NotFollowedError, Number, apply
 
 Builtin = Callable[[Sequence[Value], int], Value]
@@ -109,9 +109,7 @@ _CATEGORIES: dict[str, Callable[..., Number]] = {
     "ordered_logistic": lambda y, eta, cuts: expansions.ordered(
         y, eta, cuts, lambda z: -apply("log1p_exp", -z), lambda z: -apply("log1p_exp", z)
     ),
-    "ordered_probit": lambda y, eta, cuts: expansions.ordered(
-        y, eta, cuts, expansions.log_phi, lambda z: expansions.log_phi(-z)
-    ),
+    "ordered_probit": lambda y, eta, cuts: expansions.ordered(y, eta, cuts, log_phi, lambda z: log_phi(-z)),
 }
 
 
@@ -203,13 +201,13 @@ def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
         (terms,) = arguments
         if isinstance(terms, Rows):
             raise NotFollowedError("the log of a sum over observations is not supported")
-        return expansions.log_sum_exp(*terms.ravel())
-    return elementwise(expansions.log_sum_exp, arguments, n)
+        return log_sum_exp(*terms.ravel())
+    return elementwise(log_sum_exp, arguments, n)
 
 
 def _log_softmax(arguments: Sequence[Value], n: int) -> Value:
     (terms,) = arguments
-    all_of_them = expansions.log_sum_exp(*terms.ravel())
+    all_of_them = log_sum_exp(*terms.ravel())
     return elementwise(lambda x: x - all_of_them, [terms], -1)
 
 
@@ -290,7 +288,7 @@ def _constant(value: Any) -> Builtin:
 
 FUNCTIONS: dict[str, Builtin] = {
     **{name: _mapped(function) for name, function in expansions.ELEMENTARY.items()},
-    **{name: _summed(function) for name, function in expansions.TAILS.items()},
+    **{name: _summed(function) for name, function in tails.TAILS.items()},
     "student_t_lccdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logsf(y, nu, mu, sigma)),
     "student_t_lcdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logcdf(y, nu, mu, sigma)),
     "sum": lambda arguments, n: total(arguments[0], n),
@@ -344,7 +342,7 @@ FUNCTIONS: dict[str, Builtin] = {
     **dict.fromkeys(("append_row", "append_array"), _joined),
     "append_col": _beside,
     "log_sum_exp": _log_sum_exp,
-    "softmax": lambda arguments, n: elementwise(expansions.exp, [_log_softmax(arguments, n)], -1),
+    "softmax": lambda arguments, n: elementwise(exp, [_log_softmax(arguments, n)], -1),
     "log_softmax": _log_softmax,
     "dot_product": _dot,
     "multiply": lambda arguments, n: product(arguments[0], arguments[1], n),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stansub.stan.expansions import log, logit
+from stansub.stan.elementary import log, logit
 from stansub.stan.rowwise import Number, apply, is_kind
 from stansub.target.categories import Categorical, Ordered
 from stansub.target.dispersion import Gamma, NegativeBinomial2

@@ -12,75 +12,29 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, combine, is_kind, known, pick, wrapped
+from stansub.stan.elementary import (
+    exp,
+    inv,
+    known_only,
+    lbeta,
+    lchoose,
+    lgamma,
+    log,
+    log1m,
+    log1p_exp,
+    log_diff_exp,
+    log_mix,
+    log_phi,
+    log_sum_exp,
+    logit,
+    power,
+    square,
+    weibull_exponent,
+)
+from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick
+from stansub.stan.tails import CUMULATIVE, TAILS
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
-lgamma, log1p_exp, log_phi = (partial(apply, name) for name in ("lgamma", "log1p_exp", "std_normal_lcdf"))
-
-
-def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
-    """Return a function of known numbers."""
-
-    def of(*numbers: Number) -> Number:
-        values = [known(one) for one in numbers]
-        if any(value is None for value in values):
-            raise NotFollowedError("a rounded or compared value depends on parameters")
-        return wrapped(function(*values)[()])
-
-    return of
-
-
-def log1m(x: Number) -> Number:
-    return apply("log1p", -x)
-
-
-def logit(p: Number) -> Number:
-    return p.parts[0] if is_kind(p, "inv_logit") else log(p) - log1m(p)
-
-
-def log_sum_exp(*terms: Number) -> Number:
-    """Return the log of a sum, from the logs of its terms."""
-    values = [known(one) for one in terms]
-    some = [one for one, value in zip(terms, values, strict=True) if value is None or np.any(value != -np.inf)]
-    found = some[0] if some else -np.inf
-    for one in some[1:]:
-        found = combine("log_sum_exp", found, one)
-    return found
-
-
-def log_diff_exp(a: Number, b: Number) -> Number:
-    return a + apply("log1m_exp", b - a)
-
-
-def log_mix(theta: Number, a: Number, b: Number) -> Number:
-    return log_sum_exp(log(theta) + a, log1m(theta) + b)
-
-
-def power(x: Number, y: Number) -> Number:
-    exponent = known(y)
-    if exponent is not None and np.ndim(exponent) == 0:
-        if exponent == 2:
-            return square(x)
-        if float(exponent).is_integer() and 0 < abs(exponent) <= 8:
-            found = x
-            for _ in range(int(abs(exponent)) - 1):
-                found = found * x
-            return found if exponent > 0 else inv(found)
-        if exponent == 0.5:
-            return apply("sqrt", x)
-    base = known(x)
-    if exponent is not None and base is not None:
-        return wrapped(np.power(np.asarray(base, np.float64), exponent)[()])
-    return exp(y * log(x))
-
-
-def lbeta(a: Number, b: Number) -> Number:
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
-
-
-def lchoose(n: Number, k: Number) -> Number:
-    return lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0)
 
 
 def _standard_normal(z: Number) -> Number:
@@ -117,17 +71,13 @@ def _gumbel(y: Number, mu: Number, beta: Number) -> Number:
     return -z - exp(-z) - log(beta)
 
 
-def _weibull_exponent(y: Number, alpha: Number, sigma: Number) -> Number:
-    return alpha * (log(y) - log(sigma))
-
-
 def _weibull(y: Number, alpha: Number, sigma: Number) -> Number:
-    exponent = _weibull_exponent(y, alpha, sigma)
+    exponent = weibull_exponent(y, alpha, sigma)
     return log(alpha) - log(y) + exponent - exp(exponent)
 
 
 def _frechet(y: Number, alpha: Number, sigma: Number) -> Number:
-    exponent = -_weibull_exponent(y, alpha, sigma)
+    exponent = -weibull_exponent(y, alpha, sigma)
     return log(alpha) - log(y) + exponent - exp(exponent)
 
 
@@ -234,83 +184,6 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "binomial_logit": _binomial_logit,
     "beta_binomial": lambda y, n, a, b: lchoose(n, y) + lbeta(y + a, n - y + b) - lbeta(a, b),
 }
-# Logs of distribution functions, and of 1 less these.
-_CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
-    "std_normal": (log_phi, lambda z: log_phi(-z)),
-    "normal": (lambda y, mu, s: log_phi((y - mu) * inv(s)), lambda y, mu, s: log_phi((mu - y) * inv(s))),
-    "lognormal": (lambda y, mu, s: log_phi((log(y) - mu) * inv(s)), lambda y, mu, s: log_phi((mu - log(y)) * inv(s))),
-    "logistic": (lambda y, mu, s: -log1p_exp((mu - y) * inv(s)), lambda y, mu, s: -log1p_exp((y - mu) * inv(s))),
-    "exponential": (lambda y, beta: apply("log1m_exp", -(beta * y)), lambda y, beta: -(beta * y)),
-    "weibull": (
-        lambda y, a, s: apply("log1m_exp", -exp(_weibull_exponent(y, a, s))),
-        lambda y, a, s: -exp(_weibull_exponent(y, a, s)),
-    ),
-    "frechet": (
-        lambda y, a, s: -exp(-_weibull_exponent(y, a, s)),
-        lambda y, a, s: apply("log1m_exp", -exp(-_weibull_exponent(y, a, s))),
-    ),
-    "gumbel": (
-        lambda y, mu, beta: -exp((mu - y) * inv(beta)),
-        lambda y, mu, beta: apply("log1m_exp", -exp((mu - y) * inv(beta))),
-    ),
-    "pareto": (
-        lambda y, y_min, a: apply("log1m_exp", a * (log(y_min) - log(y))),
-        lambda y, y_min, a: a * (log(y_min) - log(y)),
-    ),
-}
-# For counts, from known values: an upper end, and sums of this many probabilities.
-_MOST_TERMS, _MOST_VALUES = 128, 32
-
-
-def by_value(function: Callable[[int], Number], y: Number) -> Number:
-    """Return a function of an integer of the data, for each of its values."""
-    if (value := known(y)) is None:
-        raise NotFollowedError("an integer that must be data depends on parameters")
-    found, places = np.unique(value, return_inverse=True)
-    if len(found) > _MOST_VALUES:
-        raise NotFollowedError(f"an integer data variable has more than {_MOST_VALUES} values")
-    cases = [function(int(one)) for one in found]
-    return cases[0] if len(cases) == 1 else pick(cases, places)
-
-
-def _sum_of_ratios(y: Number, ratio: Callable[[int], Number]) -> Number:
-    """Return the log of a sum of probabilities up to y, as multiples of the first, from consecutive ratios."""
-
-    def of(last: int) -> Number:
-        if last > _MOST_TERMS:
-            raise NotFollowedError(f"a distribution function of counts above {_MOST_TERMS} is not supported")
-        found: Number = 1.0
-        for j in range(last, 0, -1):
-            found = 1.0 + found * ratio(j)
-        return log(found) if last >= 0 else -np.inf
-
-    return by_value(of, y)
-
-
-def _neg_binomial_2_below(y: Number, mu: Number, phi: Number) -> Number:
-    change = log(mu) - log(phi)
-    share = apply("inv_logit", change)
-    return _sum_of_ratios(y, lambda j: share * (phi + (j - 1.0)) * (1 / j)) - phi * log1p_exp(change)
-
-
-def _binomial_below(y: Number, n: Number, p: Number) -> Number:
-    odds = exp(logit(p))
-    return _sum_of_ratios(y, lambda j: odds * ((n - (j - 1.0)) * (1 / j))) + n * log1m(p)
-
-
-_BELOW: dict[str, Callable[..., Number]] = {
-    "poisson": lambda y, rate: _sum_of_ratios(y, lambda j: rate * (1 / j)) - rate,
-    "neg_binomial_2": _neg_binomial_2_below,
-    "neg_binomial": lambda y, alpha, beta: _neg_binomial_2_below(y, alpha * inv(beta), alpha),
-    "binomial": _binomial_below,
-}
-
-
-_CUMULATIVE |= {
-    name: (below, lambda *arguments, below=below: apply("log1m_exp", below(*arguments)))
-    for name, below in _BELOW.items()
-}
-TAILS = {f"{name}_{end}": both[k] for name, both in _CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
 
 
 def _sin(x: Number) -> Number:
@@ -334,7 +207,7 @@ def _or_known(of_known: Callable[..., Any], function: Callable[..., Number]) -> 
 # Functions of numbers.
 ELEMENTARY: dict[str, Callable[..., Number]] = {
     **{name: partial(apply, name) for name in FUNCTIONS},
-    **{f"{name}_cdf": (lambda *given, lower=lower: exp(lower(*given))) for name, (lower, _) in _CUMULATIVE.items()},
+    **{f"{name}_cdf": (lambda *given, lower=lower: exp(lower(*given))) for name, (lower, _) in CUMULATIVE.items()},
     **TAILS,
     "sin": _sin,
     **dict.fromkeys(("abs", "fabs"), _or_known(np.abs, partial(apply, "abs"))),

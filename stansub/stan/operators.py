@@ -9,7 +9,7 @@ import numpy as np
 
 from stansub.stan.branches import KINK, Sign
 from stansub.stan.containers import Rows, Total, Value, elementwise, product
-from stansub.stan.expansions import power
+from stansub.stan.elementary import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
 from stansub.stan.syntax import Program, names
 

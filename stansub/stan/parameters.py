@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.stan.expansions import exp
+from stansub.stan.elementary import exp
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, affine, apply
 from stansub.stan.syntax import Declaration
 from stansub.stan.syntax import Expression as Node

@@ -17,6 +17,7 @@ from scipy import stats
 from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
 from stansub.stan.row_program import in_program
 from stansub.stan.rowwise import NotFollowedError, affine, apply, data
+from stansub.stan.tails import TAILS
 from stansub.target.programs import ProgramFamily
 from stansub.types import FloatArray
 
@@ -45,6 +46,30 @@ def test_scalar_densities_are_those_of_scipy(name: str) -> None:
         # Above every lower end of a support, which the arguments give.
         y, given = rng.uniform(1, 4), rng.uniform(0.2, 1, count)
         assert DENSITIES[name](y, *given) == pytest.approx(SCALAR[name](y, *given), rel=1e-9, abs=1e-9)
+
+
+# Distributions, whose distribution functions are held against scipy's.
+DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
+    "rayleigh": lambda sigma: stats.rayleigh(scale=sigma),
+    "loglogistic": lambda alpha, beta: stats.fisk(beta, scale=alpha),
+    "pareto_type_2": lambda mu, scale, alpha: stats.lomax(alpha, mu, scale),
+    "pareto": lambda y_min, alpha: stats.pareto(alpha, scale=y_min),
+    "frechet": lambda alpha, sigma: stats.invweibull(alpha, scale=sigma),
+    "gumbel": lambda mu, beta: stats.gumbel_r(mu, beta),
+    "cauchy": lambda mu, sigma: stats.cauchy(mu, sigma),
+    "exp_mod_normal": lambda mu, sigma, rate: stats.exponnorm(1 / (sigma * rate), mu, sigma),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distribution_functions_are_those_of_scipy(name: str) -> None:
+    rng = np.random.default_rng(6)
+    count = len(signature(DISTRIBUTIONS[name]).parameters)
+    for _ in range(200):
+        y, given = rng.uniform(1, 4), rng.uniform(0.2, 1, count)
+        found = DISTRIBUTIONS[name](*given)
+        assert TAILS[f"{name}_lcdf"](y, *given) == pytest.approx(found.logcdf(y), rel=1e-9, abs=1e-11)
+        assert TAILS[f"{name}_lccdf"](y, *given) == pytest.approx(found.logsf(y), rel=1e-9, abs=1e-11)
 
 
 @pytest.mark.parametrize(("y", "at"), [(0.0, -3.0), (0.0, 4.0), (1.0, -3.0), (1.0, 4.0)])
@@ -142,6 +167,11 @@ def _exp_mod_normal(y: Any, mu: Any, sigma: Any, rate: Any) -> Any:
     return log(rate / 2) + rate / 2 * (2 * mu + rate * sigma**2 - 2 * y) + log(tail)
 
 
+def _mixed(y: Any, mu: Any, sigma: Any, rate: Any) -> Any:
+    z = (y - mu) / sigma
+    return mpmath.exp((rate * sigma) ** 2 / 2 - rate * (y - mu)) * mpmath.ncdf(z - rate * sigma)
+
+
 # How each argument depends on an unconstrained parameter: as it is, as its exponential, or not at all; and the density.
 FORMULAS: dict[str, tuple[str, Callable[..., Any]]] = {
     "gumbel": ("as_is exp", lambda y, mu, b: -log(b) - (y - mu) / b - mpmath.exp(-(y - mu) / b)),
@@ -165,6 +195,18 @@ FORMULAS: dict[str, tuple[str, Callable[..., Any]]] = {
     "skew_normal": ("as_is exp as_is", _skew_normal),
     "exp_mod_normal": ("as_is exp exp", _exp_mod_normal),
     "von_mises": ("as_is known", lambda y, mu, k: k * mpmath.cos(y - mu) - log(2 * mpmath.pi * mpmath.besseli(0, k))),
+    "rayleigh_lcdf": ("exp", lambda y, s: log(1 - mpmath.exp(-((y / s) ** 2) / 2))),
+    "loglogistic_lccdf": ("exp exp", lambda y, a, b: -log(1 + (y / a) ** b)),
+    "pareto_type_2_lcdf": ("as_is exp exp", lambda y, mu, s, a: log(1 - (1 + (y - mu) / s) ** -a)),
+    "cauchy_lccdf": ("as_is exp", lambda y, mu, s: log(0.5 - mpmath.atan((y - mu) / s) / mpmath.pi)),
+    "exp_mod_normal_lcdf": (
+        "as_is exp exp",
+        lambda *given: log(mpmath.ncdf((given[0] - given[1]) / given[2]) - _mixed(*given)),
+    ),
+    "exp_mod_normal_lccdf": (
+        "as_is exp exp",
+        lambda *given: log(mpmath.ncdf((given[1] - given[0]) / given[2]) + _mixed(*given)),
+    ),
 }
 Y, GIVEN = np.array([1.3, 2.1]), (0.4, 0.8, 0.6)
 
@@ -193,7 +235,7 @@ def _held(name: str) -> Held:
     for place, k in enumerate(free):
         one = affine(np.eye(len(free))[place : place + 1], np.zeros(1))
         values[k] = apply("exp", one) if links[k] == "exp" else one
-    family, rows = in_program(DENSITIES[name](data(Y), *values), len(Y))
+    family, rows = in_program((DENSITIES | TAILS)[name](data(Y), *values), len(Y))
     theta = np.array([np.log(GIVEN[k]) if links[k] == "exp" else GIVEN[k] for k in free])
     slopes, offsets = np.stack([row.slopes[0] for row in rows]), np.stack([row.offset + 0 * Y for row in rows])
     back = np.linalg.inv(slopes)

@@ -1,0 +1,126 @@
+"""Logs of Stan's distribution functions, and of 1 less these, in terms of the operations of a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from stansub.stan.elementary import (
+    by_value,
+    exp,
+    inv,
+    log,
+    log1m,
+    log1p_exp,
+    log_diff_exp,
+    log_phi,
+    log_sum_exp,
+    logit,
+    square,
+    weibull_exponent,
+)
+from stansub.stan.rowwise import NotFollowedError, Number, apply
+
+
+def _cauchy_below(y: Number, mu: Number, sigma: Number) -> Number:
+    return log(0.5 + apply("atan", (y - mu) * inv(sigma)) * (1 / math.pi))
+
+
+def _exp_mod_normal_tails(y: Number, mu: Number, sigma: Number, rate: Number) -> tuple[Number, Number]:
+    """Return z, and the log of the difference between its normal distribution function and that of y."""
+    z, scaled = (y - mu) * inv(sigma), rate * sigma
+    return z, 0.5 * square(scaled) - rate * (y - mu) + log_phi(z - scaled)
+
+
+def _exp_mod_normal_below(*arguments: Number) -> Number:
+    z, difference = _exp_mod_normal_tails(*arguments)
+    return log_diff_exp(log_phi(z), difference)
+
+
+def _exp_mod_normal_above(*arguments: Number) -> Number:
+    z, difference = _exp_mod_normal_tails(*arguments)
+    return log_sum_exp(log_phi(-z), difference)
+
+
+# Logs of distribution functions, and of 1 less these.
+CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
+    "std_normal": (log_phi, lambda z: log_phi(-z)),
+    "normal": (lambda y, mu, s: log_phi((y - mu) * inv(s)), lambda y, mu, s: log_phi((mu - y) * inv(s))),
+    "lognormal": (lambda y, mu, s: log_phi((log(y) - mu) * inv(s)), lambda y, mu, s: log_phi((mu - log(y)) * inv(s))),
+    "logistic": (lambda y, mu, s: -log1p_exp((mu - y) * inv(s)), lambda y, mu, s: -log1p_exp((y - mu) * inv(s))),
+    "exponential": (lambda y, beta: apply("log1m_exp", -(beta * y)), lambda y, beta: -(beta * y)),
+    "weibull": (
+        lambda y, a, s: apply("log1m_exp", -exp(weibull_exponent(y, a, s))),
+        lambda y, a, s: -exp(weibull_exponent(y, a, s)),
+    ),
+    "frechet": (
+        lambda y, a, s: -exp(-weibull_exponent(y, a, s)),
+        lambda y, a, s: apply("log1m_exp", -exp(-weibull_exponent(y, a, s))),
+    ),
+    "gumbel": (
+        lambda y, mu, beta: -exp((mu - y) * inv(beta)),
+        lambda y, mu, beta: apply("log1m_exp", -exp((mu - y) * inv(beta))),
+    ),
+    "pareto": (
+        lambda y, y_min, a: apply("log1m_exp", a * (log(y_min) - log(y))),
+        lambda y, y_min, a: a * (log(y_min) - log(y)),
+    ),
+    "pareto_type_2": (
+        lambda y, mu, s, a: apply("log1m_exp", -(a * apply("log1p", (y - mu) * inv(s)))),
+        lambda y, mu, s, a: -(a * apply("log1p", (y - mu) * inv(s))),
+    ),
+    "rayleigh": (
+        lambda y, s: apply("log1m_exp", -0.5 * square(y * inv(s))),
+        lambda y, s: -0.5 * square(y * inv(s)),
+    ),
+    "loglogistic": (
+        lambda y, a, b: -log1p_exp(b * (log(a) - log(y))),
+        lambda y, a, b: -log1p_exp(b * (log(y) - log(a))),
+    ),
+    "cauchy": (_cauchy_below, lambda y, mu, s: _cauchy_below(mu, y, s)),
+    "exp_mod_normal": (_exp_mod_normal_below, _exp_mod_normal_above),
+}
+# Maximum number of probabilities of counts that are added.
+_MOST_TERMS = 128
+
+
+def _sum_of_ratios(y: Number, ratio: Callable[[int], Number]) -> Number:
+    """Return the log of a sum of probabilities up to y, as multiples of the first, from consecutive ratios."""
+
+    def of(last: int) -> Number:
+        if last > _MOST_TERMS:
+            raise NotFollowedError(f"a distribution function of counts above {_MOST_TERMS} is not supported")
+        found: Number = 1.0
+        for j in range(last, 0, -1):
+            found = 1.0 + found * ratio(j)
+        return log(found) if last >= 0 else -np.inf
+
+    return by_value(of, y)
+
+
+def _neg_binomial_2_below(y: Number, mu: Number, phi: Number) -> Number:
+    change = log(mu) - log(phi)
+    share = apply("inv_logit", change)
+    return _sum_of_ratios(y, lambda j: share * (phi + (j - 1.0)) * (1 / j)) - phi * log1p_exp(change)
+
+
+def _binomial_below(y: Number, n: Number, p: Number) -> Number:
+    odds = exp(logit(p))
+    return _sum_of_ratios(y, lambda j: odds * ((n - (j - 1.0)) * (1 / j))) + n * log1m(p)
+
+
+_BELOW: dict[str, Callable[..., Number]] = {
+    "poisson": lambda y, rate: _sum_of_ratios(y, lambda j: rate * (1 / j)) - rate,
+    "neg_binomial_2": _neg_binomial_2_below,
+    "neg_binomial": lambda y, alpha, beta: _neg_binomial_2_below(y, alpha * inv(beta), alpha),
+    "binomial": _binomial_below,
+}
+
+
+CUMULATIVE |= {
+    name: (below, lambda *arguments, below=below: apply("log1m_exp", below(*arguments)))
+    for name, below in _BELOW.items()
+}
+TAILS = {f"{name}_{end}": both[k] for name, both in CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
