@@ -232,6 +232,96 @@ inline void log_phi(double x, int n, Derivatives& out) {
   for (int k = 1; k <= n; ++k) out.set(k, all[k], k == 1 ? 2e-14 * h : size * std::pow(2 + std::abs(x), k - 2) * factorials[k]);
 }
 
+// The quantile of the standard normal distribution at probability e^x, from either tail, and its derivatives: with m = Phi / phi
+// there, that of order n is a polynomial of the quantile and m, and the next one m times its derivative.
+inline void normal_quantile(double x, int n, Derivatives& out) {
+  const bool is_left = x < -0.6931471805599453;
+  const double tail = is_left ? x : std::log(-std::expm1(x)), t = std::sqrt(-2 * tail);
+  double w = (2.30753 + 0.27061 * t) / (1 + t * (0.99229 + 0.04481 * t)) - t;  // Abramowitz and Stegun 26.2.22
+  Derivatives phi;
+  for (int k = 0; k < 4; ++k) {
+    log_phi(w, 1, phi);
+    w -= (phi.value[0] - tail) / phi.value[1];
+  }
+  log_phi(w, 1, phi);
+  // The quantile is computed from the log of a probability, whose rounding moves it.
+  const double off = 4e-16 * (1 - tail) / phi.value[1];
+  if (!is_left) w = -w;
+  out.set(0, w, 4e-16 * std::abs(w) + off);
+  if (n == 0) return;
+  if (!is_left) log_phi(w, 1, phi);
+  const double m = 1 / phi.value[1];
+  double terms[most + 2][most + 2] = {};  // coefficients of w^i m^j
+  terms[0][1] = 1;
+  for (int k = 1; k <= n; ++k) {
+    double value = 0, size = 0, power = 1;
+    for (int i = 0; i <= k; ++i, power *= w) {
+      double product = power;
+      for (int j = 0; j <= k; ++j, product *= m) {
+        value += terms[i][j] * product;
+        size += std::abs(terms[i][j] * product);
+      }
+    }
+    out.set(k, value, (1e-13 + 20 * off * (1 + std::abs(w))) * size);
+    double next[most + 2][most + 2] = {};
+    for (int i = 0; i <= k && k < n; ++i)
+      for (int j = 0; j <= k; ++j) {
+        if (i > 0) next[i - 1][j + 1] += i * terms[i][j];
+        if (j > 0) next[i][j] += j * terms[i][j], next[i + 1][j + 1] += j * terms[i][j];
+      }
+    std::copy(&next[0][0], &next[0][0] + (most + 2) * (most + 2), &terms[0][0]);
+  }
+}
+
+// log I_0(sqrt(x)), a sum of log(1 + x / z^2) over the zeros of a Bessel function: each derivative is monotone.
+inline void log_bessel(double x, int n, Derivatives& out) {
+  constexpr double far = 400;
+  constexpr int n_terms = 26;
+  if (x > far) {
+    // The logarithm of the asymptotic series of sqrt(2 pi z) e^-z I_0(z), in powers of 1 / z.
+    static const auto coefficients = [] {
+      std::array<double, n_terms> series{}, logs{};
+      series[0] = 1;
+      for (int k = 1; k < n_terms; ++k) {
+        series[k] = series[k - 1] * (2 * k - 1) * (2 * k - 1) / (8.0 * k);
+        logs[k] = k * series[k];
+        for (int j = 1; j < k; ++j) logs[k] -= j * logs[j] * series[k - j];
+        logs[k] /= k;
+      }
+      return logs;
+    }();
+    const double z = std::sqrt(x);
+    double value[most + 2] = {z - 0.25 * std::log(x) - 0.91893853320467274178}, size[most + 2] = {value[0]};
+    double falling = -0.25;
+    for (int k = 1; k <= n; falling *= -k, ++k) value[k] = falling * std::pow(x, -k), size[k] = std::abs(value[k]);
+    double power = z;  // z^-k, with 1 as coefficient of z itself
+    for (int k = -1; k < n_terms; ++k, power /= z) {
+      double term = k < 0 ? power : k == 0 ? 0 : coefficients[k] * power;
+      for (int i = 0; i <= n; ++i) {
+        if (i > 0 || k > 0) value[i] += term, size[i] += std::abs(term);
+        term *= (-0.5 * k - i) / x;
+      }
+    }
+    for (int k = 0; k <= n; ++k) out.set(k, value[k], 1e-14 * size[k]);
+    return;
+  }
+  double sums[most + 2] = {}, term = 1;
+  for (int k = 0; std::abs(term) > 1e-18 * std::abs(sums[0]) || k == 0; term *= x / (4.0 * (k + 1) * (k + 1)), ++k) {
+    double own = term;
+    for (int i = 0; i <= n; own /= 4.0 * (k + i + 1), ++i) sums[i] += own;
+  }
+  out.set(0, std::log(sums[0]), 1e-15 * (1 + std::abs(std::log(sums[0]))));
+  for (int k = 1; k <= n; ++k) {
+    double value = sums[k] / sums[0], error = 1e-14 * std::abs(value), choose = 1;
+    for (int j = 1; j < k; choose *= static_cast<double>(k - j) / j, ++j) {
+      const double factor = choose * sums[k - j] / sums[0];
+      value -= factor * out.value[j];
+      error += std::abs(factor) * (out.error[j] + 1e-14 * std::abs(out.value[j]));
+    }
+    out.set(k, value, error);
+  }
+}
+
 // Turning points of each derivative, from order 0 on, and the open interval on which the function is defined.
 struct Function {
   const char* name;
@@ -266,7 +356,9 @@ inline const std::vector<Function>& functions() {
        {{}, {}, {}, {1.0023693422683706}, {-0.0298336209260591, 2.0712889388088740},
         {-0.8711321749891587, 1.2313322903511885, 2.7456389097167838}}},
       {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324},
-      {"atan", atan, -inf, inf, {{}, atan_turns(1), atan_turns(2), atan_turns(3), atan_turns(4), atan_turns(5)}}};
+      {"atan", atan, -inf, inf, {{}, atan_turns(1), atan_turns(2), atan_turns(3), atan_turns(4), atan_turns(5)}},
+      {"std_normal_log_qf", normal_quantile, -inf, 0, {}},
+      {"log_bessel_i0_root", log_bessel, -1, inf, {}}};
   return all;
 }
 

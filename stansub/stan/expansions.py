@@ -125,9 +125,13 @@ def _skew_normal(y: Number, xi: Number, omega: Number, alpha: Number) -> Number:
     return math.log(2) - log(omega) + _standard_normal(z) + log_phi(alpha * z)
 
 
+def _log_bessel_i0(x: Number) -> Number:
+    return apply("log_bessel_i0_root", square(x))
+
+
 def _von_mises(y: Number, mu: Number, kappa: Number) -> Number:
     if (value := known(kappa)) is None:
-        raise NotFollowedError("the concentration of von_mises depends on parameters")
+        return kappa * apply("cos", y - mu) - math.log(2 * math.pi) - _log_bessel_i0(kappa)
     return value * apply("cos", y - mu) - np.log(2 * np.pi * scipy.special.i0e(value)) - value
 
 
@@ -204,6 +208,12 @@ def _or_known(of_known: Callable[..., Any], function: Callable[..., Number]) -> 
     return lambda *numbers: exact(*numbers) if all(known(one) is not None for one in numbers) else function(*numbers)
 
 
+def _log_bessel(order: Number, x: Number) -> Number:
+    if not np.all(known(order) == 0):
+        raise NotFollowedError("modified Bessel functions of an order above 0 are not supported")
+    return _log_bessel_i0(x)
+
+
 # Functions of numbers.
 ELEMENTARY: dict[str, Callable[..., Number]] = {
     **{name: partial(apply, name) for name in FUNCTIONS},
@@ -252,7 +262,11 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "atan2": known_only(np.arctan2),
     "asinh": known_only(np.arcsinh),
     "acosh": known_only(np.arccosh),
-    "inv_Phi": known_only(lambda p: scipy.special.ndtri(p)),
+    **dict.fromkeys(
+        ("inv_Phi", "std_normal_qf"),
+        _or_known(lambda p: scipy.special.ndtri(p), lambda p: apply("std_normal_log_qf", log(p))),
+    ),
+    "log_modified_bessel_first_kind": _log_bessel,
     "trigamma": known_only(lambda x: scipy.special.polygamma(1, x)),
     **{name: known_only(getattr(np, name)) for name in ("cbrt", "trunc", "floor", "ceil", "round")},
     "is_inf": known_only(np.isinf),

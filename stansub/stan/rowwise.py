@@ -58,6 +58,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cos": np.cos,
     "atan": np.arctan,
     "abs": np.abs,
+    "std_normal_log_qf": lambda x: scipy.special.ndtri_exp(x),
+    "log_bessel_i0_root": lambda x: np.log(scipy.special.i0e(np.sqrt(x))) + np.sqrt(x),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,

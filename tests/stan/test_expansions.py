@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import log, loggamma
-from scipy import stats
+from scipy import special, stats
 
 from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
 from stansub.stan.row_program import in_program
@@ -70,6 +70,24 @@ def test_distribution_functions_are_those_of_scipy(name: str) -> None:
         found = DISTRIBUTIONS[name](*given)
         assert TAILS[f"{name}_lcdf"](y, *given) == pytest.approx(found.logcdf(y), rel=1e-9, abs=1e-11)
         assert TAILS[f"{name}_lccdf"](y, *given) == pytest.approx(found.logsf(y), rel=1e-9, abs=1e-11)
+
+
+def test_modified_bessel_functions_are_those_of_scipy() -> None:
+    function = ELEMENTARY["log_modified_bessel_first_kind"]
+    for x in (0.0, 1e-6, 0.5, 19.9, 20.1, 700.0, 1e5):
+        family, _ = in_program(function(0, affine(np.ones((1, 1)), np.zeros(1))), 1)
+        truth = np.log(special.i0e(x)) + x
+        assert family.log_lik(np.array([[x]])) == pytest.approx(truth, rel=1e-12, abs=1e-15)
+        assert function(0, x) == pytest.approx(truth, rel=1e-12, abs=1e-15)
+    with pytest.raises(NotFollowedError, match="order above 0"):
+        function(1, affine(np.ones((1, 1)), np.zeros(1)))
+
+
+def test_normal_quantiles_are_precise_in_both_tails() -> None:
+    """From the log of the probability, also where the probability rounds to one."""
+    family, _ = in_program(ELEMENTARY["inv_Phi"](apply("exp", affine(np.ones((1, 1)), np.zeros(1)))), 1)
+    for z in (-30.0, -5.0, -0.1, 0.0, 0.1, 3.0, 8.0, 20.0):
+        assert family.log_lik(np.array([[stats.norm.logcdf(z)]])) == pytest.approx(z, rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize(("y", "at"), [(0.0, -3.0), (0.0, 4.0), (1.0, -3.0), (1.0, 4.0)])
@@ -131,7 +149,7 @@ NUMBERS: dict[str, tuple[bool, Callable[..., Any]]] = {
     "asinh": (False, mpmath.asinh),
     "acosh": (False, mpmath.acosh),
     "cbrt": (False, mpmath.cbrt),
-    "inv_Phi": (False, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)),
+    "inv_Phi": (True, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)),
     "trigamma": (False, lambda x: mpmath.psi(1, x)),
     "trunc": (False, lambda x: mpmath.mpf(int(x))),
 }
@@ -194,7 +212,7 @@ FORMULAS: dict[str, tuple[str, Callable[..., Any]]] = {
     "frechet": ("exp exp", lambda y, a, s: log(a / s) - (1 + a) * log(y / s) - (y / s) ** -a),
     "skew_normal": ("as_is exp as_is", _skew_normal),
     "exp_mod_normal": ("as_is exp exp", _exp_mod_normal),
-    "von_mises": ("as_is known", lambda y, mu, k: k * mpmath.cos(y - mu) - log(2 * mpmath.pi * mpmath.besseli(0, k))),
+    "von_mises": ("as_is exp", lambda y, mu, k: k * mpmath.cos(y - mu) - log(2 * mpmath.pi * mpmath.besseli(0, k))),
     "rayleigh_lcdf": ("exp", lambda y, s: log(1 - mpmath.exp(-((y / s) ** 2) / 2))),
     "loglogistic_lccdf": ("exp exp", lambda y, a, b: -log(1 + (y / a) ** b)),
     "pareto_type_2_lcdf": ("as_is exp exp", lambda y, mu, s, a: log(1 - (1 + (y - mu) / s) ** -a)),
