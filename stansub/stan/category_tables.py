@@ -1,16 +1,18 @@
-"""Functions of parameters and an integer of an observation's data, declared as tables.
+"""Functions of parameters and integers of an observation's data, declared as tables.
 
 In ``mu[n] += b * mo(simo, x[n])``, a monotonic effect as brms writes it, ``b`` and ``simo`` are separate arguments of
 the likelihood, and the effect is not affine in them. If it is declared as a vector with an element for each category,
-``for (k in 0 : K) effect[k + 1] = b * mo(simo, k)``, the likelihood reads ``effect[x[n] + 1]`` instead.
+``for (k in 0 : K) effect[k + 1] = b * mo(simo, k)``, the likelihood reads ``effect[x[n] + 1]`` instead. An interaction
+of two such effects, or an effect that varies between groups, ``(b + r[g[n]]) * mo(simo, x[n])``, is a matrix.
 
-What is declared reads at least two variables that depend on parameters, and the integer as an argument of a function of
-the program or as the end of a slice: what reads it as an index only is already an element of a variable.
+What is declared reads at least two variables that depend on parameters, and an integer as an argument of a function of
+the program or as the end of a slice: what reads integers as indices only is already an element of a variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stansub.stan.inlining import inlined
@@ -20,6 +22,7 @@ from stansub.stan.syntax import (
     Braces,
     Call,
     Expression,
+    Infix,
     Literal,
     Name,
     Node,
@@ -38,13 +41,13 @@ from stansub.stan.syntax import (
 from stansub.stan.typing import INT
 from stansub.stan.variables import Variables
 
-# Precedence of the terms of a sum.
-_TERM = 7
-_CATEGORY = Name("stansub_category")
+# Types of tables with one and two integers.
+_TYPES = ("vector", "matrix")
+_CATEGORIES = (Name("stansub_category"), Name("stansub_other"))
 
 
 def with_category_tables(program: Program, size: str) -> Program:
-    """Return a program that declares functions of parameters and an integer of the data in its likelihood as tables.
+    """Return a program that declares functions of parameters and integers of the data in its likelihood as tables.
 
     It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
     functions.
@@ -62,80 +65,113 @@ def with_category_tables(program: Program, size: str) -> Program:
 
 def _declaring(program: Program, size: str) -> Program | None:
     """Return the program with declared tables; None if there are none to declare."""
-    reading, unused = _Reading.of(program, size), Symbols.of(program)
-    tables, replacements = dict[str, str](), list[tuple[Span, str]]()
+    reading, tables, replacements = _Reading.of(program, size), _Tables(Symbols.of(program)), list[tuple[Span, str]]()
     for one, statement in reading.values():
-        least, most = one.categories
-        each = str(_with(_CATEGORY, one))
-        if each not in tables:
-            tables[each] = unused.fresh("stansub_table")
-            lines = (
-                f"vector[{_place(most, least)}] {tables[each]};",
-                f"for ({_CATEGORY} in {least} : {most}) {{",
-                f"  {tables[each]}[{_place(_CATEGORY, least)}] = {each};",
-                "}\n",
-            )
-            replacements.append((Span(statement.span.start, statement.span.start), "\n".join(lines)))
-        replacements.append((one.expression.span, f"{tables[each]}[{_place(one.integer, least)}]"))
+        element, lines = tables.element(one, reading.factors(one))
+        before = Span(statement.span.start, statement.span.start)
+        replacements += [(one.expression.span, str(element)), *([(before, lines)] if lines else [])]
     return checked(extended(program, (), replacements), "tables of categories") if replacements else None
 
 
-def _place(expression: Expression, least: Expression) -> str:
-    """Return the place of a category in a table."""
-    text = expression.within(_TERM)
-    match least:
-        case Literal("1"):
-            return str(expression)
-        case Literal("0"):
-            return f"{text} + 1"
-    return f"{text} - {least.within(_TERM)} + 1"
+class _Integer(NamedTuple):
+    """An integer of an observation's data, and its least and largest value."""
+
+    expression: Expression
+    least: Expression
+    most: Expression
+
+    @property
+    def place(self) -> Expression:
+        """Return its place in a table."""
+        return self._place(self.expression)
+
+    @property
+    def size(self) -> Expression:
+        """Return the number of values."""
+        return self._place(self.most)
+
+    def _place(self, value: Expression) -> Expression:
+        match self.least:
+            case Literal("1"):
+                return value
+            case Literal("0"):
+                return Infix("+", value, Literal("1"))
+        return Infix("+", Infix("-", value, self.least), Literal("1"))
 
 
 class _Value(NamedTuple):
-    """A function of parameters and an integer of an observation's data.
-
-    Attributes
-    ----------
-    integer : Expression
-        The integer.
-    categories : tuple of Expression
-        The least and the largest value of the integer.
-    """
+    """A function of parameters and integers of an observation's data."""
 
     expression: Expression
-    integer: Expression
-    categories: tuple[Expression, Expression]
+    integers: tuple[_Integer, ...]
+
+
+@dataclass
+class _Tables:
+    """Names of tables, by the text of their elements."""
+
+    unused: Symbols
+    found: dict[str, str] = field(default_factory=dict)
+
+    def element(self, value: _Value, factors: Sequence[_Value] = ()) -> tuple[Expression, str]:
+        """Return the element of a table that has a value, and the lines that declare the table if it is another one.
+
+        ``factors`` are parts of the value that are computed first, as tables of their own.
+        """
+        given, lines = dict[Expression, Expression](), ""
+        for factor in factors:
+            given[factor.expression], own = self.element(factor)
+            lines += own
+        loops = dict(zip((one.expression for one in value.integers), _CATEGORIES, strict=False))
+        each = str(_with(loops, _with(given, value.expression)))
+        is_new = each not in self.found
+        name = self.found[each] if not is_new else self.found.setdefault(each, self.unused.fresh("stansub_table"))
+        element = Subscript(Name(name), tuple(one.place for one in value.integers))
+        if is_new:
+            heads = [f"for ({loops[one.expression]} in {one.least} : {one.most}) {{\n" for one in value.integers]
+            kind, sizes = _TYPES[len(loops) - 1], ", ".join(str(one.size) for one in value.integers)
+            inside = f"{_with(loops, element)} = {each};\n{'}' * len(loops)}"
+            lines += f"{kind}[{sizes}] {name};\n{''.join(heads)}{inside}\n"
+        return element, lines
 
 
 class _Reading(Variables):
-    """Functions of parameters and an integer of the data that a program's likelihood reads."""
+    """Functions of parameters and integers of the data that a program's likelihood reads."""
 
     def values(self) -> Iterator[tuple[_Value, Statement]]:
         """Yield the largest such functions that are no sums, with the block's own statement that contains them."""
         for one, statement in self.in_blocks():
-            for value in self._values(one):
-                if self.is_ready(names(value.expression) - names(value.integer), statement):
+            for value in self._values(one, least=2):
+                if self.is_ready(
+                    names(value.expression) - names(*(each.expression for each in value.integers)), statement
+                ):
                     yield value, statement
 
-    def _values(self, node: Node) -> Iterator[_Value]:
+    def factors(self, value: _Value) -> list[_Value]:
+        """Return the functions of one integer in a function of several."""
+        return list(self._values(value.expression, least=1, most=1)) if len(value.integers) > 1 else []
+
+    def _values(self, node: Node, *, least: int, most: int = len(_TYPES)) -> Iterator[_Value]:
+        """Yield the largest functions of at least so many variables of parameters, and at most so many integers."""
         is_sum = isinstance(node, Expression) and len(list(summands(node))) > 1
-        found = self._value(node) if isinstance(node, Expression) and not is_sum else None
-        if found is not None:
+        found = self._value(node, most) if isinstance(node, Expression) and not is_sum else None
+        if found is not None and len(names(found.expression) & self.changing) >= least:
             yield found
             return
         for part in node.parts:
-            yield from self._values(part)
+            yield from self._values(part, least=least, most=most)
 
-    def _value(self, expression: Expression) -> _Value | None:
+    def _value(self, expression: Expression, most: int) -> _Value | None:
         """Return an expression as such a function; None if it is none."""
-        if len(names(expression) & self.changing) < 2 or not names(expression) & self.outside:
+        if not (names(expression) & self.outside and self.types.is_number(expression)):
             return None
-        read = dict.fromkeys(self._observed(expression))
-        if len(read) != 1 or not self.types.is_number(expression):
+        read = list(dict.fromkeys(self._observed(expression)))
+        if len(read) > most or not all(map(self._is_integer, read)):
             return None
-        (integer,) = read
-        categories = self._categories(expression, integer) if self._is_integer(integer) else None
-        return None if categories is None else _Value(expression, integer, categories)
+        limits = [list(self._limits(expression, one)) for one in read]
+        integers = [self._integer(expression, one, own) for one, own in zip(read, limits, strict=True)]
+        known = tuple(one for one in integers if one is not None)
+        return _Value(expression, known) if any(limits) and len(known) == len(read) else None
 
     def _observed(self, node: Node) -> Iterator[Expression]:
         """Yield the largest integers of the data in a node, and other variables without a value before the loop."""
@@ -153,14 +189,22 @@ class _Reading(Variables):
         is_of_data = bool(own & self.outside) and not own & self.changing and not isinstance(expression, Slice)
         return is_of_data and self.types.of(expression) == INT
 
-    def _categories(self, expression: Expression, integer: Expression) -> tuple[Expression, Expression] | None:
-        """Return the least and the largest value for which an expression is defined; None if the text has none."""
-        limits = list(self._limits(expression, integer))
+    def _integer(
+        self, expression: Expression, integer: Expression, limits: Sequence[Expression | None]
+    ) -> _Integer | None:
+        """Return an integer with the least and largest value for which an expression is defined, if the text has them.
+
+        ``limits`` are those of an integer that is not only an index.
+        """
         one = self.declared.get(name_of(integer)) if isinstance(integer, Subscript) else None
         bounds = {bound.kind: bound.value for bound in one.type.bounds} if one is not None else {}
         known = {kind: value for kind, value in bounds.items() if not names(value) & (self.outside | self.changing)}
+        if not limits:
+            read = [one for one in find(Subscript, [expression]) if integer in one.indices]
+            sizes = [size for one in read if (size := self._size(one.base, one.indices.index(integer))) is not None]
+            return _Integer(integer, Literal("1"), sizes[0]) if sizes else None
         most = next((limit for limit in limits if limit is not None), known.get("upper"))
-        return (known.get("lower", Literal("0")), most) if limits and most is not None else None
+        return None if most is None else _Integer(integer, known.get("lower", Literal("0")), most)
 
     def _limits(self, expression: Expression, integer: Expression) -> Iterator[Expression | None]:
         """Yield sizes of what an integer is the end of; None where it is read in another way, except as an index."""
@@ -183,15 +227,15 @@ class _Reading(Variables):
             if isinstance(first, Slice) and first.upper == integer:
                 yield self._size(given.get(one.base.name, one.base) if isinstance(one.base, Name) else one.base)
 
-    def _size(self, container: Expression) -> Expression | None:
-        """Return the declared size of the first dimension of a container; None if it is not known."""
+    def _size(self, container: Expression, axis: int = 0) -> Expression | None:
+        """Return the declared size of a dimension of a container; None if it is not known."""
         base, indices = flat(container)
         one = self.declared.get(base.name) if isinstance(base, Name) else None
-        if one is None or any(isinstance(index, Slice) for index in indices) or len(indices) >= len(one.all_dims):
-            return None
-        return one.all_dims[len(indices)]
+        axis += len(indices)
+        is_known = one is not None and axis < len(one.all_dims) and not any(isinstance(each, Slice) for each in indices)
+        return one.all_dims[axis] if one is not None and is_known else None
 
 
-def _with(integer: Expression, value: _Value) -> Expression:
-    """Return a value with another integer."""
-    return changed(value.expression, lambda node: integer if node == value.integer else None)
+def _with(given: Mapping[Expression, Expression], expression: Expression) -> Expression:
+    """Return an expression with others in place of some of its parts."""
+    return changed(expression, lambda node: given.get(node) if isinstance(node, Expression) else None)
