@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub.errors import EndedError, RunError
 from stansub.mode_findings import ENOUGH_CLIMBS
@@ -34,12 +35,13 @@ from stansub.wording import percent
 # Pairs of random starts of a round, at most and at least (with many arguments a climb takes longer), and their radius,
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
 # two leads to each order.
-_PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 500, 2.0
+_PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 4, 150, 2.0
 # Rounds until enough climbs reached the best end, at most.
 _ROUNDS = 4
-# Observations of the first subset, at least and for each argument in phi, their growth, and the most of a subset, which
-# is a copy.
-_LEAST, _LEAST_EACH, _GROWTH, _LARGEST = 256, 4, 4, 1 << 19
+# Observations of the first subset, at least and for each argument in phi; those that read an argument, which hold for
+# all but a quarter of the arguments: with fewer, climbs end at maxima of chance, each at its own; their growth, and the
+# most of a subset, which is a copy.
+_LEAST, _LEAST_EACH, _READING, _REST, _GROWTH, _LARGEST = 256, 4, 20, 0.25, 4, 1 << 19
 # Ends from which the next subset is climbed, after the first one and at least.
 _KEPT, _KEPT_AT_LEAST = 16, 4
 # Distance in units of the curvature below which two ends are one maximum; climbs end within half a unit of it.
@@ -166,10 +168,21 @@ def _stage(part: SparsePredictors, predictors: SparsePredictors) -> str:
 def _subsets(predictors: SparsePredictors, rng: np.random.Generator) -> Iterator[SparsePredictors]:
     """Yield the likelihoods of random subsets of growing size."""
     n = predictors.n_observations
-    size = max(_LEAST, _LEAST_EACH * predictors.dim)
+    share = min(1.0, _READING / np.quantile(_readers(predictors), _REST))
+    size = max(_LEAST, _LEAST_EACH * predictors.dim, int(share * n))
     while size * _GROWTH <= n and size <= _LARGEST:
         yield predictors.part(np.sort(rng.choice(n, size, replace=False, shuffle=False)))
         size *= _GROWTH
+
+
+def _readers(predictors: SparsePredictors) -> NDArray[np.int64]:
+    """Return how many observations read each argument in phi that any of them reads."""
+    found = np.zeros(predictors.dim, np.int64)
+    for row in predictors.rows:
+        own = np.sum([np.zeros_like(found), *(column.counts(predictors.dim) for column in row.columns)], axis=0)
+        own[row.places] = predictors.n_observations
+        found = np.maximum(found, own)
+    return found[found > 0]
 
 
 def _climbed(

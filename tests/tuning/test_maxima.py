@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
@@ -15,8 +16,9 @@ from stansub.progress import Progress, TimeLimitError
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
+from stansub.target.families import Poisson
 from stansub.target.programs import ProgramFamily
-from stansub.target.sparse import SparsePredictors
+from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning import maxima, surrogate
 from stansub.tuning.normal import NormalApproximation
 from stansub.tuning.ridge import Region, ridge_mode
@@ -90,6 +92,17 @@ def test_a_likelihood_with_one_maximum_has_one_end() -> None:
     (end,) = ends(ONE, 0)
     assert end.n_climbs == 2 * maxima._PAIRS
     assert maxima.is_same(end.expansion, ridge_mode(own, Progress())[0])
+
+
+@pytest.mark.parametrize(("n_groups", "sizes"), [(8, [256, 1024]), (200, [4000]), (600, [])])
+def test_subsets_keep_enough_observations_of_each_group(n_groups: int, sizes: list[int]) -> None:
+    """Of 16,000 observations; with 600 groups of 27 each, a quarter of them would leave seven."""
+    n = 16_000
+    numbers = sp.csr_array((np.ones(n), np.arange(n) % n_groups, np.arange(n + 1)), shape=(n, n_groups))
+    row = SparseRows.of(np.empty((1, 0)), np.empty(0, np.int64), numbers, np.zeros(1))
+    own = SparsePredictors((row,), Poisson(np.ones(n), np.ones(n)))
+    found = maxima._subsets(own, np.random.default_rng(1))
+    assert [one.n_observations for one in found if one.n_observations < n] == sizes
 
 
 @pytest.mark.parametrize("seed", range(2))
