@@ -48,8 +48,8 @@ CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND) + _DEAR
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
 _TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
-# Angle of the longest tree below which draws are all at one place.
-_SHORT = 0.1
+# Angle of the longest tree below which draws resemble each other, and what is omitted at them varies too little.
+_SHORT = 1.0
 # Autocorrelation time above which it is measured with more draws, of which few are independent.
 UNSURE = 3.0
 
@@ -90,7 +90,7 @@ class Tuned(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """Return whether steps are so small that draws are all at one place."""
+        """Return whether steps are so small that draws are hardly apart."""
         return isinstance(self.inner, NoUTurn) and self.inner.step_size * 2**MAX_TREE_DEPTH < _SHORT
 
     @property
