@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,6 +23,19 @@ using Matrix = nanobind::ndarray<const double, nanobind::ndim<2>, nanobind::c_co
 template <class T>
 std::vector<T> to_vector(const Vector<T>& array) {
   return {array.data(), array.data() + array.shape(0)};
+}
+
+// Arrays of numpy that take over the values of a vector.
+template <class T, class... Dims>
+auto to_numpy(std::vector<T> values, Dims... shape) {
+  auto owned = std::make_unique<std::vector<T>>(std::move(values));
+  auto* data = owned->data();
+  const std::size_t size = owned->size();
+  nanobind::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if constexpr (sizeof...(Dims) == 0)
+    return nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(data, {size}, owner);
+  else
+    return nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<sizeof...(Dims)>>(data, {shape...}, owner);
 }
 
 inline bitgen_t* to_bitgen(const nanobind::handle& capsule) {

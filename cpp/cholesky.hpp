@@ -97,6 +97,76 @@ struct SparseCholesky : LowerTriangle {
   }
 };
 
+// The elements of a factor by rows. Its pattern is known before its values.
+class FactorRows {
+ public:
+  explicit FactorRows(const LowerTriangle& l) : rows_(l.dim()) {
+    for (std::size_t j = 0; j < l.dim(); ++j)
+      for (std::int32_t at = l.starts[j] + 1, end = l.starts[j + 1]; at < end; ++at)
+        rows_[l.rows[at]].push_back({at, end - at, l.rows[end - 1] - l.rows[at] == end - at - 1});
+  }
+
+  // Subtracts the products of earlier columns from column j, which is given by rows, four columns at a time if their rows
+  // are the same run.
+  void subtract_earlier(const LowerTriangle& l, std::size_t j, double* column) const {
+    const std::vector<Entry>& entries = rows_[j];
+    for (std::size_t k = 0; k < entries.size();) {
+      const Entry* e = &entries[k];
+      if (k + 4 <= entries.size() && std::all_of(e, e + 4, [&](auto& one) { return one.is_run && one.n == e->n; })) {
+        subtract_four(l, e, column + l.rows[e->at]);
+        k += 4;
+        continue;
+      }
+      const double* const x = l.values.data() + e->at;
+      const std::int32_t* const rows = l.rows.data() + e->at;
+      for (std::int32_t i = 0; i < e->n; ++i) column[rows[i]] -= x[0] * x[i];
+      ++k;
+    }
+  }
+
+ private:
+  // Element (j, k) of L, and the elements below it in its column; whether their rows are contiguous.
+  struct Entry {
+    std::int32_t at, n;
+    bool is_run;
+  };
+
+  static void subtract_four(const LowerTriangle& l, const Entry* e, double* __restrict to) {
+    const double* const all = l.values.data();
+    const double *const a = all + e[0].at, *const b = all + e[1].at, *const c = all + e[2].at, *const d = all + e[3].at;
+    for (std::int32_t i = 0; i < e->n; ++i) to[i] -= (a[0] * a[i] + b[0] * b[i]) + (c[0] * c[i] + d[0] * d[i]);
+  }
+
+  std::vector<std::vector<Entry>> rows_;
+};
+
+// The pattern of the Cholesky factor of a matrix: a column has the rows of the matrix, and those of each earlier column
+// whose first row below its diagonal is that of the column.
+inline LowerTriangle factor_pattern(const LowerTriangle& a) {
+  LowerTriangle l{{0}, {}, {}};
+  std::vector<std::vector<std::int32_t>> earlier(a.dim());
+  std::vector<std::int32_t> met(a.dim(), -1), rows;
+  for (std::int32_t j = 0; j < static_cast<std::int32_t>(a.dim()); ++j) {
+    rows.clear();
+    met[j] = j;
+    const auto add = [&](std::int32_t row) {
+      if (met[row] == j) return;
+      met[row] = j;
+      rows.push_back(row);
+    };
+    for (std::int32_t k = a.starts[j]; k < a.starts[j + 1]; ++k) add(a.rows[k]);
+    for (const std::int32_t one : earlier[j])
+      for (std::int32_t k = l.starts[one] + 1; k < l.starts[one + 1]; ++k) add(l.rows[k]);
+    std::sort(rows.begin(), rows.end());
+    if (!rows.empty()) earlier[rows.front()].push_back(j);
+    l.rows.push_back(j);
+    l.rows.insert(l.rows.end(), rows.begin(), rows.end());
+    l.starts.push_back(static_cast<std::int32_t>(l.rows.size()));
+  }
+  l.values.resize(l.rows.size());
+  return l;
+}
+
 // L with L L' = A + E, where E is diagonal and not negative: 0 if A is positive definite with a diagonal of 1, and just large
 // enough that no element of L exceeds the maximum for such a matrix (Gill, Murray and Wright 1981, section
 // 4.4.2.2, for a scaled matrix).
@@ -109,39 +179,19 @@ inline LowerTriangle modified_cholesky(const LowerTriangle& a) {
     for (std::int32_t k = a.starts[j] + 1; k < a.starts[j + 1]; ++k) largest = std::max(largest, std::abs(a.values[k]));
   // Square of the largest permitted element of L.
   const double most = std::max(1.0, largest / std::sqrt(std::max(1.0, static_cast<double>(d * d) - 1)));
-  struct Entry {
-    std::int32_t column, at;
-  };
-  std::vector<std::vector<Entry>> by_row(d);
+  LowerTriangle l = factor_pattern(a);
+  const FactorRows by_row(l);
   std::vector<double> column(d, 0.0);
-  std::vector<std::int32_t> met(d, -1), rows;
-  LowerTriangle l{{0}, {}, {}};
   for (std::size_t j = 0; j < d; ++j) {
-    rows.clear();
-    const auto add = [&](std::int32_t row, double value) {
-      if (met[row] != static_cast<std::int32_t>(j)) {
-        met[row] = static_cast<std::int32_t>(j);
-        column[row] = 0;
-        if (row != static_cast<std::int32_t>(j)) rows.push_back(row);
-      }
-      column[row] += value;
-    };
-    for (std::int32_t k = a.starts[j]; k < a.starts[j + 1]; ++k) add(a.rows[k], a.values[k]);
-    for (const Entry& one : by_row[j])
-      for (std::int32_t k = one.at; k < l.starts[one.column + 1]; ++k)
-        add(l.rows[k], -l.values[one.at] * l.values[k]);
-    std::sort(rows.begin(), rows.end());
+    const std::int32_t first = l.starts[j], end = l.starts[j + 1];
+    for (std::int32_t at = first; at < end; ++at) column[l.rows[at]] = 0;
+    for (std::int32_t k = a.starts[j]; k < a.starts[j + 1]; ++k) column[a.rows[k]] += a.values[k];
+    by_row.subtract_earlier(l, j, column.data());
     double below = 0;
-    for (const std::int32_t row : rows) below = std::max(below, std::abs(column[row]));
+    for (std::int32_t at = first + 1; at < end; ++at) below = std::max(below, std::abs(column[l.rows[at]]));
     const double pivot = std::sqrt(std::max({kLeastPivot, std::abs(column[j]), below * below / most}));
-    l.rows.push_back(static_cast<std::int32_t>(j));
-    l.values.push_back(pivot);
-    for (const std::int32_t row : rows) {
-      by_row[row].push_back({static_cast<std::int32_t>(j), static_cast<std::int32_t>(l.rows.size())});
-      l.rows.push_back(row);
-      l.values.push_back(column[row] / pivot);
-    }
-    l.starts.push_back(static_cast<std::int32_t>(l.rows.size()));
+    l.values[first] = pivot;
+    for (std::int32_t at = first + 1; at < end; ++at) l.values[at] = column[l.rows[at]] / pivot;
   }
   return l;
 }

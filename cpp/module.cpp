@@ -77,30 +77,7 @@ BridgeStan to_bridgestan(std::uintptr_t log_density, std::uintptr_t free_error, 
           reinterpret_cast<BridgeStan::LogDensityGradient>(gradient)};
 }
 
-NumpyVector to_numpy(std::vector<double> values) {
-  auto owned = std::make_unique<std::vector<double>>(std::move(values));
-  auto* data = owned->data();
-  const std::size_t size = owned->size();
-  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-  return NumpyVector(data, {size}, owner);
-}
-
-NumpyMatrix to_numpy(std::vector<double> values, std::size_t rows, std::size_t columns) {
-  auto owned = std::make_unique<std::vector<double>>(std::move(values));
-  auto* data = owned->data();
-  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-  return NumpyMatrix(data, {rows, columns}, owner);
-}
-
-template <class T>
-nb::object to_numpy(std::vector<T> values, const std::vector<std::size_t>& shape) {
-  auto owned = std::make_unique<std::vector<T>>(std::move(values));
-  auto* data = owned->data();
-  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
-}
-
-nb::object to_numpy(JsonArray array) {
+nb::object from_json(JsonArray array) {
   JsonNumber* numbers = array.numbers.release();
   nb::capsule owner(numbers, [](void* p) noexcept { FreeMemory()(p); });
   const std::size_t rank = array.shape.size(), *shape = array.shape.data();
@@ -116,7 +93,7 @@ nb::object read_json_numbers(const nb::bytes& text, std::size_t threads, std::si
   }
   if (!read) return nb::none();
   nb::dict object;
-  for (auto& [name, array] : *read) object[nb::str(name.c_str(), name.size())] = to_numpy(std::move(array));
+  for (auto& [name, array] : *read) object[nb::str(name.c_str(), name.size())] = from_json(std::move(array));
   return object;
 }
 
@@ -320,9 +297,7 @@ PyType_Slot decider_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse
 
 // For pickle: plain arrays and numbers.
 nb::tuple to_tuple(const DeciderState& s) {
-  const auto blocks = [](const std::vector<std::int32_t>& which) {
-    return to_numpy<std::int32_t>(which, {which.size()});
-  };
+  const auto blocks = [](const std::vector<std::int32_t>& which) { return to_numpy(which); };
   const Counters& c = s.counters;
   return nb::make_tuple(to_numpy(s.theta), s.global, blocks(s.known), to_numpy(s.values), blocks(s.order),
                         blocks(s.subset), blocks(s.subset_order), to_numpy(s.ahead),
@@ -366,7 +341,7 @@ void define_parts(nb::module_& m) {
           },
           "which"_a, "table"_a.none())
       .def_prop_ro("which",
-                   [](const Subset& subset) { return to_numpy<std::int32_t>(subset.which(), {subset.which().size()}); });
+                   [](const Subset& subset) { return to_numpy(subset.which()); });
 
   nb::class_<Range>(m, "Range");
   nb::class_<LipschitzRange, Range>(m, "LipschitzRange").def(nb::init<double>(), "constant"_a);
@@ -437,7 +412,7 @@ Observations::Stream::Source to_rows(nb::callable function) {
                                                    std::vector<std::vector<double>>& designs) {
     nb::gil_scoped_acquire lock;
     const auto numbers = [](const Matrix& rows) { return std::vector<double>(rows.data(), rows.data() + rows.size()); };
-    const auto found = nb::cast<std::pair<Matrix, std::vector<Matrix>>>((*shared)(to_numpy<std::int64_t>(which, {which.size()})));
+    const auto found = nb::cast<std::pair<Matrix, std::vector<Matrix>>>((*shared)(to_numpy(which)));
     require_length(found.second.size(), designs.size(), "the designs of some rows");
     records = numbers(found.first);
     for (std::size_t k = 0; k < designs.size(); ++k) designs[k] = numbers(found.second[k]);

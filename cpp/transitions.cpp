@@ -515,10 +515,24 @@ void bind_transitions(nb::module_& m) {
   m.def(
       "modified_cholesky",
       [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values) {
-        const LowerTriangle found = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)});
-        return nb::make_tuple(found.starts, found.rows, found.values);
+        LowerTriangle found = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)});
+        return nb::make_tuple(to_numpy(std::move(found.starts)), to_numpy(std::move(found.rows)),
+                              to_numpy(std::move(found.values)));
       },
       "starts"_a, "rows"_a, "values"_a);
+  m.def(
+      "cholesky_solve",
+      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values,
+         const Vector<double>& right) {
+        SparseCholesky factor{{to_vector(starts), to_vector(rows), to_vector(values)}, {}};
+        factor.LowerTriangle::check();
+        require_length(right.shape(0), factor.dim(), "the right side");
+        std::vector<double> x = to_vector(right);
+        factor.forward(x);
+        factor.backward(x);
+        return to_numpy(std::move(x));
+      },
+      "starts"_a, "rows"_a, "values"_a, "right"_a);
   m.def("table_transitions", &table_transitions, "energies"_a, "start"_a, "stops"_a, "max_tree_depth"_a);
 }
 

@@ -1301,7 +1301,7 @@ class SurrogateHamiltonian:
 
 def modified_cholesky(
     starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64]
-) -> tuple[list[int], list[int], list[float]]:
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """L with L L' = A + E, E diagonal and not negative, and 0 where A is positive definite.
 
     Parameters
@@ -1311,9 +1311,14 @@ def modified_cholesky(
 
     Returns
     -------
-    starts, rows, values : list
+    starts, rows, values : ndarray
         The same of L.
     """
+
+def cholesky_solve(
+    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], right: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(L L')^-1 times a vector; L by columns that begin with their diagonal."""
 
 def table_transitions(
     energies: NDArray[np.float64], start: int, stops: Callable[[int, int], bool], max_tree_depth: int

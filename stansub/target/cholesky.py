@@ -6,7 +6,6 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
@@ -44,12 +43,8 @@ class Factor(NamedTuple):
 
     def solve(self, right: FloatArray) -> FloatArray:
         """Return A^-1 times a vector."""
-        lower, out = self.lower, np.empty_like(right)
-        if len(right) <= _DENSE:
-            out[self.order] = scipy.linalg.cho_solve((lower.toarray(), True), right[self.order], check_finite=False)
-        else:
-            x = sp.linalg.spsolve_triangular(lower.tocsr(), right[self.order], lower=True)
-            out[self.order] = sp.linalg.spsolve_triangular(lower.T.tocsr(), x, lower=False)
+        out = np.empty(len(right))
+        out[self.order] = _loop.cholesky_solve(self.starts, self.rows, self.values, right[self.order])
         return out
 
 
@@ -72,8 +67,7 @@ def cholesky(precision: sp.csc_array) -> Factor:
     factor_starts, factor_rows, values = _loop.modified_cholesky(
         triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
     )
-    placed = np.array(factor_rows, np.int32)
-    return Factor(np.array(factor_starts, np.int32), placed, np.array(values) * scale[order][placed], order)
+    return Factor(factor_starts, factor_rows, values * scale[order][factor_rows], order)
 
 
 def of_metric(precision: sp.csc_array) -> Factor:
