@@ -22,8 +22,9 @@ _ROUND, _APART, _BEFORE, _MORE = 30, 6, 30, 4
 _SHOWING, _SURE = 300, 2400
 # Microseconds from one draw to the next that are not too many, if sweeps are dear; and if draws resemble each other.
 _DEAR, _DEAR_MORE = 100_000.0, 20_000.0
-# Share of the sweeps accepted below which effects are not nearly normal given their scales.
-_LEAST = 0.1
+# Share of the sweeps accepted below which effects are not nearly normal given their scales, and the share of the first
+# ones that shows it.
+_LEAST, _HARDLY = 0.1, 0.05
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,15 @@ class GibbsTuner:
     def _sweeps(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int
     ) -> tuple[FloatArray, float]:
-        """Return the draw after each sweep, and the share of the sweeps accepted."""
+        """Return the draw after each sweep, and the share of the sweeps accepted; few draws if hardly any is."""
         gibbs, theta, draws, accepted = surrogate.gibbs(effects), theta.copy(), np.empty((n, len(theta))), 0.0
-        for row in draws:
+        for k, row in enumerate(draws, 1):
             self.check()
-            accepted += gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate / n
+            accepted += gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate
             row[:] = theta
-        return draws, accepted
+            if k == _BEFORE and accepted < _HARDLY * k:
+                return draws[:k], accepted / k
+        return draws, accepted / n
 
 
 def _apart(effects: NormalEffects) -> int:

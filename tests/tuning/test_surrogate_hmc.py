@@ -16,7 +16,7 @@ from stansub.target.approximation import Approximation
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
-from stansub.tuning import transitions
+from stansub.tuning import surrogate_gibbs, transitions
 from stansub.tuning.surrogate import TunedSurrogate, noise_of
 from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, Tuned, Tuner
 
@@ -270,11 +270,32 @@ def test_if_tuning_takes_a_minute_the_cost_is_known_before_it_ends(
     assert found.cost == StepCost(share, pytest.approx(share * 2.5 + (1 - share) * 0.5))
 
 
-def test_draws_by_tiny_steps_are_all_at_one_place() -> None:
+def test_draws_by_tiny_steps_are_hardly_apart() -> None:
+    """What is omitted at them varied little, and a surrogate in whose spike a chain was seemed the best."""
     nowhere: Any = None
-    for step_size, is_stuck in ((1e-2, False), (1e-4, True)):
+    for step_size, is_stuck in ((1e-2, False), (2e-3, True), (1e-4, True)):
         assert Tuned(NoUTurn(nowhere, nowhere, nowhere, step_size), np.zeros((1, 1))).is_stuck == is_stuck
     assert not Tuned(Gibbs(nowhere), np.zeros((1, 1))).is_stuck
+
+
+@pytest.mark.parametrize(("rate", "n", "is_used"), [(0.0, 30, False), (0.07, 65, False), (0.5, 65, True)])
+def test_sweeps_of_which_hardly_any_is_accepted_end_early(
+    rate: float, n: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)  # five sweeps from draw to draw
+    monkeypatch.setattr(surrogate_gibbs, "_ROUND", 8)
+
+    def sweep(bits: Any, theta: Any) -> Made:
+        made.append(theta)
+        return Made(rate, False)
+
+    structure: Any = SimpleNamespace(about=lambda *_: None)
+    surrogate: Any = SimpleNamespace(gibbs=lambda _: sweep)
+    tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
+    found = tuner.round(surrogate, ABOUT, np.zeros((1, DIM)))
+    assert (len(made), found is not None) == (n, is_used)
+    assert found is None or len(found.draws) == 8
 
 
 def test_the_record_names_the_sampler() -> None:
