@@ -21,6 +21,10 @@ from stansub.types import FloatArray
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
 # is taken; the factor of the damping from step to step; that of the last decrement of a damped step, which is short.
 _RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 200, 0.1, 0.1, 4.0, 1e-3
+# Steps that must gain this together: arguments that observations hardly determine go far for little.
+_PATIENCE, _STALLED = 20, 1.0
+# Times that arguments which would pass their bounds by more than rounding are stopped there, in a step.
+_STOPS, _SLIGHT = 5, 1e-9
 # Relative error of a step up to which its precision was positive definite.
 _EXACT = 1e-4
 # Half widths of the cubes on the unconstrained space whose arguments are compared, points in each, and the relative
@@ -111,20 +115,24 @@ def ridge_mode(
     region = Region.whole(predictors.dim) if region is None else region
     begin = np.zeros(predictors.dim) if start is None else region.nearest(start)
     here, n_passes, damping = predictors.expansion(begin), 1, 0.0
+    heights = list[float]()
     for _ in range(_SEARCH):
         progress.check()
-        if not here.is_finite:
+        heights.append(region.with_ridge(here.value, here.point))
+        has_stalled = len(heights) > _PATIENCE and heights[-1] - heights[-1 - _PATIENCE] < _STALLED
+        if not here.is_finite or has_stalled:
             break
         slope, precision = region.expansion(here, damping)
-        step, is_definite = _newton_step(precision, slope)
+        step, is_definite, is_bounded = _step(region, here.point, slope, precision)
         decrement = float(slope @ step)
-        if not np.isfinite(decrement) or (is_definite and decrement <= (_DAMPED if damping else 1) * _DECREMENT):
+        is_short = is_definite and not is_bounded and decrement <= (_DAMPED if damping else 1) * _DECREMENT
+        if not np.isfinite(decrement) or is_short:
             break
         share = -np.inf  # of the gain that the expansion promises
         if is_definite:
-            phi, before = region.nearest(here.point + step), region.with_ridge(here.value, here.point)
-            promised = region.with_ridge(here(phi), phi) - before
-            gained = region.with_ridge(predictors.log_lik(phi), phi) - before
+            phi = region.nearest(here.point + step)
+            promised = region.with_ridge(here(phi), phi) - heights[-1]
+            gained = region.with_ridge(predictors.log_lik(phi), phi) - heights[-1]
             share = gained / promised if promised > 0 else -np.inf
             n_passes += 1
         if share > _ENOUGH:
@@ -133,6 +141,29 @@ def ridge_mode(
         less = damping / _FACTOR if damping > 1 else 0.0
         damping = less if share > 0.5 else max(_FACTOR * damping, 1.0)
     return here, n_passes
+
+
+def _step(
+    region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array
+) -> tuple[FloatArray, bool, bool]:
+    """Return the step, whether it is exact, and whether bounds end it.
+
+    Arguments that would pass their bounds move there, and the others as is best given these: if only the arguments that
+    pass were stopped, the step might lead down.
+    """
+    stopped, moves, diagonal = np.zeros(len(point), bool), np.zeros(len(point)), np.abs(precision.diagonal())
+    step, is_definite = _newton_step(precision, slope)
+    for _ in range(_STOPS):
+        more = ~stopped & (np.abs(region.nearest(point + step) - point - step) > _SLIGHT)
+        if not is_definite or not more.any():
+            break
+        stopped |= more
+        moves[more] = (region.nearest(point + step) - point)[more]
+        free = sp.diags_array((~stopped).astype(float))
+        own = free @ precision @ free + sp.diags_array(np.where(stopped, diagonal, 0.0))
+        right = np.where(stopped, diagonal * moves, slope - precision @ moves)
+        step, is_definite = _newton_step(sp.csc_array(own), right)
+    return step, is_definite, bool(moves.any())
 
 
 def _newton_step(precision: sp.csc_array, slope: FloatArray) -> tuple[FloatArray, bool]:

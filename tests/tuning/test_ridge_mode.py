@@ -15,7 +15,7 @@ from stansub.stan.sparse import sparse_predictors
 from stansub.stan.stanc import canonical_code
 from stansub.stan.syntax import parse
 from stansub.target.families import Poisson
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.tuning import ridge as tuning
 
 N, J = 3_000, 20
@@ -83,3 +83,41 @@ def test_a_climb_stops_at_a_bound_and_goes_on_elsewhere() -> None:
     free, _ = tuning.ridge_mode(predictors, Progress())
     np.testing.assert_allclose(free.point, [1.0, 2.0], atol=0.05)
     assert found.point[1] == pytest.approx(free.point[1], abs=0.01)
+
+
+def test_other_arguments_move_as_is_best_given_those_at_bounds() -> None:
+    """Of two slopes of nearly equal columns, the first is bounded. Steps with this alone cut short led down."""
+    rng = np.random.default_rng(3)
+    design = rng.standard_normal((N, 1)) + np.array([0.02, 0.05]) * rng.standard_normal((N, 2))
+    counts = rng.poisson(np.exp(design @ [2.0, -1.5])).astype(float)
+    predictors = SparsePredictors(
+        (SparseRows(design, np.arange(2), (), np.zeros(1), N, 2),), Poisson(counts, np.ones(N))
+    )
+    region = tuning.Region(np.full(2, -np.inf), np.array([0.1, np.inf]), np.ones(2))
+    found, n_passes = tuning.ridge_mode(predictors, Progress(), region=region)
+    along = [np.array([0.1, second]) for second in np.linspace(0, 1, 1001)]
+    assert found.point[0] == 0.1
+    assert region.with_ridge(found.value, found.point) == pytest.approx(
+        max(region.with_ridge(predictors.log_lik(one), one) for one in along), abs=0.1
+    )
+    assert n_passes < 15
+
+
+def test_a_search_that_hardly_gains_ends() -> None:
+    """A curved valley that rises by 5 over its length, in hundreds of short steps."""
+
+    def log_lik(phi: np.ndarray) -> float:
+        x, y = phi
+        return float(x - 1e4 * (y - np.sin(20 * x) / 20) ** 2)
+
+    def expansion(phi: np.ndarray) -> Quadratic:
+        x, y = phi
+        off, slope, curve = y - np.sin(20 * x) / 20, -np.cos(20 * x), 20 * np.sin(20 * x)
+        gradient = np.array([1.0, 0.0]) - 2e4 * off * np.array([slope, 1.0])
+        precision = 2e4 * (np.outer([slope, 1.0], [slope, 1.0]) + off * np.diag([curve, 0.0]))
+        return Quadratic.of(phi, log_lik(phi), gradient, sp.csr_array(precision))
+
+    valley: Any = SimpleNamespace(dim=2, log_lik=log_lik, expansion=expansion)
+    found, n_passes = tuning.ridge_mode(valley, Progress())
+    assert found.value < 1
+    assert n_passes < 60
