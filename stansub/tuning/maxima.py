@@ -35,7 +35,7 @@ from stansub.wording import percent
 # Pairs of random starts of a round, at most and at least (with many arguments a climb takes longer), and their radius,
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
 # two leads to each order.
-_PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 4, 150, 2.0
+_PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 150, 2.0
 # Rounds until enough climbs reached the best end, at most.
 _ROUNDS = 4
 # Observations of the first subset, at least and for each argument in phi; those that read an argument, which hold for
