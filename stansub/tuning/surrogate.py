@@ -35,7 +35,7 @@ from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.signs import Mirror
 from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, spread
+from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Rounds with a new metric, and expansions.
@@ -51,7 +51,7 @@ _DECIDED = 16
 # Sds of the remainders below which another expansion gains nothing, and one with terms along directions, which makes
 # gradients of the surrogate dearer.
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
-# Sd above which the draws of an approximation that is no better are tried for the next one.
+# Sd above which the draws of an approximation without these terms that is no better are tried for the next one.
 _POOR = 0.4
 # Draws about which these terms are made: directions are those of their covariance.
 _MANY_DRAWS = 200
@@ -152,11 +152,14 @@ class _Stage(NamedTuple):
         Sd of the remainders below which none is made.
     n_draws : int
         Fewest draws about which they are made.
+    poor : float
+        Sd above which the draws of one that is no better are tried for the next one.
     """
 
     approximated: Callable[[Sequence[FloatArray]], tuple[Approximation, int]]
     small: float
     n_draws: int = 0
+    poor: float = _POOR
 
 
 def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
@@ -164,7 +167,7 @@ def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
     yield _Stage(lambda phis: (Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1), _SMALL)
     yield _Stage(lambda phis: approximation(predictors, phis, directions=False), _SMALL)
     if common_coefficients(predictors).size:
-        yield _Stage(lambda phis: approximation(predictors, phis), _SMALL_ENOUGH, _MANY_DRAWS)
+        yield _Stage(lambda phis: approximation(predictors, phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
 
 
 def _joint(
@@ -262,7 +265,7 @@ class _Exploration:
                 if not strays:
                     found = latest = again
                     first = first if found.approximation.is_corrected else found
-                elif latest is found and found.noise > _POOR and np.isfinite(again.noise):
+                elif latest is found and found.noise > stage.poor and np.isfinite(again.noise):
                     latest = again
                 else:
                     break
@@ -344,11 +347,16 @@ class _Exploration:
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
         by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
 
-        uncertain = self.gibbs is not None and self.gibbs.uncertainty(draws) > _UNCERTAIN
+        of_scales = (
+            [self.gibbs.uncertainty(one) for one in (draws, by_gibbs.draws)] if self.gibbs and by_gibbs else [0.0]
+        )
+        uncertain = max(of_scales) > _UNCERTAIN
 
         def is_beaten(tuned: Tuned) -> bool:
             dearest = _SAFETY if uncertain else float(tuned.is_slow)
-            return by_gibbs is not None and by_gibbs.cost <= dearest * tuned.cost
+            if by_gibbs is None or (uncertain and by_gibbs.time > MOST_TRANSITIONS):
+                return False
+            return by_gibbs.cost <= dearest * tuned.cost
 
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):
