@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gamma_tails.hpp"
 #include "kinks.hpp"
 #include "unary.hpp"
 
@@ -76,7 +77,7 @@ class Monomials {
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, absolute, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -102,7 +103,8 @@ class Program {
     }
   }
 
-  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind <= log_sum_exp; }
+  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind <= gamma_below; }
+  static GammaTail tail(const Instruction& one) { return GammaTail(one.kind == gamma_above ? 1 : -1); }
 
   std::size_t n_arguments() const { return q_; }
   std::size_t n_data() const { return n_data_; }
@@ -126,6 +128,8 @@ class Program {
           unary::log1p_exp().at(-std::abs(values[one.a] - values[one.b]), 0, found);
           *out = std::max(values[one.a], values[one.b]) + found.value[0];
           break;
+        case gamma_above:
+        case gamma_below: *out = tail(one).value(values[one.a], values[one.b]); break;
         case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
@@ -178,6 +182,13 @@ class Program {
           unary::taylor(unary::log1p_exp(), jets.change[0], monomials.degree(), coefficients);
           compose(monomials, coefficients, jets.change.data(), out, jets.product.data());
           for (std::size_t m = 0; m < n; ++m) out[m] = add(from[m], out[m]);
+          break;
+        }
+        case gamma_above:
+        case gamma_below: {
+          GammaTail::Table<S> coefficients;
+          tail(one).taylor(a[0], b[0], monomials.degree(), coefficients);
+          compose(monomials, coefficients, a, b, out, jets);
           break;
         }
         case absolute: {
@@ -238,6 +249,28 @@ class Program {
       multiply_jets(monomials, out, x, true, degree - k, scratch);
       std::copy(scratch, scratch + n, out);
       out[0] = coefficients[k];
+    }
+  }
+
+  // The same for a function of two, in the change of the first one with coefficients in that of the second one.
+  template <class S>
+  static void compose(const Monomials& monomials, const GammaTail::Table<S>& coefficients, const S* x, const S* y, S* out, Jets<S>& jets) {
+    const int degree = monomials.degree();
+    const auto n = static_cast<std::size_t>(monomials.size());
+    S *inner = jets.change.data(), *scratch = jets.product.data();
+    const auto times = [&](S* one, const S* other) {
+      std::fill(scratch, scratch + n, S{});
+      multiply_jets(monomials, one, other, true, degree, scratch);
+      std::copy(scratch, scratch + n, one);
+    };
+    for (int k = degree; k >= 0; --k) {
+      std::fill(inner, inner + n, S{});
+      for (int m = degree - k; m >= 0; --m) {
+        times(inner, y);
+        inner[0] = coefficients[static_cast<std::size_t>(k)][static_cast<std::size_t>(m)];
+      }
+      times(out, x);
+      for (std::size_t i = 0; i < n; ++i) out[i] = add(out[i], inner[i]);
     }
   }
 

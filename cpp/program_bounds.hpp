@@ -78,6 +78,7 @@ class ProgramKinks {
                   double radius) {
     values_.resize(variant.size());
     own_slopes_.resize(variant.size());
+    other_slopes_.resize(variant.size());
     for (std::size_t i = 0; i < variant.size(); ++i) {
       const auto& one = variant[i];
       const auto a = static_cast<std::size_t>(one.a), b = static_cast<std::size_t>(one.b);
@@ -95,6 +96,15 @@ class ProgramKinks {
           unary::taylor(unary::log1p_exp(), subtract(values_[b], values_[a]), 1, found);
           values_[i] = add(values_[a], found[0]);
           own_slopes_[i] = found[1];
+          break;
+        }
+        case Program::gamma_above:
+        case Program::gamma_below: {
+          GammaTail::Table<Interval> found;
+          Program::tail(one).taylor(values_[a], values_[b], 1, found);
+          values_[i] = found[0][0];
+          own_slopes_[i] = found[1][0];
+          other_slopes_[i] = found[0][1];
           break;
         }
         case Program::absolute: {
@@ -131,6 +141,10 @@ class ProgramKinks {
         a = add(a, multiply(slope, subtract(Interval{1, 1}, own_slopes_[i])));
         Interval& b = slopes_[static_cast<std::size_t>(one.b)];
         b = add(b, multiply(slope, own_slopes_[i]));
+      } else if (one.kind == Program::gamma_above || one.kind == Program::gamma_below) {
+        a = add(a, multiply(slope, own_slopes_[i]));
+        Interval& b = slopes_[static_cast<std::size_t>(one.b)];
+        b = add(b, multiply(slope, other_slopes_[i]));
       } else {
         a = add(a, multiply(slope, own_slopes_[i]));
       }
@@ -144,7 +158,7 @@ class ProgramKinks {
   std::vector<Piece> pieces_;
   Program::Jets<double> centre_;
   Program::Jets<Interval> box_;
-  std::vector<Interval> values_, own_slopes_, slopes_;
+  std::vector<Interval> values_, own_slopes_, other_slopes_, slopes_;
 };
 
 // Bounds on the sum of a program's derivatives of an order, times lengths, on boxes. With absolute values, they are multiples of

@@ -29,6 +29,7 @@ class ProgramGradients {
     }
     values_.resize(longest * block);
     slopes_.resize(longest * block);
+    other_slopes_.resize(longest * block);
     adjoints_.resize(longest * block);
     gradients_.resize(program.n_arguments() * block);
     has_gradient_.resize(program.n_arguments());
@@ -118,6 +119,17 @@ class ProgramGradients {
           x[j] = change[j] > 0 ? b[j] + (x[j] - change[j]) : a[j] + x[j];
         break;
       }
+      case Program::gamma_above:
+      case Program::gamma_below: {
+        GammaTail::Table<double> found;
+        for (std::size_t j = 0; j < count_; ++j) {
+          Program::tail(one).taylor(a[j], b[j], 1, found);
+          x[j] = found[0][0];
+          row(slopes_, at)[j] = found[1][0];
+          row(other_slopes_, at)[j] = found[0][1];
+        }
+        break;
+      }
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
           const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
@@ -156,6 +168,13 @@ class ProgramGradients {
         const double* share = row(slopes_, at);
         add(one.a, [&](std::size_t j) { return own[j] * (1 - share[j]); });
         add(one.b, [&](std::size_t j) { return own[j] * share[j]; });
+        break;
+      }
+      case Program::gamma_above:
+      case Program::gamma_below: {
+        const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
+        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
+        add(one.b, [&](std::size_t j) { return own[j] * others[j]; });
         break;
       }
       default: {
@@ -197,7 +216,7 @@ class ProgramGradients {
   const Program& program_;
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
-  std::vector<double> values_, slopes_, adjoints_, gradients_;
+  std::vector<double> values_, slopes_, other_slopes_, adjoints_, gradients_;
   std::vector<char> has_gradient_;
   char has_adjoint_[Program::most_instructions] = {};
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block

@@ -32,7 +32,7 @@ from stansub.stan.elementary import (
     weibull_exponent,
 )
 from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick
-from stansub.stan.tails import CUMULATIVE, TAILS
+from stansub.stan.tails import CUMULATIVE, TAILS, gamma_above, gamma_below
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -253,6 +253,8 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "exp2": lambda x: exp(math.log(2) * x),
     "atanh": lambda x: 0.5 * (apply("log1p", x) - log1m(x)),
     "hypot": lambda x, y: apply("sqrt", square(x) + square(y)),
+    "gamma_p": lambda a, x: exp(gamma_below(a, x)),
+    "gamma_q": lambda a, x: exp(gamma_above(a, x)),
     "beta": lambda x, y: exp(lbeta(x, y)),
     "log_inv_logit_diff": lambda x, y: log_diff_exp(-log1p_exp(-x), -log1p_exp(-y)),
     "log_rising_factorial": lambda x, n: lgamma(x + n) - lgamma(x),

@@ -66,6 +66,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "difference": np.subtract,
     "product": np.multiply,
     "log_sum_exp": np.logaddexp,
+    # Logs of the incomplete gamma functions divided by x^a.
+    "log_gamma_above": lambda a, x: np.log(scipy.special.gammaincc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
+    "log_gamma_below": lambda a, x: np.log(scipy.special.gammainc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
 }
 
 
@@ -196,7 +199,7 @@ def select(mask: Mask, first: Number, other: Number) -> Number:
 
 
 def combine(kind: str, a: Number, b: Number) -> Number:
-    """Return a sum, difference or product of two numbers, or the log of a sum from the logs of its terms."""
+    """Return an operation on two numbers, or a shorter form of it."""
     x, y = known(a), known(b)
     with np.errstate(all="ignore"):
         if x is not None and y is not None:
@@ -205,6 +208,8 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return _product(a, b, x, y)
         if kind == "log_sum_exp":
             return _log_sum_exp(a, b)
+        if kind in ("log_gamma_above", "log_gamma_below"):
+            return Expression(kind, (a, b))
         if _is_all(y, 0):
             return a
         if _is_all(x, 0):

@@ -11,6 +11,7 @@ from stansub.stan.elementary import (
     by_value,
     exp,
     inv,
+    lgamma,
     log,
     log1m,
     log1p_exp,
@@ -21,7 +22,7 @@ from stansub.stan.elementary import (
     square,
     weibull_exponent,
 )
-from stansub.stan.rowwise import NotFollowedError, Number, apply
+from stansub.stan.rowwise import NotFollowedError, Number, apply, combine
 
 
 def _cauchy_below(y: Number, mu: Number, sigma: Number) -> Number:
@@ -42,6 +43,16 @@ def _exp_mod_normal_below(*arguments: Number) -> Number:
 def _exp_mod_normal_above(*arguments: Number) -> Number:
     z, difference = _exp_mod_normal_tails(*arguments)
     return log_sum_exp(log_phi(-z), difference)
+
+
+def gamma_below(a: Number, x: Number) -> Number:
+    """Return the log of the regularised lower incomplete gamma function."""
+    return a * log(x) + combine("log_gamma_below", a, x) - lgamma(a)
+
+
+def gamma_above(a: Number, x: Number) -> Number:
+    """Return the log of the regularised upper incomplete gamma function."""
+    return a * log(x) + combine("log_gamma_above", a, x) - lgamma(a)
 
 
 # Logs of distribution functions, and of 1 less these.
@@ -80,6 +91,17 @@ CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
         lambda y, a, b: -log1p_exp(b * (log(y) - log(a))),
     ),
     "cauchy": (_cauchy_below, lambda y, mu, s: _cauchy_below(mu, y, s)),
+    "gamma": (lambda y, a, b: gamma_below(a, b * y), lambda y, a, b: gamma_above(a, b * y)),
+    "inv_gamma": (lambda y, a, b: gamma_above(a, b * inv(y)), lambda y, a, b: gamma_below(a, b * inv(y))),
+    "chi_square": (lambda y, nu: gamma_below(0.5 * nu, 0.5 * y), lambda y, nu: gamma_above(0.5 * nu, 0.5 * y)),
+    "inv_chi_square": (
+        lambda y, nu: gamma_above(0.5 * nu, 0.5 * inv(y)),
+        lambda y, nu: gamma_below(0.5 * nu, 0.5 * inv(y)),
+    ),
+    "scaled_inv_chi_square": (
+        lambda y, nu, s: gamma_above(0.5 * nu, 0.5 * nu * square(s) * inv(y)),
+        lambda y, nu, s: gamma_below(0.5 * nu, 0.5 * nu * square(s) * inv(y)),
+    ),
     "exp_mod_normal": (_exp_mod_normal_below, _exp_mod_normal_above),
 }
 # Maximum number of probabilities of counts that are added.

@@ -57,6 +57,11 @@ DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
     "frechet": lambda alpha, sigma: stats.invweibull(alpha, scale=sigma),
     "gumbel": lambda mu, beta: stats.gumbel_r(mu, beta),
     "cauchy": lambda mu, sigma: stats.cauchy(mu, sigma),
+    "gamma": lambda alpha, beta: stats.gamma(alpha, scale=1 / beta),
+    "inv_gamma": lambda alpha, beta: stats.invgamma(alpha, scale=beta),
+    "chi_square": lambda nu: stats.chi2(nu),
+    "inv_chi_square": lambda nu: stats.invgamma(nu / 2, scale=0.5),
+    "scaled_inv_chi_square": lambda nu, s: stats.invgamma(nu / 2, scale=nu * s**2 / 2),
     "exp_mod_normal": lambda mu, sigma, rate: stats.exponnorm(1 / (sigma * rate), mu, sigma),
 }
 
@@ -70,6 +75,22 @@ def test_distribution_functions_are_those_of_scipy(name: str) -> None:
         found = DISTRIBUTIONS[name](*given)
         assert TAILS[f"{name}_lcdf"](y, *given) == pytest.approx(found.logcdf(y), rel=1e-9, abs=1e-11)
         assert TAILS[f"{name}_lccdf"](y, *given) == pytest.approx(found.logsf(y), rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("name", ["gamma_lcdf", "gamma_lccdf"])
+def test_incomplete_gamma_functions_are_those_of_scipy_for_parameters_of_any_size(name: str) -> None:
+    """Also where one of them is nearly 1, and for shapes near 0."""
+    shape, rate = (apply("exp", affine(np.eye(2)[k : k + 1], np.zeros(1))) for k in (0, 1))
+    family, rows = in_program(TAILS[name](1.0, shape, rate), 1)
+    for a in (1e-3, 0.3, 1.0, 7.0, 300.0):
+        for x in (1e-3, 0.5, 1.0, 9.0, 310.0):
+            with mpmath.workdps(60):
+                ends = (0, x) if name == "gamma_lcdf" else (x, mpmath.inf)
+                truth = float(log(mpmath.gammainc(a, *ends, regularized=True)))
+            theta = np.log([a, x])
+            eta = np.stack([row.slopes @ theta + row.offset for row in rows])
+            assert family.log_lik(eta) == pytest.approx(truth, rel=1e-10, abs=1e-11)
+            assert family.gradients(eta)[0] == pytest.approx(truth, rel=1e-10, abs=1e-11)
 
 
 def test_modified_bessel_functions_are_those_of_scipy() -> None:
@@ -140,6 +161,8 @@ NUMBERS: dict[str, tuple[bool, Callable[..., Any]]] = {
     "atanh": (True, mpmath.atanh),
     "hypot": (True, mpmath.hypot),
     "beta": (True, mpmath.beta),
+    "gamma_p": (True, lambda a, x: mpmath.gammainc(a, 0, x, regularized=True)),
+    "gamma_q": (True, lambda a, x: mpmath.gammainc(a, x, regularized=True)),
     "log_inv_logit_diff": (True, lambda x, y: log(1 / (1 + mpmath.exp(-x)) - 1 / (1 + mpmath.exp(-y)))),
     "log_rising_factorial": (True, lambda x, n: loggamma(x + n) - loggamma(x)),
     "log_falling_factorial": (True, lambda x, n: loggamma(x + 1) - loggamma(x - n + 1)),
@@ -155,7 +178,14 @@ NUMBERS: dict[str, tuple[bool, Callable[..., Any]]] = {
 }
 
 
-OF_TWO = {"hypot", "beta", "atan2", *(name for name in NUMBERS if name.startswith(("log_inv", "log_ris", "log_fal")))}
+OF_TWO = {
+    "hypot",
+    "beta",
+    "gamma_p",
+    "gamma_q",
+    "atan2",
+    *(name for name in NUMBERS if name.startswith(("log_inv", "log_ris", "log_fal"))),
+}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -217,6 +247,10 @@ FORMULAS: dict[str, tuple[str, Callable[..., Any]]] = {
     "loglogistic_lccdf": ("exp exp", lambda y, a, b: -log(1 + (y / a) ** b)),
     "pareto_type_2_lcdf": ("as_is exp exp", lambda y, mu, s, a: log(1 - (1 + (y - mu) / s) ** -a)),
     "cauchy_lccdf": ("as_is exp", lambda y, mu, s: log(0.5 - mpmath.atan((y - mu) / s) / mpmath.pi)),
+    "gamma_lcdf": ("exp exp", lambda y, a, b: log(mpmath.gammainc(a, 0, b * y, regularized=True))),
+    "gamma_lccdf": ("exp exp", lambda y, a, b: log(mpmath.gammainc(a, b * y, regularized=True))),
+    "inv_gamma_lcdf": ("exp exp", lambda y, a, b: log(mpmath.gammainc(a, b / y, regularized=True))),
+    "chi_square_lccdf": ("exp", lambda y, nu: log(mpmath.gammainc(nu / 2, y / 2, regularized=True))),
     "exp_mod_normal_lcdf": (
         "as_is exp exp",
         lambda *given: log(mpmath.ncdf((given[0] - given[1]) / given[2]) - _mixed(*given)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kinked import ASYM_LAPLACE
 from numpy.typing import NDArray
+from scipy import special
 
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense
@@ -130,8 +131,17 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
         "",
         lambda t, d: -2 * np.log1p(np.abs(t.error) / t.s) - np.log(t.s),
     ),
+    "inside incomplete gamma functions": (
+        "for (n in 1:N) target += gamma_lccdf(3 + abs(z[n] - a - b * x[n]) | s, w[n])"
+        " + gamma_lcdf(w[n] | 2 + abs(z[n] - a), p);",
+        "",
+        lambda t, d: (
+            np.log(special.gammaincc(t.s, d["w"] * (3 + np.abs(t.error))))
+            + np.log(special.gammainc(2 + np.abs(d["z"] - t.a), t.p * d["w"]))
+        ),
+    ),
 }
-LOOSE = ("Huber", "inside a logarithm")
+LOOSE = ("Huber", "inside a logarithm", "inside incomplete gamma functions")
 REFUSED = {
     "for (n in 1:N) { if (z[n] < a) target += 1; else target += s; }": "do not join",
     "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s * (z[n] - b); }": "do not join",

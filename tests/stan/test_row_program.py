@@ -556,14 +556,14 @@ def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
           if (late[n] == 0) {
             z[n] ~ normal(mu[n], s);
           } else {
-            real survival = gamma_lccdf(z[n] | s, exp(mu[n]));
+            real survival = beta_lccdf(z[n] | s, exp(mu[n]));
             target += survival;
           }
         }
       }
     """
     values = {"N": 5, "z": np.ones(5), "late": np.arange(5) % 2}
-    with pytest.raises(NotFollowedError, match="gamma_lccdf is not supported"):
+    with pytest.raises(NotFollowedError, match="beta_lccdf is not supported"):
         follow(parse(text), values, 5)
 
 
