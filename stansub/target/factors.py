@@ -11,11 +11,11 @@ from typing import Protocol
 from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
-from stansub.target.remainders import RemainderBounds
+from stansub.target.remainders import NoPredictorsError, RemainderBounds
 from stansub.target.split import Split
 from stansub.types import FloatArray
 
-__all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target"]
+__all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target", "known_predictors"]
 
 
 class Population(Protocol):
@@ -113,3 +113,11 @@ class CutTarget(Target, Protocol):
     def decision_size(self) -> int | None:
         """Return the observations per smaller factor; None if the factors are small enough."""
         ...
+
+
+def known_predictors(posterior: Target, log: Callable[[str], None]) -> Predictors | None:
+    """Return the posterior's linear predictors, if any."""
+    try:
+        return posterior.predictors(log)
+    except NoPredictorsError:
+        return None

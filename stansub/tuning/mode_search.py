@@ -8,10 +8,9 @@ from functools import partial
 import numpy as np
 
 from stansub.progress import Progress
-from stansub.target.factors import Target
+from stansub.target.factors import Target, known_predictors
 from stansub.target.partitioned import Predictors
 from stansub.tuning.mode import Mode, Modes, NoModeError, find_modes
-from stansub.tuning.mode_variates import known_predictors
 from stansub.types import FloatArray
 
 

@@ -12,7 +12,7 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.selection import Chosen
-from stansub.target.factors import CutTarget, Target
+from stansub.target.factors import CutTarget, Target, known_predictors
 from stansub.target.observations import ObservationVariates, memory_needed
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import NoPredictorsError
@@ -188,11 +188,3 @@ def of_observations(variates: ObservationVariates, target: Target) -> VariatesOf
     """Return the choice of control variates of single observations."""
     expected, n = variates.candidates(target), target.blocks.n_observations
     return VariatesOfObservations(variates.order, expected, n, screened=variates.screened)
-
-
-def known_predictors(posterior: Target, log: Progress) -> Predictors | None:
-    """Return the posterior's linear predictors, if any."""
-    try:
-        return posterior.predictors(log)
-    except NoPredictorsError:
-        return None
