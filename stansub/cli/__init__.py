@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
             interrupt.exit_code = None
             try:
                 code = application.run(given or ["--help"])
-            except KeyboardInterrupt:  # before the command begins, or a second one while the first is told
+            except KeyboardInterrupt:  # Ctrl-C before the command begins, or again while its message is printed
                 code = InterruptError.NOTHING
             if own:
                 interrupt.exit_code = code

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stansub.stan.inlining import inlined
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.syntax import (
@@ -39,7 +38,7 @@ from stansub.stan.syntax import (
     summands,
 )
 from stansub.stan.typing import INT
-from stansub.stan.variables import Variables
+from stansub.stan.variables import Variables, with_declared
 
 # Types of tables with one and two integers.
 _TYPES = ("vector", "matrix")
@@ -57,10 +56,7 @@ def with_category_tables(program: Program, size: str) -> Program:
     size : str
         The integer that counts the observations.
     """
-    for one in (inlined(program), program):
-        if (found := _declaring(one, size)) is not None:
-            return found
-    return program
+    return with_declared(program, lambda one: _declaring(one, size))
 
 
 def _declaring(program: Program, size: str) -> Program | None:

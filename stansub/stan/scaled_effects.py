@@ -34,7 +34,7 @@ from stansub.stan.syntax import (
     summands,
 )
 from stansub.stan.typing import VECTOR
-from stansub.stan.variables import Variables
+from stansub.stan.variables import Variables, with_declared
 
 _INVERSE = ("/", "./")
 # Precedence of what can be an operand of a product without parentheses.
@@ -58,10 +58,7 @@ def with_scaled_effects(program: Program, size: str) -> Program:
     size : str
         The integer that counts the observations.
     """
-    for one in (inlined(program), program):
-        if (found := _declaring(one, size)) is not None:
-            return found
-    return program
+    return with_declared(program, lambda one: _declaring(one, size))
 
 
 def undeclared(program: Program, size: str) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from stansub.stan.dependence import Steps, plain_names
+from stansub.stan.inlining import inlined
 from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import Declaration, For, ForEach, Program, Statement, walk, writes
 from stansub.stan.typing import Types
@@ -71,3 +72,13 @@ class Variables:
     def types(self) -> Types:
         """Types of expressions of the variables that blocks declare."""
         return Types(self.program, {name: one.type.unsized for name, one in self.declared.items()})
+
+
+def with_declared(program: Program, declaring: Callable[[Program], Program | None]) -> Program:
+    """Return a program with more declared variables, with the functions of its likelihood opened if possible.
+
+    ``declaring`` returns a program with these variables, or None if it has none to declare. If it has none in
+    either form, the result is the program itself.
+    """
+    found = (declaring(one) for one in (inlined(program), program))
+    return next((one for one in found if one is not None), program)

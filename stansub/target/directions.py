@@ -38,8 +38,8 @@ from stansub.types import FloatArray
 
 Real = TypeVar("Real", float, FloatArray)
 
-# In sds: nodes on either side of the point; sizes of u beyond which b, and of coordinates beyond which profiles are
-# nearly constant.
+# In sds: nodes on either side of the point; sizes of u beyond which b, and of coordinates beyond which functions of two
+# of them, are nearly constant.
 _NODE, REACH, LIMIT = 1.5, 4.0, 6.0
 # Elements of a grouping up to which they are common coefficients; most common coefficients; most directions, because
 # each makes a gradient of the surrogate dearer; sd of what is omitted below which a direction has no terms.
