@@ -2,8 +2,9 @@
 
 import json
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import pytest
@@ -135,6 +136,24 @@ def test_nothing_of_a_value_is_called() -> None:
 def test_annotations_of_all_types_can_be_checked() -> None:
     for kind in CODEC.known.values():
         assert set(_hints(kind)) or kind in CODEC.special or not getattr(kind, "__dataclass_fields__", {}), kind
+
+
+def test_types_of_fields_are_known() -> None:
+    """A dataclass or named tuple of the package that a known type contains."""
+    unknown = set()
+    for kind in CODEC.known.values():
+        kept = {one.name for one in fields(kind) if "codec" not in one.metadata} if is_dataclass(kind) else _hints(kind)
+        for name in kept:
+            unknown |= {one for one in named(_hints(kind)[name]) if one not in CODEC.known.values()}
+    assert not unknown
+
+
+def named(hint: Any) -> Iterator[type]:
+    """The dataclasses and named tuples of the package in an annotation."""
+    if isinstance(hint, type) and hint.__module__.startswith("stansub") and hasattr(hint, "__match_args__"):
+        yield hint
+    for one in get_args(getattr(hint, "__value__", hint)):
+        yield from named(one)
 
 
 class Point(NamedTuple):

@@ -42,6 +42,9 @@ _ARGUMENTS = {
     "stansub_common": "array[stansub_n_common] int",
     "stansub_inward": "matrix[stansub_n_common, stansub_n_common]",
     "stansub_along": f"matrix[{SIZE}, stansub_n_common]",
+    "stansub_into": "array[stansub_n_shares] int",
+    "stansub_others": "array[stansub_n_shares] int",
+    "stansub_shares": "vector[stansub_n_shares]",
     "stansub_places": "array[stansub_n_places] int",
     "stansub_sizes": "vector[stansub_n_places]",
     "stansub_profiles": "matrix[stansub_n_profile_values, stansub_n_places]",
@@ -54,7 +57,7 @@ _ARGUMENTS = {
     "stansub_term_columns": "array[stansub_n_term_values] int",
     "stansub_term_starts": f"array[{SIZE} + 1] int",
 }
-_COUNTED = "values", "weights", "means", "common", "places", "profile_values", "pairs", "terms", "term_values"
+_COUNTED = "values", "weights", "means", "common", "shares", "places", "profile_values", "pairs", "terms", "term_values"
 _SIZES = (ADDED, SIZE, *(f"stansub_n_{name}" for name in _COUNTED))
 _UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
 _TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
@@ -96,6 +99,9 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
         frame.common,
         frame.inward,
         frame.along,
+        frame.within.into,
+        frame.within.others,
+        frame.within.shares,
         profiles.places,
         profiles.sizes,
         profiles.tables.reshape(len(profiles.places), 2 * profiles.tables.shape[1]).T,
@@ -115,6 +121,7 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
         len(frame.means.weights),
         frame.means.n,
         len(frame.common),
+        len(frame.within.shares),
         len(profiles.places),
         2 * profiles.tables.shape[1],
         profiles.pairs.shape[1],

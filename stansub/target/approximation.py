@@ -5,14 +5,13 @@ remove most of it and cost little compared with a gradient of the surrogate:
 
 - A slope. Among linear functions, the one nearest to R under a normal distribution has the mean of R's gradient as its
   slope (Stein's lemma). It is averaged over draws of an earlier surrogate.
-- A profile of each coefficient that a part of the observations reads. Along this coefficient, R is a function of one
+- A profile of each coefficient that a part of the observations reads. Along its coordinate, R is a function of one
   number, summed over those observations, and is interpolated from a table. If one level has several coefficients, such
   as an intercept and a slope, or a discrimination and a difficulty, a polynomial of each two of them is fitted to what
   their profiles omit, in bounded arguments, so that the surrogate stays a distribution.
 - Terms of third and fourth order along directions that all observations share (`stansub.target.directions`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
-An example is each level's slope of a covariate far from 0 beside its intercept.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
 from stansub.target.groupings import Means, Pairs, pairs
-from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.sparse import Column, Quadratic, SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
 # Nodes of a profile, in sds of a coordinate, and their distance.
@@ -188,11 +187,12 @@ def approximation(
     """
     quadratic = predictors.expansion(np.mean(phis, axis=0))
     m, point = predictors.dim, quadratic.point
-    frame, terms, n_passes = coordinates(predictors, point, quadratic.precision, phis), DirectionalTerms.none(m), 0
+    levels, terms, n_passes = pairs(predictors), DirectionalTerms.none(m), 0
+    frame = coordinates(predictors, levels, point, quadratic.precision, phis)
     if directions:
         frame, terms, n_passes = directional(predictors, point, quadratic.precision, phis, frame)
     ys = np.array([frame(phi - point) for phi in phis])
-    profiles = _profiles(predictors, quadratic, ys, frame.common)
+    profiles = _profiles(predictors, levels, quadratic, ys, frame)
     bent = np.array([terms.value(y, y[frame.common]) for y in ys])
     middle = float(bent.mean())
     most = float(_BEYOND * np.abs(bent - middle).max() + _SLACK)
@@ -213,9 +213,9 @@ def _mixed_slopes(r: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def _profiles(
-    predictors: SparsePredictors, quadratic: Quadratic, ys: FloatArray, without: NDArray[np.int32]
+    predictors: SparsePredictors, levels: Sequence[Pairs], quadratic: Quadratic, ys: FloatArray, frame: Frame
 ) -> Profiles:
-    """Return polynomials fitted by weighted least squares, except along some coefficients.
+    """Return profiles of coordinates, except of common ones, and functions of two.
 
     Parameters
     ----------
@@ -223,12 +223,13 @@ def _profiles(
         Coordinates of draws.
     """
     draws = ys.copy()
-    draws[:, without] = 0.0
-    sds, levels = draws.std(axis=0), pairs(predictors)
-    along = _Along(predictors, quadratic.point, sds)
+    draws[:, frame.common] = 0.0
+    sds, inverse = draws.std(axis=0), frame.within.inverse(predictors.dim)
+    along = _Along(predictors, quadratic.point, sds, inverse)
     tables = along.each(_NODES)
     read = along.read & (sds > 0) & np.isfinite(tables[:, _FINITE]).all(axis=(1, 2))
-    read &= ~_compensated(along.groupings, levels, quadratic.precision, draws)
+    precision = sp.csr_array(inverse.T @ quadratic.precision @ inverse)
+    read &= ~_compensated(along.groupings, levels, precision, draws)
     places = np.flatnonzero(read).astype(np.int32)
     if not places.size:
         return Profiles.none()
@@ -300,11 +301,18 @@ def _fitted(basis: FloatArray, weights: FloatArray, values: FloatArray) -> Float
 
 @dataclass(frozen=True)
 class _Along:
-    """What the expansion omits along one or two coefficients of the groupings, from a point, in sds."""
+    """What the expansion omits along one or two coordinates of the groupings, from a point, in sds.
+
+    Attributes
+    ----------
+    inverse : csr_array, shape (m, m)
+        Matrix from these coordinates to changes of coefficients.
+    """
 
     predictors: SparsePredictors
     point: FloatArray
     sds: FloatArray
+    inverse: sp.csr_array
 
     @cached_property
     def groupings(self) -> list[NDArray[np.bool_]]:
@@ -335,15 +343,16 @@ class _PartAlong:
     """The same of a part of the observations."""
 
     def __init__(self, part: SparsePredictors, along: _Along) -> None:
-        self._part, self._family, self._sds = part, part.family, along.sds
+        self._part, self._family = part, part.family
         self._centre = part.at(along.point)
         self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
+        self._units = [[_unit(column, row, along) for column in row.columns] for row in part.rows]
 
     def each(self, nodes: FloatArray) -> FloatArray:
         found = np.zeros((self._part.dim, len(nodes), 2))
         for (j, node), (k, row) in product(enumerate(nodes), enumerate(self._part.rows)):
-            for column in row.columns:
-                unit, moved = column.change(self._sds), self._centre.copy()
+            for column, unit in zip(row.columns, self._units[k], strict=True):
+                moved = self._centre.copy()
                 moved[k] += node * unit
                 value, slopes = self._family.derivatives((0, 1), moved)
                 curve = node * unit * self._curves[k, k]
@@ -354,8 +363,8 @@ class _PartAlong:
 
     def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:
         first, second = (
-            [((k, change), self._moved((k, change))) for change in (column.change(node * self._sds) for node in nodes)]
-            for k, column in zip(level.arguments, level.of(self._part), strict=True)
+            [((k, change), self._moved((k, change))) for change in (node * self._units[k][i] for node in nodes)]
+            for k, i in zip(level.arguments, level.columns, strict=True)
         )
         for ((j, one), of_one), ((k, other), of_other) in product(first, second):
             expanded = one * other * self._curves[j, k]
@@ -367,3 +376,13 @@ class _PartAlong:
         for k, change in changes:
             moved[k] += change
         return np.asarray(self._family.log_lik(moved) - self._value)
+
+
+def _unit(column: Column, row: SparseRows, along: _Along) -> FloatArray:
+    """Return the change of each observation's argument with the coordinate of one coefficient, shape (n,)."""
+    found = column.change(along.sds).copy()
+    for other in (one for one in row.columns if one is not column):
+        has = (column.places >= 0) & (other.places >= 0)
+        own, beside = column.places[has], other.places[has]
+        found[has] += other.factors[has] * np.asarray(along.inverse[beside, own]).ravel() * along.sds[own]
+    return found

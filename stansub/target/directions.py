@@ -8,7 +8,9 @@ of coordinates y of a change:
 - changes of common coefficients become standardised directions u, sorted by how much the expansion omits along them;
 - from the others, their mean change given u under the likelihood alone is subtracted: an intercept that grows by 1
   lets each level's effect fall by 1. What is left for a level are changes of its own arguments, and a direction leaves
-  these as they are.
+  these as they are;
+- the coefficients of a level, such as an intercept and a slope, become coordinates that do not compensate each other
+  (`stansub.target.elimination`).
 
 Along u_k the expansion's precision P changes. With derivatives A_k = -dP / du_k and B_k = -d^2 P / du_k^2 by these
 coordinates, the terms are
@@ -32,7 +34,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.cholesky import cholesky
-from stansub.target.groupings import Means, Recentred
+from stansub.target.elimination import Elimination
+from stansub.target.groupings import Means, Pairs, Recentred
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
@@ -65,18 +68,21 @@ class Frame:
         From changes of common coefficients to u.
     along : ndarray, shape (m, c)
         Mean changes of the others for a unit of u under the likelihood; 0 for common coefficients.
+    within : Elimination
+        Coordinates of the coefficients of a level.
     """
 
     means: Means
     common: NDArray[np.int32]
     inward: FloatArray
     along: FloatArray
+    within: Elimination
 
     @classmethod
     def plain(cls, means: Means) -> Frame:
         """Return the frame without directions, which subtracts means only."""
         m = len(means.of)
-        return cls(means, np.empty(0, np.int32), np.empty((0, 0)), np.empty((m, 0)))
+        return cls(means, np.empty(0, np.int32), np.empty((0, 0)), np.empty((m, 0)), Elimination.none())
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return y, shape (m,)."""
@@ -84,10 +90,11 @@ class Frame:
         u = self.inward @ y[self.common]
         y -= self.along @ u
         y[self.common] = u
-        return y
+        return self.within(y)
 
     def back(self, slopes: FloatArray) -> FloatArray:
         """Return the gradient by changes of phi from that by y, shape (m,)."""
+        slopes = self.within.back(slopes)
         found = slopes.copy()
         found[self.common] = self.inward.T @ (slopes[self.common] - self.along.T @ slopes)
         of_means = np.bincount(self.means.of, found, minlength=self.means.n).astype(float)
@@ -101,7 +108,8 @@ class Frame:
         columns[self.common] = np.linalg.pinv(self.inward)
         rows, places = np.repeat(np.arange(m), c), np.tile(self.common, m)
         others = (~np.isin(np.arange(m), self.common)).astype(float)
-        return sp.csr_array(sp.diags_array(others) + sp.csr_array((columns.ravel(), (rows, places)), shape=(m, m)))
+        found = sp.diags_array(others) + sp.csr_array((columns.ravel(), (rows, places)), shape=(m, m))
+        return sp.csr_array(found @ self.within.inverse(m))
 
 
 @dataclass(frozen=True)
@@ -168,12 +176,18 @@ def common_coefficients(predictors: SparsePredictors) -> NDArray[np.int64]:
 
 
 def coordinates(
-    predictors: SparsePredictors, point: FloatArray, precision: sp.csr_array, phis: Sequence[FloatArray]
+    predictors: SparsePredictors,
+    levels: Sequence[Pairs],
+    point: FloatArray,
+    precision: sp.csr_array,
+    phis: Sequence[FloatArray],
 ) -> Frame:
     """Return coordinates in which common coefficients are themselves.
 
     Parameters
     ----------
+    levels : sequence of Pairs
+        All pairs of coefficients (`stansub.target.groupings.pairs`).
     point : ndarray, shape (m,)
         The expansion point.
     precision : csr_array, shape (m, m)
@@ -182,11 +196,11 @@ def coordinates(
         Arguments at draws of a surrogate.
     """
     means, common = Recentred(predictors, point).means(), common_coefficients(predictors)
-    plain = Frame.plain(means)
-    if not common.size:
-        return plain
-    changes = np.array([plain(phi - point) for phi in phis])
-    return _frame(means, common, _mean_changes(changes, precision, common))
+    changes = np.array([means.removed(phi - point) for phi in phis])
+    variances = changes.var(axis=0)
+    along = _mean_changes(variances, precision, common)
+    variances[common] = 0.0
+    return _frame(means, common, along, Elimination.of(predictors, levels, precision, variances, _BESIDE))
 
 
 def directional(
@@ -213,7 +227,7 @@ def directional(
     n = min(int(np.count_nonzero(variances > _LITTLE**2)), _DIRECTIONS)
     if not n:
         return frame, none, 2 * along.shape[1]
-    frame = _frame(means, common, along @ turn)
+    frame = _frame(means, common, along @ turn, frame.within)
     cubic, quartic = list[sp.csr_array](), list[sp.csr_array]()
     outward, shares = frame.outward, _Shares(len(point), common[:n])
     for k, (up, down) in enumerate(precisions(along @ turn[:, :n])):
@@ -232,13 +246,19 @@ def _directions(changes: FloatArray) -> FloatArray:
     return np.asarray(sds[:, np.newaxis] * axes[:, moves] * np.sqrt(eigenvalues[moves]))
 
 
-def _mean_changes(changes: FloatArray, precision: sp.csr_array, common: NDArray[np.int64]) -> FloatArray:
-    """Return mean changes of all coefficients for a unit of each common one under the likelihood, shape (m, c)."""
-    m, variances = changes.shape[1], changes.var(axis=0)
+def _mean_changes(variances: FloatArray, precision: sp.csr_array, common: NDArray[np.int64]) -> FloatArray:
+    """Return mean changes of all coefficients for a unit of each common one under the likelihood, shape (m, c).
+
+    Parameters
+    ----------
+    variances : ndarray, shape (m,)
+        Those of the coefficients over draws.
+    """
+    m = len(variances)
     others = np.setdiff1d(np.flatnonzero(variances), common)
     found = np.zeros((m, len(common)))
     found[common] = np.eye(len(common))
-    if others.size:
+    if others.size and common.size:
         beside = sp.diags_array(_BESIDE / variances[others])
         own = cholesky(sp.csc_array(precision[others][:, others] + beside))
         together = sp.csc_array(precision[others][:, common]).toarray()
@@ -246,13 +266,13 @@ def _mean_changes(changes: FloatArray, precision: sp.csr_array, common: NDArray[
     return found
 
 
-def _frame(means: Means, common: NDArray[np.int64], along: FloatArray) -> Frame:
+def _frame(means: Means, common: NDArray[np.int64], along: FloatArray, within: Elimination) -> Frame:
     """Return the frame with these directions; common coefficients do not change in others."""
     full = np.zeros((len(along), len(common)))
     full[:, : along.shape[1]] = along
     inward = np.asarray(np.linalg.pinv(full[common]), np.float64)
     full[common] = 0.0
-    return Frame(means, common.astype(np.int32), inward, full)
+    return Frame(means, common.astype(np.int32), inward, full, within)
 
 
 class _Shares:

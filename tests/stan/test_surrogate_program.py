@@ -17,6 +17,7 @@ from stansub.stan.library import Library
 from stansub.stan.surrogate import Surrogate
 from stansub.target.approximation import Approximation, Profiles
 from stansub.target.directions import DirectionalTerms, Frame
+from stansub.target.elimination import Elimination
 from stansub.target.groupings import Means
 from stansub.target.sparse import Quadratic
 
@@ -60,12 +61,15 @@ def random_approximation(seed: int) -> Approximation:
     point, gradient, slope = rng.standard_normal((3, M))
     ys = 0.2 * rng.standard_normal((5, M))
     terms = DirectionalTerms.of([symmetric(rng) for _ in range(2)], [symmetric(rng) for _ in range(2)], ys)
-    frame = Frame(means, common, rng.standard_normal((3, 3)), along)
+    into, others = np.array([2, 3, 2, 5], np.int32), np.array([8, 9, 11, 4], np.int32)
+    within = Elimination(into, others, rng.standard_normal(4))
+    frame = Frame(means, common, rng.standard_normal((3, 3)), along, within)
     quadratic = Quadratic.of(point, 0.0, gradient, precision)
     found = Approximation(quadratic, slope, frame, profiles, terms)
-    at = np.random.default_rng(seed).standard_normal(DIM) @ jacobian(np.zeros(DIM)).T
+    theta = np.random.default_rng(seed).standard_normal(DIM)
+    at = np.concatenate([theta[:2], theta[4 + J :], np.exp(theta[2]) * theta[4 : 4 + J]])
     y = frame(at - point)
-    return replace(found, middle=3.0, most=2 * abs(terms.value(y, y[common])))
+    return replace(found, middle=3.0, most=2 * abs(terms.value(y, y[common]) - 3.0))
 
 
 def symmetric(rng: np.random.Generator) -> sp.csr_array:
@@ -132,6 +136,9 @@ def changed(which: str, found: Approximation) -> Approximation:
         own = getattr(found.frame, which).copy()
         own[-1, 1] += 1e-6
         return replace(found, frame=replace(found.frame, **{which: own}))
+    elif which in ("into", "others", "shares"):
+        parts = {which: getattr(found.frame.within, which) + (1e-6 if which == "shares" else 1)}
+        return replace(found, frame=replace(found.frame, within=replace(found.frame.within, **parts)))
     elif which == "middle":
         return replace(found, middle=found.middle + 1e-6)
     elif which == "limit":
@@ -160,7 +167,7 @@ def changed(which: str, found: Approximation) -> Approximation:
 
 
 OF_ONE = "off the diagonal", "slope", "weight", "mean", "node's value", "node's slope", "size"
-OF_DIRECTIONS = "inward", "along", "middle", "limit", "term", "quartic term", "term's mean"
+OF_DIRECTIONS = "inward", "along", "into", "others", "shares", "middle", "limit", "term", "quartic term", "term's mean"
 OF_TWO = "pair", *(f"mixed {k}" for k in range(5))
 
 

@@ -276,11 +276,11 @@ def test_profiles_are_those_of_the_likelihood_one_by_one() -> None:
     assert np.std(np.subtract(profiles, expected)) < 0.001 * np.std(expected)
 
 
-def slopes(kind: str, mean: float = 0.0) -> SparsePredictors:
-    """An intercept, and an intercept and a slope of each level, of a covariate with a mean."""
+def slopes(kind: str, mean: float = 0.0, region: int = 1) -> SparsePredictors:
+    """An intercept, one of each region of some levels, and a slope of each level, of a covariate with a mean."""
     rng = np.random.default_rng(2)
     x, g = rng.standard_normal(N), rng.integers(J, size=N)
-    factors, places = np.column_stack([np.ones(N), mean + x]), np.column_stack([1 + g, 1 + J + g])
+    factors, places = np.column_stack([np.ones(N), mean + x]), np.column_stack([1 + g // region, 1 + J + g])
     numbers = sp.csr_array((factors.ravel(), places.ravel(), np.arange(0, 2 * N + 1, 2)), shape=(N, 1 + 2 * J))
     row = SparseRows.of(np.ones((1, 1)), np.array([0], np.int64), numbers, np.zeros(1))
     eta = 0.3 + rng.normal(0, 0.5, J)[g] + rng.normal(0, 0.5, J)[g] * x
@@ -301,10 +301,20 @@ def test_two_coefficients_of_a_level_have_a_function_of_both(kind: str) -> None:
     assert _noise(predictors, found) < 0.5 * _noise(predictors, alone)
 
 
+@pytest.mark.parametrize("mean", [1.0, 5.0, 20.0])
 @pytest.mark.parametrize("kind", ["binomial", "poisson"])
-def test_levels_whose_coefficients_compensate_each_other_have_no_functions(kind: str) -> None:
+def test_coefficients_that_compensate_each_other_have_functions(kind: str, mean: float) -> None:
     """Far from a covariate of 0, intercepts and slopes move further than predictors do."""
-    predictors = slopes(kind, mean=5.0)
+    predictors = slopes(kind, mean)
+    found = approximation(predictors, normal(predictors, 60, 1), directions=False)
+    np.testing.assert_array_equal(found.profiles.places, 1 + np.arange(2 * J))
+    assert _noise(predictors, found) < 0.07 * _noise(predictors, Approximation.plain(found.quadratic))
+
+
+@pytest.mark.parametrize("kind", ["binomial", "poisson"])
+def test_groupings_that_compensate_each_other_have_no_functions(kind: str) -> None:
+    """A region's intercept, and the slopes of its levels."""
+    predictors = slopes(kind, mean=5.0, region=4)
     found = approximation(predictors, normal(predictors, 60, 1), directions=False)
     assert not found.profiles.places.size
     assert _noise(predictors, found) < 0.75 * _noise(predictors, Approximation.plain(found.quadratic))

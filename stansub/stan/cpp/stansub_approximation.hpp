@@ -104,12 +104,15 @@ struct StansubProfiles {
 };
 
 // Coordinates y of a change x (stansub.target.directions): without weighted means, of which coefficient i has number
-// `mean_of[i]`; common coefficients become directions u, whose mean changes are subtracted from the others.
+// `mean_of[i]`; common coefficients become directions u, whose mean changes are subtracted from the others; then shares
+// of others are added within levels (stansub.target.elimination).
 struct StansubFrame {
   const StansubPlaces& mean_of;
   const StansubVector& weights;
   const StansubPlaces &weighed, &starts, &common;
   const StansubMatrix &inward, &along;
+  const StansubPlaces &into, &others;
+  const StansubVector& shares;
 
   Eigen::VectorXd operator()(const Eigen::VectorXd& x) const {
     Eigen::VectorXd means = Eigen::VectorXd::Zero(starts.size() - 1), y = x;
@@ -118,11 +121,13 @@ struct StansubFrame {
     const Eigen::VectorXd u = inward * y(common);
     y -= along * u;
     y(common) = u;
+    add(y, others, into);
     return y;
   }
 
   // Adds to `slope` the gradient by x, from that by y.
   void back(Eigen::VectorXd& slopes, Eigen::VectorXd& slope) const {
+    add(slopes, into, others);
     Eigen::VectorXd u = slopes(common), means = Eigen::VectorXd::Zero(starts.size() - 1);
     u -= along.transpose() * slopes;
     slopes(common) = inward.transpose() * u;
@@ -136,6 +141,13 @@ struct StansubFrame {
   void each_weight(F&& f) const {
     for (std::size_t m = 0; m + 1 < starts.size(); ++m)
       for (int k = starts[m]; k < starts[m + 1]; ++k) f(m, k);
+  }
+
+  // Adds shares of elements `from` to elements `to`.
+  void add(Eigen::VectorXd& x, const StansubPlaces& from, const StansubPlaces& to) const {
+    if (shares.size() == 0) return;
+    const Eigen::VectorXd before = x;
+    for (Eigen::Index k = 0; k < shares.size(); ++k) x[to[k]] += shares[k] * before[from[k]];
   }
 };
 
@@ -184,7 +196,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
     const StansubPlaces& mean_of, const StansubVector& weights, const StansubPlaces& weighed,
     const StansubPlaces& weights_starts, const StansubPlaces& common, const StansubMatrix& inward,
-    const StansubMatrix& along, const StansubPlaces& places, const StansubVector& sizes, const StansubMatrix& profiles, const StansubPlaces& first,
+    const StansubMatrix& along, const StansubPlaces& into, const StansubPlaces& others, const StansubVector& shares,
+    const StansubPlaces& places, const StansubVector& sizes, const StansubMatrix& profiles, const StansubPlaces& first,
     const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
     const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
     const StansubPlaces& term_starts, double middle, double most, double limit, double reach,
@@ -197,7 +210,8 @@ inline stan::scalar_type_t<Phi> stansub_approximation(
     Eigen::VectorXd slope = gradient;
     double value = gradient.dot(x);
     value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
-    const StansubFrame frame{mean_of, weights, weighed, weights_starts, common, inward, along};
+    const StansubFrame frame{mean_of, weights, weighed, weights_starts, common, inward,
+                             along,   into,    others,   shares};
     const Eigen::VectorXd y = frame(x);
     Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
     Eigen::ArrayXd bent(1);
