@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,13 +75,20 @@ class NormalEffects {
     std::vector<double> values, linear;  // M by rows, and b
   };
 
+  // Student's t distribution from which scales are proposed: its centre and root, by rows; or empty for none.
+  struct Proposal {
+    std::vector<double> centre, root;
+  };
+
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
-                Normal normal, SparseCholesky pattern, Moves moves)
+                Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
-        normal_(std::move(normal)), cholesky_(std::move(pattern)) {
+        normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)), cholesky_(std::move(pattern)) {
     const std::size_t d = coefficient_places_.size();
     if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
-        tables_.values.size() != scale_places_.size() * tables_.n || tables_.slopes.size() != tables_.values.size())
+        tables_.values.size() != scale_places_.size() * tables_.n || tables_.slopes.size() != tables_.values.size() ||
+        (!proposal_.centre.empty() && proposal_.centre.size() != scale_places_.size()) ||
+        proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size())
       throw std::invalid_argument("the parts of normal effects do not fit together");
     set_blocks(std::move(blocks));
     set_elements();
@@ -103,11 +112,7 @@ class NormalEffects {
 
   void place(const double* theta) {
     for (std::size_t k = 0; k < scale_places_.size(); ++k) now_.scales[k] = theta[scale_places_[k]];
-    for (std::size_t f = 0; f < now_.functions.size(); ++f) {
-      now_.functions[f] = own_.constants[f];
-      for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
-        now_.functions[f] += own_.coefficients[k] * now_.scales[own_.columns[k]];
-    }
+    set_functions();
     for (std::size_t i = 0; i < coefficient_places_.size(); ++i) now_.effects[i] = theta[coefficient_places_[i]];
     for (const Block& block : blocks_) {
       if (!block.has_effects)
@@ -144,17 +149,23 @@ class NormalEffects {
     return sum;
   }
 
-  // Moves of scales, a draw of all coefficients, and the moves again in reverse. False where the coefficients have no
-  // normal distribution.
+  // A draw of all scales and coefficients, in a share of the sweeps between moves of scales and these again in reverse.
+  // False where the coefficients have no normal distribution.
   bool sweep(bitgen_t* bits) {
-    for (const Move& one : moves_) move(one, bits);
+    const bool moves = share_ >= 1 || bits->next_double(bits->state) < share_;
+    if (moves)
+      for (const Move& one : moves_) move(one, bits);
     if (!draw(bits)) return false;
-    for (std::size_t m = moves_.size(); m-- > 0;) move(moves_[m], bits);
+    if (moves)
+      for (std::size_t m = moves_.size(); m-- > 0;) move(moves_[m], bits);
     return true;
   }
 
  private:
   static constexpr double kSame = 1e-6;
+  // Proposals of all scales in a sweep, and their degrees of freedom.
+  static constexpr int kTries = 3;
+  static constexpr double kFreedom = 5;
 
   struct Block {
     const std::int32_t* places;
@@ -270,6 +281,14 @@ class NormalEffects {
     }
   }
 
+  void set_functions() {
+    for (std::size_t f = 0; f < now_.functions.size(); ++f) {
+      now_.functions[f] = own_.constants[f];
+      for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
+        now_.functions[f] += own_.coefficients[k] * now_.scales[own_.columns[k]];
+    }
+  }
+
   void set_slope() {
     for (std::size_t i = 0; i < normal_.linear.size(); ++i) {
       now_.slope[i] = normal_.linear[i];
@@ -279,6 +298,75 @@ class NormalEffects {
   }
 
   bool draw(bitgen_t* bits) {
+    if (!factorise()) return false;
+    draw_scales(bits);
+    const SparseCholesky& factor = cholesky_.factor();
+    noise_.resize(factor.dim());
+    random_standard_normal_fill(bits, static_cast<npy_intp>(noise_.size()), noise_.data());
+    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] += noise_[k];
+    factor.backward(x_);
+    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = x_[k];
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      standardise(block);
+    }
+    set_slope();
+    return true;
+  }
+
+  // Draws all scales from their density with the coefficients integrated out, by independent proposals. A draw of the
+  // coefficients must follow.
+  void draw_scales(bitgen_t* bits) {
+    if (proposal_.centre.empty()) return;
+    double here = marginal() - log_proposal();
+    for (int k = 0; k < kTries; ++k) {
+      kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
+      propose(bits);
+      const double there =
+          factorise() ? marginal() - log_proposal() : -std::numeric_limits<double>::infinity();
+      if (std::log1p(-bits->next_double(bits->state)) < there - here) {
+        here = there;
+      } else {
+        std::tie(now_.scales, now_.functions, cholesky_.values(), x_) = kept_;
+      }
+    }
+  }
+
+  void propose(bitgen_t* bits) {
+    const std::size_t n = now_.scales.size();
+    noise_.resize(n);
+    random_standard_normal_fill(bits, static_cast<npy_intp>(n), noise_.data());
+    const double size = std::sqrt(kFreedom / random_chisquare(bits, kFreedom));
+    for (std::size_t i = 0; i < n; ++i)
+      now_.scales[i] = proposal_.centre[i] + size * dot(proposal_.root.data() + i * n, noise_.data(), i + 1);
+    set_functions();
+  }
+
+  // Log density of the proposal at the scales, up to a constant.
+  double log_proposal() {
+    const std::size_t n = now_.scales.size();
+    noise_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double* const row = proposal_.root.data() + i * n;
+      noise_[i] = (now_.scales[i] - proposal_.centre[i] - dot(row, noise_.data(), i)) / row[i];
+    }
+    const double squares = dot(noise_.data(), noise_.data(), n);
+    return -0.5 * (kFreedom + static_cast<double>(n)) * std::log1p(squares / kFreedom);
+  }
+
+  // Log density of the scales with the coefficients integrated out, up to a constant, after `factorise`.
+  double marginal() const {
+    double sum = 0.5 * dot(x_.data(), x_.data(), x_.size());
+    for (std::size_t k = 0; k < now_.scales.size(); ++k) sum += tables_(k, now_.scales[k]);
+    for (const Block& block : blocks_)
+      for (std::int32_t i = 0; i < block.size; ++i) sum -= log_diagonal(block, now_.functions.data() + block.first, i);
+    const SparseCholesky& factor = cholesky_.factor();
+    for (std::size_t j = 0; j < factor.dim(); ++j) sum -= std::log(factor.values[factor.starts[j]]);
+    return sum;
+  }
+
+  // L with L L' the precision of the coefficients given the scales, and x = L^-1 b. False if it is not positive definite.
+  bool factorise() {
     std::vector<double>& values = cholesky_.values();
     std::fill(values.begin(), values.end(), 0.0);
     for (const auto& [at, value] : elements_) values[at] = value;
@@ -291,18 +379,8 @@ class NormalEffects {
     if (!cholesky_.factorise()) return false;
     const SparseCholesky& factor = cholesky_.factor();
     x_.resize(factor.dim());
-    noise_.resize(factor.dim());
     for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] = normal_.linear[factor.order[k]];
     factor.forward(x_);
-    random_standard_normal_fill(bits, static_cast<npy_intp>(noise_.size()), noise_.data());
-    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] += noise_[k];
-    factor.backward(x_);
-    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = x_[k];
-    for (const Block& block : blocks_) {
-      fill(block, now_.functions.data() + block.first);
-      standardise(block);
-    }
-    set_slope();
     return true;
   }
 
@@ -467,6 +545,8 @@ class NormalEffects {
   std::vector<std::int32_t> coefficient_places_, scale_places_;
   Tables tables_;
   Normal normal_;
+  double share_;  // of the sweeps that have moves
+  Proposal proposal_;
   RepeatedCholesky cholesky_;
   Blocks own_;
   std::vector<Block> blocks_;
@@ -480,6 +560,7 @@ class NormalEffects {
   std::vector<double> diagonal_;
   State now_;
   std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, z_;
+  std::tuple<std::vector<double>, std::vector<double>, std::vector<double>, std::vector<double>> kept_;  // scales, functions, factor, x
 };
 
 }  // namespace stansub

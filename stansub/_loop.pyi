@@ -1197,6 +1197,9 @@ class NormalEffects:
         directions: NDArray[np.float64],
         widths: NDArray[np.float64],
         fixes_effects: NDArray[np.uint8],
+        share: float,
+        centre: NDArray[np.float64],
+        root: NDArray[np.float64],
     ) -> None: ...
     @property
     def dim(self) -> int:

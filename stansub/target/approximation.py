@@ -113,6 +113,9 @@ class Approximation:
     Attributes
     ----------
     slope : ndarray, shape (m,)
+        That of what profiles and terms omit.
+    mean_slope : ndarray, shape (m,)
+        That of what the expansion alone omits: with it, the expansion is the nearest normal likelihood.
     frame : Frame
         Coordinates of profiles and terms.
     middle, most : float
@@ -122,6 +125,7 @@ class Approximation:
 
     quadratic: Quadratic
     slope: FloatArray
+    mean_slope: FloatArray
     frame: Frame
     profiles: Profiles
     terms: DirectionalTerms
@@ -132,7 +136,8 @@ class Approximation:
     def plain(cls, quadratic: Quadratic) -> Approximation:
         """Return the approximation without corrections."""
         m = len(quadratic.point)
-        return cls(quadratic, np.zeros(m), Frame.plain(Means.none(m)), Profiles.none(), DirectionalTerms.none(m))
+        none = np.zeros(m)
+        return cls(quadratic, none, none, Frame.plain(Means.none(m)), Profiles.none(), DirectionalTerms.none(m))
 
     @property
     def is_corrected(self) -> bool:
@@ -196,10 +201,11 @@ def approximation(
     bent = np.array([terms.value(y, y[frame.common]) for y in ys])
     middle = float(bent.mean())
     most = float(_BEYOND * np.abs(bent - middle).max() + _SLACK)
-    found = Approximation(quadratic, np.zeros(m), frame, profiles, terms, middle, most)
+    found = Approximation(quadratic, np.zeros(m), np.zeros(m), frame, profiles, terms, middle, most)
     some = phis[:: -(-len(phis) // _SLOPES)]
-    slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in some], axis=0)
-    return replace(found, slope=slope), 1 + len(some) + n_passes
+    gradient = np.mean([predictors.gradient(phi) for phi in some], axis=0)
+    own, expanded = (np.mean([of(phi) for phi in some], axis=0) for of in (found.gradient, quadratic.slope))
+    return replace(found, slope=gradient - own, mean_slope=gradient - expanded), 1 + len(some) + n_passes
 
 
 def _mixed(r: FloatArray, s: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
@@ -18,6 +19,9 @@ from stansub.types import FloatArray
 
 Places = NDArray[np.int32]
 Flags = NDArray[np.uint8]
+
+# Proposals of all scales in a sweep (`cpp/normal_effects.hpp`).
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,13 @@ class NormalEffects:
         Lines through the scales, by rows, and first widths of slices along them.
     fixes_effects : ndarray of uint8
         Whether u rather than z is fixed along a line.
+    share : float
+        Share of the sweeps that have moves along lines, taken at random.
+    centre : ndarray, shape (n_scales,) or (0,)
+        Centre of Student's t distribution from which all scales are proposed at once, u and other coefficients
+        integrated out; empty for no such proposals.
+    root : ndarray, shape (n_scales, n_scales) or (0, 0)
+        Its root, a lower triangle.
     """
 
     coefficients: Places
@@ -73,11 +84,27 @@ class NormalEffects:
     directions: FloatArray
     widths: FloatArray
     fixes_effects: Flags
+    share: float
+    centre: FloatArray
+    root: FloatArray
 
     @property
     def dim(self) -> int:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
+
+    @property
+    def n_matrices(self) -> int:
+        """Return the number of blocks of several effects whose S changes along a line, summed over all lines."""
+        numbers = self.sizes * (self.sizes + 1) // 2
+        shape = len(self.constants), len(self.scales)
+        reads = sp.csr_array((np.ones(len(self.columns)), self.columns, self.starts), shape=shape)
+        of_block = np.repeat(np.arange(len(self.sizes)), numbers)
+        blocks = sp.csr_array((np.ones(len(of_block)), (of_block, np.arange(len(of_block)))))
+        shape = len(self.widths), len(self.scales)
+        lines = sp.csr_array((np.ones(len(self.move_columns)), self.move_columns, self.move_starts), shape=shape)
+        changes = (blocks @ reads)[self.sizes > 1] @ lines.T
+        return int(changes.nnz)
 
     def compiled(self) -> _loop.NormalEffects:
         """Return the density and its sampler, for one thread."""

@@ -37,6 +37,8 @@ _PROVED, _SAME, _ROUNDING = 3, 1e-3, 1e-7
 _LEAST_SD = 1e-3
 # Share of precision from the data above which an effect hardly moves with a scale that it shares.
 _STRONG = 0.5
+# Most scales that are proposed at once, and draws for each to know their distribution.
+_TOGETHER, _DRAWS = 12, 3
 # First width of a slice, times the square root of the number of effects and scales that change along it.
 _WIDTH = 3.0
 
@@ -321,7 +323,7 @@ class Structure:
         return len(self.coefficients) + len(self.scales)
 
     def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
-        """Return them with the second-order expansion and the slope of an approximation, given draws of a surrogate."""
+        """Return them with an approximation's second-order expansion and mean slope, given draws of a surrogate."""
         functions, index, of_scale = self.functions, np.full(self.dim, -1), np.full(self.dim, -1)
         index[self.coefficients] = np.arange(len(self.coefficients))
         of_scale[self.scales] = np.arange(len(self.scales))
@@ -356,7 +358,17 @@ class Structure:
             directions.data,
             np.array([_WIDTH / np.sqrt(1 + one.n) for one in moves]),
             np.array([one.fixes for one in moves], np.uint8),
+            1.0,
+            *self._proposal(draws),
         )
+
+    def _proposal(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return centre and root of the scales' distribution, empty for many scales or few draws."""
+        scales = draws[:, self.scales]
+        n = len(self.scales)
+        if n > _TOGETHER or len(draws) < _DRAWS * n or np.linalg.matrix_rank(scales - scales.mean(axis=0)) < n:
+            return np.empty(0), np.empty((0, 0))
+        return scales.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(scales, rowvar=False)))
 
     def joined(self, effects: Effects) -> Effects:
         """Return effects with those that are parameters themselves, if few of these share a scale."""
@@ -397,7 +409,7 @@ class Structure:
         quadratic, others, mean = about.quadratic, self.others, draws.mean(axis=0)
         jacobian = sp.csr_array(self.phi.jacobian[:, self.coefficients])
         precision = sp.csr_array(jacobian.T @ quadratic.precision @ jacobian)
-        slope = quadratic.gradient + about.slope
+        slope = quadratic.gradient + about.mean_slope
         linear = jacobian.T @ (slope + quadratic.precision @ (quadratic.point - self.phi.constant))
         places = np.searchsorted(self.coefficients, others)
         here, curvatures = self.prior(mean)[others], np.zeros((len(others), len(others)))

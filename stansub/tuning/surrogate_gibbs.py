@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stansub.kernels.surrogate import Gibbs
 from stansub.target.approximation import Approximation
-from stansub.target.normal_effects import NormalEffects
+from stansub.target.normal_effects import TRIES, NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
 from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, UNSURE, Tuned, slowest_time
@@ -20,6 +20,8 @@ from stansub.types import FloatArray
 _ROUND, _APART, _BEFORE, _MORE = 30, 6, 30, 4
 # Sweeps that show how fast a sampler mixes, at first, and if draws of some parameter resemble each other.
 _SHOWING, _SURE = 300, 2400
+# Share of the sweeps with moves along lines, where proposals of all scales make these superfluous.
+_SELDOM = 0.1
 # Microseconds from one draw to the next that are not too many, if sweeps are dear; and if draws resemble each other.
 _DEAR, _DEAR_MORE = 100_000.0, 20_000.0
 # Share of the sweeps accepted below which effects are not nearly normal given their scales, and the share of the first
@@ -62,12 +64,22 @@ class GibbsTuner:
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""
-        effects = self.structure.about(about, draws)
-        made, accepted = self._sweeps(surrogate, effects, draws[-1], _SHOWING * _apart(effects) // _APART)
+        found = self._shown(surrogate, self.structure.about(about, draws), draws[-1], _SHOWING)
+        if found is None:
+            return None
+        effects = self.structure.about(about, found.draws)  # with proposals from more draws
+        if len(effects.centre):
+            seldom = self._shown(surrogate, replace(effects, share=_SELDOM), found.draws[-1], _SHOWING)
+            if seldom is not None and seldom.cost < found.cost:
+                found, effects = seldom, replace(effects, share=_SELDOM)
+        if found.time > UNSURE:
+            found = self._shown(surrogate, effects, found.draws[-1], _SURE)
+        return found
+
+    def _shown(self, surrogate: Surrogate, effects: NormalEffects, start: FloatArray, n: int) -> Tuned | None:
+        """Return the sampler with its autocorrelation time over n sweeps, fewer if they are dear."""
+        made, accepted = self._sweeps(surrogate, effects, start, n * _apart(effects) // _APART)
         time = slowest_time(made)
-        if time > UNSURE and accepted >= _LEAST:
-            made, accepted = self._sweeps(surrogate, effects, made[-1], _SURE * _apart(effects) // _APART)
-            time = slowest_time(made)
         n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
         return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n) if accepted >= _LEAST else None
 
@@ -91,7 +103,9 @@ def _apart(effects: NormalEffects) -> int:
 
 
 def sweep_cost(effects: NormalEffects) -> float:
-    """Return the microseconds of a sweep: a value of the surrogate, two slices along each line, and a factor."""
-    lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions)
+    """Return the microseconds of a sweep: a value of the surrogate, two slices along each line, and factors."""
+    lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions) + 0.02 * effects.n_matrices
     squares = float(np.sum(np.diff(effects.pattern_starts).astype(float) ** 2))
-    return 2 + 0.1 * effects.dim + 16 * lines + 0.0003 * squares + 0.001 * len(effects.precision)
+    factors = 0.0003 * squares + 0.05 * len(effects.sizes)
+    n = 1 + TRIES * bool(len(effects.centre))
+    return 2 + 0.1 * effects.dim + 16 * effects.share * lines + n * factors + 0.001 * len(effects.precision)

@@ -28,6 +28,9 @@ CONSTANTS = np.array([0, 0, 0, 0.3, 0, -0.2, 0])
 # Lines: each scale, and a against b, which leaves one effect as it is.
 LINES = sp.csr_array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0]] * 2)
 FIXES = np.repeat([1, 0], 4).astype(np.uint8)
+# Of proposals of all scales.
+ROOT = np.array([[0.9, 0, 0], [-0.4, 0.8, 0], [0.2, 0.1, 1.1]])
+NO_PROPOSAL: dict[str, Any] = {"centre": np.empty(0), "root": np.empty((0, 0))}
 
 
 def places(of: Any) -> NDArray[np.int32]:
@@ -45,7 +48,7 @@ def without_observations(noise: float) -> NormalEffects:
         places([1, 1, 1, 2, 1]), places(range(6)), places(FUNCTIONS.indptr), places(FUNCTIONS.indices), FUNCTIONS.data,
         CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices), rows.data,
         np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr), places(LINES.indices),
-        LINES.data, np.full(8, 1.0), FIXES,
+        LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
     )  # fmt: skip
 
 
@@ -102,14 +105,15 @@ def with_moves(of: NormalEffects, n: int) -> NormalEffects:
 
 
 def by_halves(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
-    """Two sweeps, one of them without moves."""
+    """Two sweeps, one of them without moves; without proposals of all scales."""
+    of = replace(of, **NO_PROPOSAL)
     sweep(with_moves(of, 0), rng, theta)
     sweep(with_moves(of, 3), rng, theta)
 
 
 def there_and_back(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
     by_halves(of, rng, theta)
-    sweep(with_moves(of, 0), rng, theta)
+    sweep(with_moves(replace(of, **NO_PROPOSAL), 0), rng, theta)
 
 
 def without_jacobian(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
@@ -166,6 +170,37 @@ def test_a_sweep_is_reversible() -> None:
     assert np.abs(flows).max() < 4.5
 
 
+def all_at_once(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    """Proposals of all scales, and a draw of the coefficients."""
+    sweep(with_moves(of, 0), rng, theta)
+
+
+@pytest.mark.parametrize("noise", [NOISE, 20.0])
+def test_proposals_of_all_scales_are_reversible(noise: float) -> None:
+    changes, flows = differences(all_at_once, noise)
+    assert np.abs(changes).max() < 4
+    assert np.abs(flows).max() < 4.5
+
+
+def test_fitted_proposals_of_all_scales_are_accepted() -> None:
+    rng = np.random.default_rng(5)
+    theta = prior(rng)
+    y = DESIGN @ coefficients(theta) + NOISE * rng.standard_normal(9)
+
+    def scales(of: NormalEffects) -> Array:
+        kernel, found = of.compiled(), np.empty((500, 3))
+        for row in found:
+            assert kernel.sweep(rng.bit_generator.capsule, theta)
+            row[:] = theta[:3]
+        return found
+
+    by_lines = scales(replace(effects(y), **NO_PROPOSAL))
+    fitted = {"centre": by_lines.mean(axis=0), "root": np.linalg.cholesky(np.cov(by_lines, rowvar=False))}
+    at_once = scales(replace(with_moves(effects(y), 0), **fitted))
+    assert np.diff(at_once, axis=0).any(axis=1).mean() > 0.8
+    assert not np.diff(scales(replace(with_moves(effects(y), 0), **NO_PROPOSAL)), axis=0).any()
+
+
 @pytest.mark.parametrize("broken", [without_jacobian, other_prior, other_rate])
 def test_broken_sweeps_are_seen(broken: Kernel) -> None:
     assert np.abs(differences(broken)[0]).max() > 6
@@ -192,3 +227,5 @@ def test_no_distribution_no_move() -> None:
 def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit together"):
         replace(effects(np.zeros(9)), linear=np.zeros(3)).compiled()
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(effects(np.zeros(9)), root=np.eye(2)).compiled()

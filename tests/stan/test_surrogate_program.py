@@ -65,7 +65,7 @@ def random_approximation(seed: int) -> Approximation:
     within = Elimination(into, others, rng.standard_normal(4))
     frame = Frame(means, common, rng.standard_normal((3, 3)), along, within)
     quadratic = Quadratic.of(point, 0.0, gradient, precision)
-    found = Approximation(quadratic, slope, frame, profiles, terms)
+    found = Approximation(quadratic, slope, np.zeros(M), frame, profiles, terms)
     theta = np.random.default_rng(seed).standard_normal(DIM)
     at = np.concatenate([theta[:2], theta[4 + J :], np.exp(theta[2]) * theta[4 : 4 + J]])
     y = frame(at - point)

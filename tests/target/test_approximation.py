@@ -76,6 +76,7 @@ def test_corrections_leave_less_out(kind: str) -> None:
     found = approximation(predictors, normal(predictors, 60, 1), directions=False)
     plain = _noise(predictors, Approximation.plain(found.quadratic))
     sloped = replace(Approximation.plain(found.quadratic), slope=_mean_gradient(predictors, found))
+    np.testing.assert_allclose(found.mean_slope, sloped.slope, atol=1e-8)
     assert _noise(predictors, sloped) < 0.75 * plain
     assert _noise(predictors, found) < (0.75 if kind == "normal" else 0.35) * plain
     assert _noise(predictors, replace(found, slope=-found.slope)) > 2 * _noise(predictors, found)

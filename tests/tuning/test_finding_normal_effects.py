@@ -120,6 +120,20 @@ def test_a_shared_scale_moves_against_local_ones(draws: Array) -> None:
     assert len(lines) >= 2 * len(SCALES) + 1
 
 
+def test_few_scales_are_proposed_together(draws: Array) -> None:
+    structure = found(normal_prior, draws)
+    assert structure is not None
+    assert not structure.about(expansion(), draws).centre.size  # of eight scales, ten draws show no distribution
+    more = 0.5 * np.random.default_rng(5).standard_normal((40, DIM))
+    own = structure.about(expansion(), more)
+    np.testing.assert_allclose(own.centre, more[:, SCALES].mean(axis=0))
+    np.testing.assert_allclose(own.root @ own.root.T, np.cov(more[:, SCALES], rowvar=False), atol=1e-12)
+    # Of 13 rows of functions, the pair's three change with three scales; fixed effects and fixed z are two lines each.
+    assert own.n_matrices == 6
+    more[:, SCALES[0]] = 1.0
+    assert not structure.about(expansion(), more).centre.size
+
+
 def test_centred_effects_join_the_others(draws: Array) -> None:
     structure = found(normal_prior, draws)
     assert structure is not None

@@ -1,6 +1,6 @@
 """The sampler on a surrogate: a step size with which few transitions diverge, and enough transitions a step."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -296,6 +296,35 @@ def test_sweeps_of_which_hardly_any_is_accepted_end_early(
     found = tuner.round(surrogate, ABOUT, np.zeros((1, DIM)))
     assert (len(made), found is not None) == (n, is_used)
     assert found is None or len(found.draws) == 8
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Sweeps with a share of the moves."""
+
+    share: float = 1.0
+    centre: tuple[float, ...] = (0.0,)
+
+
+@pytest.mark.parametrize(("centre", "seldom", "share"), [((0.0,), 4.0, 0.1), ((0.0,), 20.0, 1.0), ((), 4.0, 1.0)])
+def test_sweeps_seldom_have_moves_where_draws_are_cheaper_without(
+    centre: tuple[float, ...], seldom: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all scales are proposed at once, and draws hardly resemble each other more."""
+    made = []
+
+    def gibbs(effects: Sweeps) -> Any:
+        made.append(effects)
+        return lambda *_: Made(1.0, False)
+
+    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda effects: 1 + 9 * effects.share)
+    monkeypatch.setattr(surrogate_gibbs, "slowest_time", lambda _: 2.0 if made[-1].share == 1 else seldom)
+    structure: Any = SimpleNamespace(about=lambda *_: Sweeps(centre=centre))
+    surrogate: Any = SimpleNamespace(gibbs=gibbs)
+    tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
+    found = tuner.finish(surrogate, ABOUT, np.zeros((1, DIM)))
+    assert found is not None
+    assert cast(Gibbs, found.inner).effects.share == share
 
 
 def test_the_record_names_the_sampler() -> None:
