@@ -8,7 +8,6 @@ from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, Finding,
 from stansub.wording import percent
 
 
-@dataclass(frozen=True)
 class NoAudit(Finding):
     """No decision was audited, requested or not."""
 
@@ -23,7 +22,6 @@ class NoAudit(Finding):
         )
 
 
-@dataclass(frozen=True)
 class TooFewAudits(Finding):
     """Too few audits to exclude an error larger than tolerated.
 
@@ -49,7 +47,6 @@ class TooFewAudits(Finding):
         )
 
 
-@dataclass(frozen=True)
 class WrongDecisions(Finding):
     """More audited decisions were wrong than the test allows.
 
@@ -106,7 +103,6 @@ class WrongDecisions(Finding):
         )
 
 
-@dataclass(frozen=True)
 class NoiseUnderestimated(Finding):
     """Estimated log ratios are further off than the noise that the test accounts for."""
 
@@ -118,7 +114,6 @@ class NoiseUnderestimated(Finding):
     test: str
 
 
-@dataclass(frozen=True)
 class NoiseTooLarge(Finding):
     """The noise of this share of the decisions was too large for the test."""
 
@@ -180,7 +175,6 @@ class LevelAudit:
     expected: float
 
 
-@dataclass(frozen=True)
 class WrongAtTheirLevel(Finding):
     """More audited decisions were wrong than their own error level allows, in parts of a run with decreasing level."""
 
@@ -216,7 +210,6 @@ class TrialDecisionsWrong:
         )
 
 
-@dataclass(frozen=True)
 class NormalityFails(Finding):
     """A t-test cannot be trusted on these data."""
 
@@ -230,7 +223,6 @@ class NormalityFails(Finding):
         )
 
 
-@dataclass(frozen=True)
 class VoidGuarantee(Finding):
     """The guarantee of a bound is void, because the range of its differences is unknown."""
 
@@ -244,7 +236,6 @@ class VoidGuarantee(Finding):
         )
 
 
-@dataclass(frozen=True)
 class RangeViolated(Finding):
     """Decisions in which observations differed by more than the given range."""
 
@@ -257,7 +248,6 @@ class RangeViolated(Finding):
     n_steps: int
 
 
-@dataclass(frozen=True)
 class BoundsTooSmall(Finding):
     """Remainders beyond their learned bounds may change acceptance probabilities by more than tolerated.
 
@@ -288,7 +278,6 @@ class BoundsTooSmall(Finding):
 # Efficiency
 
 
-@dataclass(frozen=True)
 class ShortSteps(Finding):
     """A random walk whose proposals are accepted too often."""
 
@@ -298,7 +287,6 @@ class ShortSteps(Finding):
     acceptance_rate: float
 
 
-@dataclass(frozen=True)
 class NonfiniteProposals(Finding):
     """Share of the proposals with a log density of NaN."""
 
@@ -307,7 +295,6 @@ class NonfiniteProposals(Finding):
     share: float
 
 
-@dataclass(frozen=True)
 class LittleSaved(Finding):
     """Decisions used most of the data.
 

@@ -38,7 +38,6 @@ class LookTrial:
         )
 
 
-@dataclass(frozen=True)
 class FirstLookFits(Chosen):
     """The first look (in blocks) with the shortest decisions, ``drawn`` blocks, at which means are nearly normal."""
 
@@ -49,7 +48,6 @@ class FirstLookFits(Chosen):
     trial: LookTrial
 
 
-@dataclass(frozen=True)
 class FirstLookNotNormal(Chosen):
     """The first look with fewest wrong decisions, if means of remainders are not normal at any."""
 
@@ -59,7 +57,6 @@ class FirstLookNotNormal(Chosen):
     trial: LookTrial
 
 
-@dataclass(frozen=True)
 class FirstLookUntried(Chosen):
     """The latest first look, because no trial was possible."""
 
@@ -68,7 +65,6 @@ class FirstLookUntried(Chosen):
     first: int
 
 
-@dataclass(frozen=True)
 class FirstLookOfNoise(Chosen):
     """First look of a test that accounts for noise, with the error of ``n_estimates`` in standard errors, if any."""
 
@@ -86,7 +82,6 @@ class FirstLookOfNoise(Chosen):
         )
 
 
-@dataclass(frozen=True)
 class TestTaken(Chosen):
     """A test that replaces another, because it gives ``gain`` times the effective draws per observation."""
 
@@ -98,7 +93,6 @@ class TestTaken(Chosen):
     gain: float
 
 
-@dataclass(frozen=True)
 class TestStays(Chosen):
     """A test that is kept, because another gains less than ``wanted``."""
 
@@ -114,7 +108,6 @@ class TestStays(Chosen):
     wanted: float
 
 
-@dataclass(frozen=True)
 class ExactTaken(Chosen):
     """Exact decisions, because bounds are proved and cost less than another test's minimum."""
 
@@ -127,7 +120,6 @@ class ExactTaken(Chosen):
     least: int
 
 
-@dataclass(frozen=True)
 class ExactOfFew(Chosen):
     """Exact decisions from all blocks, because there are few."""
 
@@ -139,7 +131,6 @@ class ExactOfFew(Chosen):
         return f"exact: with {blocks} of observations, a test on some of them would save little"
 
 
-@dataclass(frozen=True)
 class ExactOfSmall(Chosen):
     """Exact decisions from all observations, because there are few."""
 
@@ -148,7 +139,6 @@ class ExactOfSmall(Chosen):
     n_observations: int
 
 
-@dataclass(frozen=True)
 class ExactByAll(Chosen):
     """Exact decisions from all observations, because an approximate test would save little.
 
@@ -167,7 +157,6 @@ class ExactByAll(Chosen):
     gain: float
 
 
-@dataclass(frozen=True)
 class ExactWithoutVariates(Chosen):
     """Exact decisions from all observations, because there are no control variates."""
 
@@ -176,7 +165,6 @@ class ExactWithoutVariates(Chosen):
     instead_of: str
 
 
-@dataclass(frozen=True)
 class ExactWon(Chosen):
     """Exact decisions, because bounds are proved and give more effective draws for the data than another test.
 
@@ -199,7 +187,6 @@ class ExactWon(Chosen):
         return f"{text}it makes {rounded(self.gain)} times the effective draws per observation of {other}"
 
 
-@dataclass(frozen=True)
 class ExactLost(Chosen):
     """Bounds are proved, but exact decisions give fewer effective draws for the data.
 
@@ -229,7 +216,6 @@ class ExactLost(Chosen):
         return f"{text}, which makes {rounded(self.gain)} times the effective draws per observation of {self.test}"
 
 
-@dataclass(frozen=True)
 class KappaTaken(Chosen):
     """The kappa of joint decisions with the most effective draws for the data.
 
@@ -248,7 +234,6 @@ class KappaTaken(Chosen):
         return f"{self.kappa:g}, which makes the most effective draws per observation among {tried}"
 
 
-@dataclass(frozen=True)
 class JointTaken(Chosen):
     """Joint decisions, with ``gain`` times the effective draws of factorised ones (None if those made none)."""
 
@@ -261,7 +246,6 @@ class JointTaken(Chosen):
         return f"{rounded(self.gain)} times the effective draws per observation of factorised decisions"
 
 
-@dataclass(frozen=True)
 class NoBounds(Chosen):
     """There are no proved bounds on the remainders of control variates, with the reason."""
 
@@ -294,7 +278,6 @@ _BLOCK_REASONS = {
 }
 
 
-@dataclass(frozen=True)
 class BlockSize(Chosen):
     """Observations per block."""
 
@@ -306,8 +289,7 @@ class BlockSize(Chosen):
         return f"{self.size:,} observation{'s' if self.size > 1 else ''} each: {_BLOCK_REASONS[self.reason]}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ErrorAudited(Chosen):
+class ErrorAudited(Chosen, kw_only=True):
     """The error that the user accepts, and audits that can check it.
 
     Attributes
@@ -330,8 +312,7 @@ class ErrorAudited(Chosen):
         return text + _per_look(self.per_look)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ErrorNotAudited(Chosen):
+class ErrorNotAudited(Chosen, kw_only=True):
     """An error that the audits cannot check.
 
     Attributes

@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from stansub.wording import (
     BY_NUTS,
+    SelfDescribing,
     declare,
     declare_or_nuts,
     duration,
@@ -51,8 +52,7 @@ class Words(NamedTuple):
         return f"{self.text} {self.remedy}"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(SelfDescribing):
     """A reason to distrust draws, or a note on how to read them.
 
     A subclass has templates of text and remedy (see `filled`), or describes itself.
@@ -190,7 +190,6 @@ class Quantities:
 # The run
 
 
-@dataclass(frozen=True)
 class LongRun(Finding):
     """Sampling will take long, because steps cost gradients of all the data.
 
@@ -226,7 +225,6 @@ class LongRun(Finding):
         return Words(text, f"To finish sooner, {sooner}; Ctrl-C keeps the draws so far.{nuts}")
 
 
-@dataclass(frozen=True)
 class Stopped(Finding):
     """The run ended before its last iteration: "interrupted", "max_time", or what failed."""
 
@@ -240,7 +238,6 @@ class Stopped(Finding):
         )
 
 
-@dataclass(frozen=True)
 class NotPreciseEnough(Finding):
     """The run reached its last iteration before its draws had the requested precision.
 
@@ -268,7 +265,6 @@ class NotPreciseEnough(Finding):
         )
 
 
-@dataclass(frozen=True)
 class LeftOut(Finding):
     """Generated quantities could not be computed; with a clause that says which and why."""
 
@@ -277,7 +273,6 @@ class LeftOut(Finding):
     what: str
 
 
-@dataclass(frozen=True)
 class StuckChain(Finding):
     """A chain (counted from 1) that accepted almost nothing or never moved.
 
@@ -311,7 +306,6 @@ class StuckChain(Finding):
         return Words(text, f"Discard these draws. {BY_NUTS if self.of_all else again}")
 
 
-@dataclass(frozen=True)
 class StuckChains(Finding):
     """Several stuck chains with the same number of steps."""
 
@@ -326,7 +320,6 @@ class StuckChains(Finding):
         return Words(text, first.describe().remedy.replace("if it", "if they"))
 
 
-@dataclass(frozen=True)
 class Divergences(Finding):
     """Divergent iterations of NUTS (Betancourt 2017, section 6.2)."""
 
@@ -339,7 +332,6 @@ class Divergences(Finding):
     adapt_delta: float
 
 
-@dataclass(frozen=True)
 class TreesCutShort(Finding):
     """Iterations of NUTS that reached the largest tree depth."""
 
@@ -355,7 +347,6 @@ class TreesCutShort(Finding):
 _NEARLY = 1.05
 
 
-@dataclass(frozen=True)
 class OneChain(Finding):
     """There is no second chain to compare with."""
 
@@ -363,7 +354,6 @@ class OneChain(Finding):
     remedy = "Run `chains=4`."
 
 
-@dataclass(frozen=True)
 class HighRHat(Finding):
     """R-hat is above ``limit``.
 
@@ -434,7 +424,6 @@ class HighRHat(Finding):
             )
 
 
-@dataclass(frozen=True)
 class NotFinite(Finding):
     """Quantities with draws that are not finite; the first few names."""
 
@@ -444,7 +433,6 @@ class NotFinite(Finding):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class TooFewDraws(Finding):
     """Too few draws per chain for R-hat and ESS."""
 
@@ -453,7 +441,6 @@ class TooFewDraws(Finding):
     n_draws: int
 
 
-@dataclass(frozen=True)
 class LowEss(Finding):
     """The smaller of bulk and tail ESS is below ``wanted``.
 
@@ -483,7 +470,6 @@ class LowEss(Finding):
 # Comparisons, and checks that failed
 
 
-@dataclass(frozen=True)
 class Unrecorded(Finding):
     """It is not known whether two sets of draws are of one posterior, with the reasons."""
 
@@ -496,7 +482,6 @@ class Unrecorded(Finding):
         )
 
 
-@dataclass(frozen=True)
 class NotChecked(Finding):
     """The draws could not be checked."""
 

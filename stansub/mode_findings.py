@@ -13,7 +13,6 @@ from stansub.wording import listed, percent
 _NAMED, _SHARES = 4, 6
 
 
-@dataclass(frozen=True)
 class MissedMode(Finding):
     """A mode that no chain visited.
 
@@ -47,7 +46,6 @@ class MissedMode(Finding):
         )
 
 
-@dataclass(frozen=True)
 class ModesUnchecked(Finding):
     """The search for modes after sampling failed."""
 
@@ -60,7 +58,6 @@ ENOUGH_CLIMBS = 2
 """Climbs that must have reached the highest maximum, lest a higher one be missed."""
 
 
-@dataclass(frozen=True)
 class FewClimbs(Finding):
     """Hardly any climb of the likelihood reached its highest maximum."""
 
@@ -114,7 +111,6 @@ class Restriction:
         }.get(self.kind, f"declare {first} as `{self.kind}`")
 
 
-@dataclass(frozen=True)
 class LabelsSwitch(Finding):
     """The posterior does not change if parameters or their elements change places, or are mirrored.
 
@@ -172,7 +168,6 @@ class LabelsSwitch(Finding):
         return ", and ".join(filter(None, [", ".join(clauses[:-1]), clauses[-1]]))
 
 
-@dataclass(frozen=True)
 class SeveralModes(Finding):
     """The draws are from several modes that are not copies of each other.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from stansub.wording import filled, listed, percent, rounded, same_with_signs
+from stansub.wording import SelfDescribing, filled, listed, percent, rounded, same_with_signs
 
 # Maximum number of parameters named.
 _MOST_NAMED = 4
@@ -19,8 +19,7 @@ _MOST_NAMED = 4
 _HARDLY_MOVED = 10_000
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(SelfDescribing):
     """A choice with its reason; a subclass has a template of its text (see `filled`), or describes itself."""
 
     about: ClassVar[str]
@@ -48,7 +47,6 @@ def updated(before: Choices, *chosen: Chosen) -> dict[str, Chosen]:
 # The mode
 
 
-@dataclass(frozen=True)
 class ModesFound(Chosen):
     """Result of the search for modes.
 
@@ -90,7 +88,6 @@ class ModesFound(Chosen):
         return f"{text}; {self.n_passes:.1f} passes over the data in {self.seconds:.1f} s"
 
 
-@dataclass(frozen=True)
 class SurrogateSettled(Chosen):
     """An expansion of the likelihood from which a surrogate is sampled.
 
@@ -123,7 +120,6 @@ class SurrogateSettled(Chosen):
         )
 
 
-@dataclass(frozen=True)
 class ProductsLeft(Chosen):
     """Effects that the likelihood multiplies by other parameters; surrogate transitions need the products declared."""
 
@@ -132,7 +128,6 @@ class ProductsLeft(Chosen):
     effects: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class StartsMoved(Chosen):
     """Chains do not begin at their inits, which they could not leave.
 
@@ -154,7 +149,6 @@ class StartsMoved(Chosen):
         )
 
 
-@dataclass(frozen=True)
 class SignsChange(Chosen):
     """Signs of parameters can change together without changing the posterior, so chains start on both sides.
 
@@ -171,7 +165,6 @@ class SignsChange(Chosen):
         return f"{same_with_signs(self.names)}; unless you give `inits`, every second chain starts with other signs"
 
 
-@dataclass(frozen=True)
 class TransitionsTaken(Chosen):
     """Surrogate transitions are used.
 
@@ -217,7 +210,6 @@ class TransitionsTaken(Chosen):
         return _of_trial(self.accepted, self.diverging)
 
 
-@dataclass(frozen=True)
 class StepCost(Chosen):
     """Cost of a step, measured during set-up, if trajectories on the posterior itself make all or some of them.
 
@@ -238,7 +230,6 @@ class StepCost(Chosen):
         return f"{n} gradients of all the data ({rounded(self.seconds)} s) on average, as measured before sampling"
 
 
-@dataclass(frozen=True)
 class TransitionsLeft(Chosen):
     """Surrogate transitions are not used, though the text suggests them.
 
@@ -284,7 +275,6 @@ class TransitionsLeft(Chosen):
         return f"surrogate transitions are {self.describe()}"
 
 
-@dataclass(frozen=True)
 class LevelsSettled(Chosen):
     """Groupings whose levels move and are accepted one by one are found, and the chains use them.
 
@@ -364,7 +354,6 @@ class RaceOutcome:
         return f"{text}; too few proposals of {listed(rest)} were accepted" if rest else text
 
 
-@dataclass(frozen=True)
 class RaceWon(Chosen):
     """Winner of a race, mixed with a share of random-walk steps; ``sticky`` if chains stayed in tails before."""
 
@@ -378,7 +367,6 @@ class RaceWon(Chosen):
         return f"{text}; no pCN, because chains stayed in tails for long" if self.sticky else text
 
 
-@dataclass(frozen=True)
 class ProposalStays(Chosen):
     """The current proposal won against others about the pooled moments."""
 
@@ -387,7 +375,6 @@ class ProposalStays(Chosen):
     race: RaceOutcome
 
 
-@dataclass(frozen=True)
 class WalkWon(Chosen):
     """A random walk won, whose scale is adapted."""
 
@@ -396,7 +383,6 @@ class WalkWon(Chosen):
     race: RaceOutcome
 
 
-@dataclass(frozen=True)
 class WalkSinceFewAccepted(Chosen):
     """Adaptive Metropolis: too few independent draws from the Laplace approximation were accepted."""
 
@@ -408,7 +394,6 @@ class WalkSinceFewAccepted(Chosen):
     accepted: float
 
 
-@dataclass(frozen=True)
 class BetweenModes(Chosen):
     """Independent draws from the Laplace approximations of several modes, with random-walk steps about each."""
 
@@ -420,7 +405,6 @@ class BetweenModes(Chosen):
     n_modes: int
 
 
-@dataclass(frozen=True)
 class MiniBatchGradients(Chosen):
     """Langevin moves with gradients of some blocks per step, with or without control variates."""
 

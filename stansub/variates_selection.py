@@ -17,7 +17,6 @@ class TooLarge:
     memory: int
 
 
-@dataclass(frozen=True)
 class VariatesByCost(Chosen):
     """The order of control variates with the smallest total cost of set-up and decisions.
 
@@ -57,7 +56,6 @@ class VariatesByCost(Chosen):
         return text
 
 
-@dataclass(frozen=True)
 class VariatesAsAsked(Chosen):
     """The user set the order, or a function of the program bounds the remainders of this order."""
 
@@ -70,7 +68,6 @@ class VariatesAsAsked(Chosen):
         return f"{_order(self.order)}: {reason}"
 
 
-@dataclass(frozen=True)
 class VariatesForBounds(Chosen):
     """The test needs bounds on the remainders of control variates of this order: proved, or learned from draws.
 
@@ -94,7 +91,6 @@ class VariatesForBounds(Chosen):
         return f"{_order(self.order)}: their remainders have {bounds}, which the test needs"
 
 
-@dataclass(frozen=True)
 class RangeByPredictors(Chosen):
     """The range of a concentration bound follows from proved bounds on the remainders of control variates.
 
@@ -112,7 +108,6 @@ class RangeByPredictors(Chosen):
         return f"the remainders of control variates have proved bounds, because predictors are linear; {why}"
 
 
-@dataclass(frozen=True)
 class VariatesOfObservations(Chosen):
     """Each observation has its own control variate, with proved bounds on the remainders.
 
@@ -139,7 +134,6 @@ class VariatesOfObservations(Chosen):
         return text + (", which it selects by rows of 8 bits of all of them" if self.screened else "")
 
 
-@dataclass(frozen=True)
 class NoVariatesForTest(Chosen):
     """The test uses the differences themselves."""
 
@@ -148,7 +142,6 @@ class NoVariatesForTest(Chosen):
     test: str
 
 
-@dataclass(frozen=True)
 class NoVariatesWithoutMode(Chosen):
     """There is no mode to expand about."""
 
@@ -157,7 +150,6 @@ class NoVariatesWithoutMode(Chosen):
     reason: str
 
 
-@dataclass(frozen=True)
 class VariatesMoved(Chosen):
     """The order at a new expansion point, with the blocks that a decision needs there with none, order 1 and 2."""
 
@@ -170,7 +162,6 @@ class VariatesMoved(Chosen):
         return f"{_order(self.order)}: at this expansion point a decision {_needs(self)}"
 
 
-@dataclass(frozen=True)
 class VariatesGivenUp(Chosen):
     """After this many steps of warmup, decisions need fewer blocks without control variates."""
 
@@ -192,7 +183,6 @@ class VariatesGivenUp(Chosen):
 _MEAN = "the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
 
 
-@dataclass(frozen=True)
 class ExpansionPoint(Chosen):
     """Result of a comparison of the chains."""
 
@@ -200,14 +190,12 @@ class ExpansionPoint(Chosen):
     n_steps: int
 
 
-@dataclass(frozen=True)
 class KeptForFewDraws(ExpansionPoint):
     """Kept: too few different draws to tell."""
 
     text = "kept: too few different draws in the first {n_steps:,} steps of warmup"
 
 
-@dataclass(frozen=True)
 class KeptSinceNear(ExpansionPoint):
     """Kept: the mean of the chains is ``distance`` sds from it, and their sds are alike."""
 
@@ -215,14 +203,12 @@ class KeptSinceNear(ExpansionPoint):
     distance: float
 
 
-@dataclass(frozen=True)
 class KeptSinceApart(ExpansionPoint):
     """Kept: the chains are far apart with lower density between them."""
 
     text = "kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
 
 
-@dataclass(frozen=True)
 class KeptSinceUndefined(ExpansionPoint):
     """Kept: derivatives are not defined at the mean of the chains."""
 
@@ -231,7 +217,6 @@ class KeptSinceUndefined(ExpansionPoint):
     error: str
 
 
-@dataclass(frozen=True)
 class KeptForCost(ExpansionPoint):
     """Kept: another point saves too little. Blocks that a decision needs, and would need there, if any order helps."""
 
@@ -248,7 +233,6 @@ class KeptForCost(ExpansionPoint):
         return text
 
 
-@dataclass(frozen=True)
 class Moved(ExpansionPoint):
     """Moved to the mean of the chains, as after ``earlier`` steps: blocks that a decision needs, and needed before."""
 
@@ -268,7 +252,6 @@ class Moved(ExpansionPoint):
         )
 
 
-@dataclass(frozen=True)
 class GivenUp(ExpansionPoint):
     """Dropped: control variates do not pay."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from string import Formatter
-from typing import Any
+from typing import Any, dataclass_transform
 
 # Remedies if chains hardly move.
 _COMMANDS = "`fallback=nuts`, or `stansub reference`"
@@ -65,6 +66,15 @@ class _Template(Formatter):
 def filled(template: str, value: object) -> str:
     """Return a template with attributes of a value, such as ``{n:,}``, ``{share:percent}`` or ``{names:joined}``."""
     return _Template().vformat(template, (value,), {})
+
+
+@dataclass_transform(frozen_default=True)
+class SelfDescribing:
+    """A value that describes itself, by templates (see `filled`) or a method; each subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls, **options: bool) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, **options)(cls)
 
 
 def listed(names: Sequence[str]) -> str:

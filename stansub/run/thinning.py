@@ -7,7 +7,6 @@ draws (Säilynoja, Bürkner and Vehtari 2022). It is smaller if the ESS of the d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from stansub.types import FloatArray
 _VALUES = 1 << 24
 
 
-@dataclass(frozen=True)
 class Thinned(Chosen):
     """Interval by ESS.
 
