@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from stansub.errors import InputError
-from stansub.planning.theory import Numbers, average_bound, correlated_variance, mean_square_bound, risk_bound
+from stansub.planning.theory import Numbers, average_bound, risk_bound
 from stansub.types import FloatArray
 
 # Gains below this share are rounding.
@@ -122,23 +122,6 @@ class TotalVariation:
 
     def exact(self, n: Numbers) -> Numbers:
         return self.bound(n, 0.0)
-
-
-@dataclass(frozen=True)
-class StationaryMeanSquare:
-    """Bound for a function with values in [-1, 1], from stationarity, as in section 3.1.
-
-    It is theorem 2.5 with alpha_eps = alpha for approximations. The exact kernel has S(n, alpha), half of what the
-    theorem gives it, so the optimal epsilon is understated.
-    """
-
-    alpha: float
-
-    def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
-        return mean_square_bound(n, epsilon, self.alpha, mixing=self.alpha)
-
-    def exact(self, n: Numbers) -> Numbers:
-        return correlated_variance(n, self.alpha)
 
 
 @dataclass(frozen=True)

@@ -146,28 +146,6 @@ def mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: N
     return (2 * epsilon / alpha) ** 2 + 2 * correlated_variance(n, _mixing(epsilon, alpha, mixing))
 
 
-def stated_mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: Numbers | None = None) -> Numbers:
-    """Return the bound of theorem 2.6 for any start. It does not always hold: quote `risk_bound`.
-
-    Johndrow et al. (2015), theorem 2.6: 4 epsilon^2 / alpha^2 + 2 S(n, alpha_eps) + 4 a^2, where a is the mean of
-    (1 - alpha_eps)^k for k = 0, ..., n - 1. The proof adds the squares of the distance between the stationary
-    distributions and of that of the start. The square of their sum has a cross term, of order 1 / n, which the factor 2
-    of S does not always cover. docs/explanation/approximation.md has a two-state chain that violates the bound.
-
-    Parameters
-    ----------
-    n, epsilon, alpha, mixing
-        See `mean_square_bound`.
-
-    Raises
-    ------
-    InputError
-        As for `mean_square_bound`.
-    """
-    own = _mixing(epsilon, alpha, mixing)
-    return mean_square_bound(n, epsilon, alpha, mixing=own) + 4 * (1 - own * _lag(n, own)) ** 2
-
-
 def risk_bound(
     n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: Numbers | None = None, start: Numbers = 1.0
 ) -> Numbers:
@@ -179,9 +157,9 @@ def risk_bound(
     values (Popoviciu). This is 1 for f, and (1 - alpha_eps)^d for P_eps^d f, because a kernel contracts that length as
     it contracts total variation. The covariance is therefore at most (1 - alpha_eps)^d for any start.
 
-    The bound replaces theorem 2.6, which fails. At stationarity (``start = epsilon / alpha``) it sharpens theorem 2.5
-    to
-    4 epsilon^2 / alpha^2 + S(n, alpha_eps). With epsilon = 0 the paper's two-state chain attains it.
+    The bound replaces theorem 2.6, which fails (docs/explanation/approximation.md has a two-state chain that violates
+    it). At stationarity (``start = epsilon / alpha``) it sharpens theorem 2.5 to 4 epsilon^2 / alpha^2 +
+    S(n, alpha_eps). With epsilon = 0 the paper's two-state chain attains it.
 
     Parameters
     ----------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,10 +12,13 @@ from stansub.errors import InputError
 from stansub.planning import compminimax as planning
 from stansub.planning import theory
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "papers"))
+from stated_bounds import StationaryMeanSquare
+
 ERRORS = (
     planning.TotalVariation(0.1),
     planning.TotalVariation(1e-4, start=0.3),
-    planning.StationaryMeanSquare(0.1),
+    StationaryMeanSquare(0.1),
     planning.MeanSquare(0.01),
     planning.MeanSquare(0.1, start=0.0, unchanged=True),
 )
@@ -120,6 +126,6 @@ def test_budgets_and_levels_that_are_refused() -> None:
 
 
 def test_the_error_of_section_3_1_is_conservative() -> None:
-    error = planning.StationaryMeanSquare(0.1)
+    error = StationaryMeanSquare(0.1)
     assert error.exact(50) == theory.correlated_variance(50, 0.1)
     assert error.bound(50, 0.0) == 2 * error.exact(50)
