@@ -26,12 +26,14 @@ MOVED: Info = {one.name: one.dtype(0) for one in (*STATS, DECISIONS)} | {"accept
 
 
 class DirectKernel(ABC):
-    """Base of kernels without decisions or memory: implements all of `stansub.kernels.base.Kernel` but `step`.
+    """Base of kernels without decisions: implements all of `stansub.kernels.base.Kernel` but `step`.
 
     Attributes
     ----------
     stats : tuple of Stat
         A subclass may add statistics.
+    n_evaluated : int
+        Observations evaluated so far, which a subclass counts; its only memory.
     """
 
     stats: ClassVar[tuple[Stat, ...]] = DIRECT_STATS
@@ -55,12 +57,13 @@ class DirectKernel(ABC):
         """Do nothing: there are no decisions."""
 
     def counts(self) -> dict[str, float]:
-        """Return no counts: nothing is evaluated."""
-        return {one.name: 0 for one in COUNTS}
+        """Return the observations evaluated; other counts are 0."""
+        return {one.name: 0.0 for one in COUNTS} | {"n_obs_evaluated": float(self.n_evaluated)}
 
     def save(self) -> Any:
-        """Return None: the kernel has no memory."""
-        return None
+        """Return the observations evaluated; steps depend on the position alone."""
+        return self.n_evaluated
 
-    def restore(self, state: State, saved: Any) -> None:  # noqa: B027
-        """Do nothing: the kernel has no memory."""
+    def restore(self, state: State, saved: Any) -> None:
+        """Restore what `save` returned."""
+        self.n_evaluated = int(saved)

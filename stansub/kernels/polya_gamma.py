@@ -120,7 +120,6 @@ class PolyaGammaKernel(DirectKernel):
     def __init__(self, regression: Regression, index: IntArray, dim: int, size: Size | None = None) -> None:
         super().__init__(dim)
         self.regression, self.index, self.size = regression, index, size
-        self.n_evaluated = 0
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Draw Pólya-Gamma variables given the weights, then weights given these."""
@@ -138,18 +137,6 @@ class PolyaGammaKernel(DirectKernel):
         m = n if self.size is None else max(self.size(rng, beta), self.regression.dim + 1)
         # Rows are gathered faster in the order of their places.
         return None if m >= n else np.sort(rng.choice(n, m, replace=False, shuffle=False))
-
-    def counts(self) -> dict[str, float]:
-        """Return the number of observations whose variables were drawn."""
-        return super().counts() | {"n_obs_evaluated": self.n_evaluated}
-
-    def save(self) -> Any:
-        """Return the counts; steps depend on the position alone."""
-        return self.n_evaluated
-
-    def restore(self, state: State, saved: Any) -> None:
-        """Restore the counts."""
-        self.n_evaluated = saved
 
 
 @dataclass(frozen=True)

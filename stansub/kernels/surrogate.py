@@ -149,9 +149,13 @@ class SurrogateTransitions(DirectKernel):
         self._at: tuple[FloatArray, Any] | None = None
 
     @property
-    def n_evaluated(self) -> int:  # type: ignore[override]
+    def n_evaluated(self) -> int:
         """Return the observations evaluated by decisions so far."""
         return self._decisions.n_evaluated
+
+    @n_evaluated.setter
+    def n_evaluated(self, n: int) -> None:
+        self._decisions.n_evaluated = n
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Run the transitions on the surrogate and decide."""
@@ -173,15 +177,7 @@ class SurrogateTransitions(DirectKernel):
 
     def counts(self) -> dict[str, float]:
         """Return the observations evaluated and the counts of the decisions."""
-        return {**super().counts(), **self._decisions.counts(), "n_obs_evaluated": float(self.n_evaluated)}
-
-    def save(self) -> Any:
-        """Return the counts; steps depend on the position alone."""
-        return self.n_evaluated
-
-    def restore(self, state: State, saved: Any) -> None:
-        """Restore the counts."""
-        self._decisions.n_evaluated = int(saved)
+        return super().counts() | self._decisions.counts()
 
 
 class PosteriorTrajectories(DirectKernel):
@@ -212,18 +208,6 @@ class PosteriorTrajectories(DirectKernel):
         }
         return State(theta), info
 
-    def counts(self) -> dict[str, float]:
-        """Return the observations evaluated, once for each gradient."""
-        return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
-
-    def save(self) -> Any:
-        """Return the count; steps depend on the position alone."""
-        return self.n_evaluated
-
-    def restore(self, state: State, saved: Any) -> None:
-        """Restore the count."""
-        self.n_evaluated = int(saved)
-
 
 class MixedTransitions(DirectKernel):
     """Kernel of surrogate transitions, some of whose steps are trajectories on the posterior itself.
@@ -238,9 +222,13 @@ class MixedTransitions(DirectKernel):
         self._surrogate, self._posterior, self._share = surrogate, posterior, share
 
     @property
-    def n_evaluated(self) -> int:  # type: ignore[override]
+    def n_evaluated(self) -> int:
         """Return the observations evaluated so far."""
         return self._surrogate.n_evaluated + self._posterior.n_evaluated
+
+    @n_evaluated.setter
+    def n_evaluated(self, n: int) -> None:
+        self._posterior.n_evaluated = n - self._surrogate.n_evaluated
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Run a step of either kind."""
@@ -249,17 +237,7 @@ class MixedTransitions(DirectKernel):
 
     def counts(self) -> dict[str, float]:
         """Return the counts of the decisions, and the observations evaluated by both kinds of steps."""
-        return {**self._surrogate.counts(), "n_obs_evaluated": float(self.n_evaluated)}
-
-    def save(self) -> Any:
-        """Return the counts; steps depend on the position alone."""
-        return [self._surrogate.save(), self._posterior.save()]
-
-    def restore(self, state: State, saved: Any) -> None:
-        """Restore the counts."""
-        of_surrogate, of_posterior = saved
-        self._surrogate.restore(state, of_surrogate)
-        self._posterior.restore(state, of_posterior)
+        return self._surrogate.counts() | {"n_obs_evaluated": float(self.n_evaluated)}
 
 
 @dataclass(frozen=True)

@@ -151,14 +151,10 @@ class WithinGibbs(DirectKernel):
         self._position = self._density.outward(x)
         return State(self._position), info
 
-    def counts(self) -> dict[str, float]:
-        """Return the observations evaluated."""
-        return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
-
     def save(self) -> Any:
         """Return the observations evaluated, and after a step the coordinates at which they were evaluated last."""
         kept = {"evaluated": self._evaluated.copy(), **vars(self._equivalence)} if self._position.size else None
-        return {"n_evaluated": self.n_evaluated, "kept": kept}
+        return {"n_evaluated": super().save(), "kept": kept}
 
     def restore(self, state: State, saved: Any) -> None:
         """Restore the count, and evaluate the observations again as they were."""
@@ -166,7 +162,7 @@ class WithinGibbs(DirectKernel):
             kept = dict(saved["kept"])
             self.place(kept.pop("evaluated"))
             self._position, self._equivalence = state.position, Equivalence(**kept)
-        self.n_evaluated = int(saved["n_evaluated"])
+        super().restore(state, saved["n_evaluated"])
 
     def place(self, x: FloatArray) -> None:
         """Evaluate the observations at coordinates, from which levels then move."""
