@@ -22,16 +22,15 @@ _HOUR = 2500
 
 
 def lines_of_code(path: Path) -> int:
-    """Lines that hold more than comments and docstrings."""
+    """Lines that hold more than comments and docstrings, those of fields included."""
     text = path.read_text()
     if path.suffix != ".py":
         return sum(bool(re.sub(r"//.*", "", line).strip()) for line in text.splitlines())
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docstrings = {
         number
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, documented) and ast.get_docstring(node) is not None
-        for number in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for number in range(node.lineno, (node.end_lineno or 0) + 1)
     }
     code = {
         number
@@ -59,7 +58,7 @@ def test_the_path_can_be_read_in_an_hour() -> None:
 
 def test_docstrings_and_comments_are_not_counted(tmp_path: Path) -> None:
     (tmp_path / "some.py").write_text(
-        '"""One.\n\nTwo.\n"""\n\n# three\nx = """4\n5"""\n\n\ndef f():\n    "six"\n    return x  # 7\n'
+        '"""One.\n\nTwo.\n"""\n\n# three\nx = """4\n5"""\n"""Of x."""\n\n\ndef f():\n    "six"\n    return x  # 7\n'
     )
     (tmp_path / "some.hpp").write_text("// one\n\nint x;  // two\n}\n")
     assert lines_of_code(tmp_path / "some.py") == 4
