@@ -19,18 +19,12 @@ _SUM_WEIGHT = 1e3
 
 
 class Correction(NamedTuple):
-    """Discrete distribution whose sum with a normal number is nearly logistic.
-
-    Attributes
-    ----------
-    points : ndarray, shape (k,)
-        Increasing.
-    masses : ndarray, shape (k,)
-        Probability of each.
-    """
+    """Discrete distribution whose sum with a normal number is nearly logistic."""
 
     points: FloatArray
+    """Shape (k,): increasing."""
     masses: FloatArray
+    """Shape (k,): probability of each."""
 
     @property
     def bounds(self) -> FloatArray:

@@ -13,21 +13,14 @@ from stansub.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Table:
-    """Looks of a test and its thresholds.
-
-    Attributes
-    ----------
-    n : ndarray of int32, shape (K,)
-        Units at each look, increasing; the last is the size of the population.
-    scale : ndarray of float64, shape (K,)
-        Factor of the standard deviation.
-    offset : ndarray of float64, shape (K,)
-        Factor of the range.
-    """
+    """Looks of a test and its thresholds."""
 
     n: IntArray
+    """Shape (K,): units at each look, increasing; the last is the size of the population."""
     scale: FloatArray
+    """Shape (K,): factor of the standard deviation."""
     offset: FloatArray
+    """Shape (K,): factor of the range."""
 
 
 class Schedule(Protocol):

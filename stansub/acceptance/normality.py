@@ -42,18 +42,12 @@ _N_QUANTILES = 121
 
 
 class Pair(NamedTuple):
-    """Differences between a state and a proposal, as a decision uses them.
-
-    Attributes
-    ----------
-    differences : ndarray, shape (M,)
-        log likelihood of each block at the proposal less that at the state.
-    rest : float
-        Log acceptance ratio without the likelihood.
-    """
+    """Differences between a state and a proposal, as a decision uses them."""
 
     differences: FloatArray
+    """Shape (M,): log likelihood of each block at the proposal less that at the state."""
     rest: float
+    """Log acceptance ratio without the likelihood."""
 
 
 class Share(NamedTuple):
@@ -65,32 +59,23 @@ class Share(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Frequency with which |t| exceeds a critical value.
-
-    Attributes
-    ----------
-    blocks : int
-        Size of the subsets.
-    in_use : bool
-        Whether this is the test's own critical value.
-    critical, nominal : float
-        The critical value, and the two-sided tail probability of Student's t with ``blocks - 1`` degrees of freedom.
-    observed : Share
-        Share of the subsets whose |t| is beyond it. Subsets of equal differences count as not beyond, because they
-        decide nothing.
-    undefined : float
-        Share of the subsets whose differences are all equal.
-    n_subsets : int
-        Subsets of all pairs.
-    """
+    """Frequency with which |t| exceeds a critical value."""
 
     blocks: int
+    """Size of the subsets."""
     in_use: bool
+    """Whether this is the test's own critical value."""
     critical: float
     nominal: float
+    """The critical value, and the two-sided tail probability of Student's t with ``blocks - 1`` degrees of freedom."""
     observed: Share
+    """Share of the subsets whose |t| is beyond it. Subsets of equal differences count as not beyond, because they
+    decide nothing.
+    """
     undefined: float
+    """Share of the subsets whose differences are all equal."""
     n_subsets: int
+    """Subsets of all pairs."""
 
     @property
     def fails(self) -> bool:
@@ -100,41 +85,30 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """Results of trial decisions.
-
-    Attributes
-    ----------
-    n_units : int
-        Number of blocks, M.
-    blocks : ndarray of int32, shape (n_looks,)
-        Looks tried.
-    critical : ndarray, shape (n_looks,)
-        Critical values of |t| that the test uses there.
-    t : ndarray, shape (n_looks, n_pairs, n_subsets)
-        The statistics; NaN where all differences of a subset are equal.
-    n_decisions : int
-        Whole sequential decisions simulated for each pair.
-    n_wrong : ndarray of int64, shape (n_pairs,)
-        Simulated decisions that contradict all the data.
-    typical_drawn : float
-        Mean blocks drawn in a decision, the few longest decisions cut.
-    quantiles : ndarray, shape (n_pairs, n_quantiles)
-        Of the differences, in sd about their mean, at the levels `spaced(n_units)`.
-    skewness, kurtosis, largest : ndarray, shape (n_pairs,)
-        Of the differences: 0 and 0 for a normal population, and the largest distance from their mean in sd.
-    """
+    """Results of trial decisions."""
 
     n_units: int
+    """Number of blocks, M."""
     blocks: IntArray
+    """Shape (n_looks,): looks tried."""
     critical: FloatArray
+    """Shape (n_looks,): critical values of |t| that the test uses there."""
     t: FloatArray
+    """Shape (n_looks, n_pairs, n_subsets): the statistics; NaN where all differences of a subset are equal."""
     n_decisions: int
+    """Whole sequential decisions simulated for each pair."""
     n_wrong: NDArray[np.int64]
+    """Shape (n_pairs,): simulated decisions that contradict all the data."""
     typical_drawn: float
+    """Mean blocks drawn in a decision, the few longest decisions cut."""
     quantiles: FloatArray
+    """Shape (n_pairs, n_quantiles): of the differences, in sd about their mean, at the levels `spaced(n_units)`."""
     skewness: FloatArray
     kurtosis: FloatArray
     largest: FloatArray
+    """Shape (n_pairs,): of the differences: 0 and 0 for a normal population, and the largest distance from their mean
+    in sd.
+    """
 
     @property
     def n_pairs(self) -> int:

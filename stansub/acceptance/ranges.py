@@ -45,11 +45,6 @@ class Range(ABC):
 class Lipschitz(Range):
     """Range of at most 2 L ||theta' - theta||; with control variates, L is that of the remainders.
 
-    Attributes
-    ----------
-    constant : float
-        L, the largest over the blocks of the summed Lipschitz constants of their observations.
-
     Raises
     ------
     InputError
@@ -57,6 +52,7 @@ class Lipschitz(Range):
     """
 
     constant: float
+    """L, the largest over the blocks of the summed Lipschitz constants of their observations."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
@@ -71,20 +67,14 @@ class RangeFunction(Range):
     """Range from a C function of two parameter values, times ``factor``.
 
     With control variates the function must return the range of the remainders.
-
-    Attributes
-    ----------
-    address : int
-        Of ``int (*)(void *self, const double *theta, const double *theta_new, double *out)``, which returns 0.
-    factor : float
-        Multiplier of the value, such as the number of observations in the largest block.
-    owner : object
-        What keeps the function alive.
     """
 
     address: int
+    """Of ``int (*)(void *self, const double *theta, const double *theta_new, double *out)``, which returns 0."""
     factor: float = 1.0
+    """Multiplier of the value, such as the number of observations in the largest block."""
     owner: object = field(default=None, repr=False, compare=False)
+    """What keeps the function alive."""
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.FunctionRange(self.address, factor=self.factor, owner=self.owner)
@@ -98,13 +88,6 @@ class Derivative(Range):
     value (Bardenet, Doucet and Holmes 2017, section 7), and the range is twice that. The range includes the rounding
     error of the coefficients, which are in single precision.
 
-    Attributes
-    ----------
-    constant : float
-        L, the largest over the blocks of the sums of their observations' bounds on the operator norm.
-    order : {1, 2}
-        p.
-
     Raises
     ------
     InputError
@@ -112,7 +95,9 @@ class Derivative(Range):
     """
 
     constant: float
+    """L, the largest over the blocks of the sums of their observations' bounds on the operator norm."""
     order: int = field()
+    """p, 1 or 2."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
@@ -134,14 +119,10 @@ class Predictors(Range):
 
     The bounds are those of `stansub.target.remainders`, in the metric of the posterior's covariance. Beyond their
     largest radius there is no bound, and every block is evaluated. The range includes rounding errors.
-
-    Attributes
-    ----------
-    order : {1, 2}
-        p.
     """
 
     order: int = field()
+    """p, 1 or 2."""
     by_predictors = True
 
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:

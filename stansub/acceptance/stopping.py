@@ -54,15 +54,10 @@ class Guarantee(StrEnum):
 
 
 class ErrorLevel(NamedTuple):
-    """Error level of a rule.
-
-    Attributes
-    ----------
-    name : str
-        The rule's attribute: ``epsilon`` or ``delta``.
-    """
+    """Error level of a rule."""
 
     name: str
+    """The rule's attribute: ``epsilon`` or ``delta``."""
     value: float
 
 
