@@ -28,24 +28,16 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Starter:
-    """A program to start from.
-
-    Attributes
-    ----------
-    title : str
-        What it is a model of.
-    columns : callable
-        From a generator and linear predictors, shape (n,): further columns of the table, ``y`` among them.
-    others : mapping
-        True values of further parameters.
-    n : int
-        Rows of the example, if none are asked for.
-    """
+    """A program to start from."""
 
     title: str
+    """What it is a model of."""
     columns: Callable[[np.random.Generator, FloatArray], Columns]
+    """From a generator and linear predictors, shape (n,): further columns of the table, ``y`` among them."""
     others: Mapping[str, float] = field(default_factory=dict)
+    """True values of further parameters."""
     n: int = 100_000
+    """Rows of the example, if none are asked for."""
 
     @property
     def truth(self) -> dict[str, float]:
