@@ -24,35 +24,25 @@ _SIGNATURE = 16  # draws that are compared before all draws are
 
 @dataclass(frozen=True)
 class Alignment:
-    """Alignment of two posterior groups.
-
-    Attributes
-    ----------
-    common
-        Names of the scalar quantities to compare.
-    only_in_draws, only_in_reference
-        Variables that one side lacks.
-    other_shape
-        Variables whose shapes differ, with the shapes in brackets.
-    not_numeric
-        Variables of either side that are not numeric for each chain and draw.
-    in_neither
-        Quantities of the model that neither the reference nor the draws have.
-    constant
-        Names of scalar quantities that are constant and equal on both sides; they are not compared.
-    copies
-        Scalar quantities that are, on both sides, the same linear function of a compared quantity, whose name is in
-        brackets. They are not compared, because their tests would repeat those of that quantity.
-    """
+    """Alignment of two posterior groups."""
 
     common: tuple[str, ...]
+    """Names of the scalar quantities to compare."""
     only_in_draws: tuple[str, ...]
     only_in_reference: tuple[str, ...]
+    """Variables that one side lacks."""
     other_shape: tuple[str, ...]
+    """Variables whose shapes differ, with the shapes in brackets."""
     not_numeric: tuple[str, ...]
+    """Variables of either side that are not numeric for each chain and draw."""
     in_neither: tuple[str, ...]
+    """Quantities of the model that neither the reference nor the draws have."""
     constant: tuple[str, ...]
+    """Names of scalar quantities that are constant and equal on both sides; they are not compared."""
     copies: tuple[str, ...]
+    """Scalar quantities that are, on both sides, the same linear function of a compared quantity, whose name is in
+    brackets. They are not compared, because their tests would repeat those of that quantity.
+    """
 
 
 def align(

@@ -47,31 +47,21 @@ MOST_DRAWS = 100
 
 
 class Repeat(NamedTuple):
-    """Result of one simulated data set.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the scalar quantities; empty if the run failed.
-    ranks : tuple of Rank
-        Ranks of their true values.
-    uniforms : tuple of float
-        The ranks between 0 and 1 (`Rank.uniform`).
-    doubts : tuple of str
-        Kinds of findings (`stansub.findings`) against the draws, except those about cost.
-    share : float
-        Share of the data per decision.
-    failure : str
-        Why there are no draws; empty if there are.
-    """
+    """Result of one simulated data set."""
 
     number: int
     names: tuple[str, ...] = ()
+    """Names of the scalar quantities; empty if the run failed."""
     ranks: tuple[Rank, ...] = ()
+    """Ranks of their true values."""
     uniforms: tuple[float, ...] = ()
+    """The ranks between 0 and 1 (`Rank.uniform`)."""
     doubts: tuple[str, ...] = ()
+    """Kinds of findings (`stansub.findings`) against the draws, except those about cost."""
     share: float = float("nan")
+    """Share of the data per decision."""
     failure: str = ""
+    """Why there are no draws; empty if there are."""
 
 
 @dataclass(frozen=True)

@@ -36,22 +36,16 @@ class Pair(NamedTuple):
 
 
 class Covariances(NamedTuple):
-    """Difference of two covariance matrices.
-
-    Attributes
-    ----------
-    relative
-        |S - S_ref|_F / |S_ref|_F, with Frobenius norms (Johndrow, Pillai and Smith 2020, section 4.2, use the
-        squared norm of the difference).
-    standardised
-        The same with every quantity in sds of the reference, so that all of them count.
-    expected
-        Root mean square of `standardised` if only Monte Carlo error differs.
-    """
+    """Difference of two covariance matrices."""
 
     relative: float
+    """|S - S_ref|_F / |S_ref|_F, with Frobenius norms (Johndrow, Pillai and Smith 2020, section 4.2, use the squared
+    norm of the difference).
+    """
     standardised: float
+    """The same with every quantity in sds of the reference, so that all of them count."""
     expected: float
+    """Root mean square of `standardised` if only Monte Carlo error differs."""
 
 
 def compare_covariances(draws: Side, reference: Side) -> Covariances:
@@ -124,18 +118,12 @@ def worst_pair(names: Sequence[str], draws: Side, reference: Side) -> Pair | Non
 
 
 class _Gap(NamedTuple):
-    """Difference of correlations beyond `NEGLIGIBLE`.
-
-    Attributes
-    ----------
-    correlations
-        Both, moved towards each other by half of `NEGLIGIBLE`.
-    size
-        Their difference after Fisher's z-transform; negative if they have passed each other.
-    """
+    """Difference of correlations beyond `NEGLIGIBLE`."""
 
     correlations: tuple[FloatArray, FloatArray]
+    """Both, moved towards each other by half of `NEGLIGIBLE`."""
     size: FloatArray
+    """Their difference after Fisher's z-transform; negative if they have passed each other."""
 
 
 def _gap(own: FloatArray, other: FloatArray) -> _Gap:

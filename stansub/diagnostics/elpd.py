@@ -27,20 +27,15 @@ SCALES = {"log": (1, "elpd"), "negative_log": (-1, "-elpd"), "deviance": (-2, "d
 
 
 class Estimate(NamedTuple):
-    """Estimate of a sum over all observations from a subset.
-
-    Attributes
-    ----------
-    se : float
-        Standard error of the sum as a sample of N observations from a population, by their sample variance (divided by
-        N - 1), as in R's loo and `arviz.loo` from ArviZ 1.0 on.
-    subsampling_se : float
-        Standard error due to the subset alone; 0 if it is all observations, NaN if it is a single one of several.
-    """
+    """Estimate of a sum over all observations from a subset."""
 
     value: float
     se: float
+    """Standard error of the sum as a sample of N observations from a population, by their sample variance (divided by N
+    - 1), as in R's loo and `arviz.loo` from ArviZ 1.0 on.
+    """
     subsampling_se: float
+    """Standard error due to the subset alone; 0 if it is all observations, NaN if it is a single one of several."""
 
     def times(self, factor: float) -> Estimate:
         """Return the estimate of a multiple of the sum."""
@@ -48,20 +43,14 @@ class Estimate(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Surrogates of observations in partitions, of which only sums are known.
-
-    Attributes
-    ----------
-    total, squares : float
-        Sums over all of them.
-    chosen : ndarray, shape (m,)
-        Surrogates of the observations in the subset.
-    """
+    """Surrogates of observations in partitions, of which only sums are known."""
 
     n: int
     total: float
     squares: float
+    """Sums over all of them."""
     chosen: FloatArray
+    """Shape (m,): surrogates of the observations in the subset."""
 
     @classmethod
     def of(cls, surrogate: FloatArray, rows: NDArray[np.int64]) -> Sums:

@@ -17,36 +17,26 @@ from stansub.output.statistics import still
 
 
 class Health(NamedTuple):
-    """Health of one side's draws.
-
-    Attributes
-    ----------
-    n_chains, n_draws
-        Chains, and draws of each.
-    nonfinite, still
-        Quantities with draws that are not finite, and quantities that never vary.
-    stuck
-        Chains, counted from 1, that never moved or accepted almost nothing.
-    n_divergences
-        Divergent transitions; 0 if none are recorded.
-    missed_share
-        Share of the posterior in modes that a search after sampling found and no chain visited.
-    wrong_decisions
-        Whether audited decisions were wrong significantly more often than accepted, or estimates were further off than
-        the noise that was accounted for.
-    findings
-        Reasons to distrust the side by itself.
-    """
+    """Health of one side's draws."""
 
     n_chains: int
     n_draws: int
+    """Chains, and draws of each."""
     nonfinite: tuple[str, ...]
     still: tuple[str, ...]
+    """Quantities with draws that are not finite, and quantities that never vary."""
     stuck: tuple[int, ...]
+    """Chains, counted from 1, that never moved or accepted almost nothing."""
     n_divergences: int
+    """Divergent transitions; 0 if none are recorded."""
     missed_share: float
+    """Share of the posterior in modes that a search after sampling found and no chain visited."""
     wrong_decisions: bool
+    """Whether audited decisions were wrong significantly more often than accepted, or estimates were further off than
+    the noise that was accounted for.
+    """
     findings: tuple[Finding, ...]
+    """Reasons to distrust the side by itself."""
 
 
 def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:

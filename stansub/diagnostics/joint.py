@@ -28,26 +28,18 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Generic[D]):
-    """Model from which parameters and data can be drawn.
-
-    Attributes
-    ----------
-    prior : callable
-        From a generator to unconstrained parameters, shape (dim,).
-    data : callable
-        From a generator and parameters to data given them.
-    posterior : callable
-        From data to the posterior of the parameters.
-    functions : callable
-        From parameters and data to the values compared, shape (k,), such as moments of the parameters and of their
-        distance from an estimate by the data. The latter is more sensitive: it shows too wide a posterior at every
-        step.
-    """
+    """Model from which parameters and data can be drawn."""
 
     prior: Callable[[np.random.Generator], FloatArray]
+    """From a generator to unconstrained parameters, shape (dim,)."""
     data: Callable[[np.random.Generator, FloatArray], D]
+    """From a generator and parameters to data given them."""
     posterior: Callable[[D], FunctionFactors]
+    """From data to the posterior of the parameters."""
     functions: Callable[[FloatArray, D], FloatArray]
+    """From parameters and data to the values compared, shape (k,), such as moments of the parameters and of their
+    distance from an estimate by the data. The latter is more sensitive: it shows too wide a posterior at every step.
+    """
 
     def values(self, rng: np.random.Generator) -> FloatArray:
         """Return the functions at one draw."""
@@ -57,18 +49,12 @@ class Joint(Generic[D]):
 
 @dataclass(frozen=True)
 class JointTest:
-    """Result of a joint-distribution test.
-
-    Attributes
-    ----------
-    z : ndarray, shape (k,)
-        Difference of the means of each function between chains and independent draws, in standard errors.
-    degrees : float
-        Degrees of freedom of the chains' standard errors.
-    """
+    """Result of a joint-distribution test."""
 
     z: FloatArray
+    """Shape (k,): difference of the means of each function between chains and independent draws, in standard errors."""
     degrees: float
+    """Degrees of freedom of the chains' standard errors."""
 
     @property
     def p_value(self) -> float:

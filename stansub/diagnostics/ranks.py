@@ -24,18 +24,12 @@ _ROUNDING = 1 + 1e-9
 
 
 class Rank(NamedTuple):
-    """Rank of a value among draws.
-
-    Attributes
-    ----------
-    rank : int
-        From 0 to ``of``.
-    of : int
-        Draws after thinning.
-    """
+    """Rank of a value among draws."""
 
     rank: int
+    """From 0 to ``of``."""
     of: int
+    """Draws after thinning."""
 
     def uniform(self, rng: np.random.Generator) -> float:
         """Return a number that is uniform between 0 and 1 if the rank is uniform, for any number of draws."""
@@ -65,18 +59,13 @@ def rank(draws: FloatArray, value: float, ess: float, rng: np.random.Generator, 
 
 
 class Band(NamedTuple):
-    """Simultaneous band of the empirical distribution function of independent uniform numbers.
-
-    Attributes
-    ----------
-    at : ndarray, shape (points,)
-    low, high : ndarray, shape (points,)
-        Ends of the band at these points, less the distribution function itself.
-    """
+    """Simultaneous band of the empirical distribution function of independent uniform numbers."""
 
     at: FloatArray
+    """Shape (points,)."""
     low: FloatArray
     high: FloatArray
+    """Shape (points,): ends of the band at these points, less the distribution function itself."""
 
 
 def difference(uniforms: FloatArray, at: FloatArray) -> FloatArray:

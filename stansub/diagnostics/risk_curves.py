@@ -16,22 +16,18 @@ MIN_REPEATS = 3
 
 
 class ErrorParts(NamedTuple):
-    """Risk at each point of a grid, averaged over the test functions, with standard errors.
-
-    Attributes
-    ----------
-    mse, bias2, variance : ndarray, shape (n_points,)
-        ``mse`` is ``bias2 + variance`` to rounding. ``bias2`` is unbiased and may therefore be negative.
-    mse_se, bias2_se, variance_se : ndarray, shape (n_points,)
-        From the jackknife over repeats, plus the uncertainty of the truth.
-    """
+    """Risk at each point of a grid, averaged over the test functions, with standard errors."""
 
     mse: FloatArray
     bias2: FloatArray
     variance: FloatArray
+    """Shape (n_points,): ``mse`` is ``bias2 + variance`` to rounding. ``bias2`` is unbiased and may therefore be
+    negative.
+    """
     mse_se: FloatArray
     bias2_se: FloatArray
     variance_se: FloatArray
+    """Shape (n_points,): from the jackknife over repeats, plus the uncertainty of the truth."""
 
 
 def split(errors: FloatArray, floor: float = 0.0, shared: float = 1.0) -> ErrorParts:

@@ -35,15 +35,10 @@ _PIECE = 25
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a run, which ends when either limit is reached.
-
-    Attributes
-    ----------
-    seconds : float
-        Processor time of the steps.
-    """
+    """Length of a run, which ends when either limit is reached."""
 
     seconds: float
+    """Processor time of the steps."""
     steps: int
 
     @property
@@ -54,24 +49,16 @@ class Budget:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Record of a finished run.
-
-    Attributes
-    ----------
-    axes : dict
-        By "seconds", "passes" and "steps", the cost from the start to each record, shape (n_notes,).
-    means : dict
-        By group of test functions, running means at each record, shape (n_notes, n_functions).
-    totals : Totals
-        Counts over the measured steps.
-    audit : Totals
-        Counts over the audited steps that follow.
-    """
+    """Record of a finished run."""
 
     axes: dict[str, FloatArray]
+    """By "seconds", "passes" and "steps", the cost from the start to each record, shape (n_notes,)."""
     means: dict[str, FloatArray]
+    """By group of test functions, running means at each record, shape (n_notes, n_functions)."""
     totals: Totals
+    """Counts over the measured steps."""
     audit: Totals
+    """Counts over the audited steps that follow."""
 
     def at(self, axis: str, points: FloatArray, what: str) -> FloatArray:
         """Return means at the last record not after each point, shape (n_points, n_functions)."""

@@ -34,24 +34,18 @@ MAX_R_HAT = 1.01
 
 @dataclass(frozen=True)
 class Target:
-    """True means of a group of test functions.
-
-    Attributes
-    ----------
-    moving : ndarray of int64, shape (n_functions,)
-        Indices of the functions that are not constant; the others are left out.
-    mean, sd, mcse : ndarray, shape (n_functions,)
-        Posterior mean and sd, and the Monte Carlo standard error of the mean.
-    shared : float
-        Mean absolute correlation of the functions, including with themselves; the errors of their truths have the same
-        correlations.
-    """
+    """True means of a group of test functions."""
 
     moving: NDArray[np.int64]
+    """Shape (n_functions,): indices of the functions that are not constant; the others are left out."""
     mean: FloatArray
     sd: FloatArray
     mcse: FloatArray
+    """Shape (n_functions,): posterior mean and sd, and the Monte Carlo standard error of the mean."""
     shared: float
+    """Mean absolute correlation of the functions, including with themselves; the errors of their truths have the same
+    correlations.
+    """
 
     @property
     def floor(self) -> float:
@@ -65,31 +59,21 @@ class Target:
 
 @dataclass(frozen=True)
 class Truth:
-    """What runs and their errors need of the reference draws.
-
-    Attributes
-    ----------
-    source : str
-        Source of the draws.
-    draws : ndarray, shape (n, dim)
-        Unconstrained positions, for starts.
-    proposal : RandomWalk
-        Steps with the covariance of the draws (see `stansub.kernels.proposals.optimal_walk`).
-    centre : ndarray, shape (n_parameters,)
-        Posterior means of the parameters.
-    targets : dict
-        True means by group of test functions.
-    r_hat, ess : float
-        R-hat and ESS of the worst parameter.
-    """
+    """What runs and their errors need of the reference draws."""
 
     source: str
+    """Source of the draws."""
     draws: FloatArray
+    """Shape (n, dim): unconstrained positions, for starts."""
     proposal: RandomWalk
+    """Steps with the covariance of the draws (see `stansub.kernels.proposals.optimal_walk`)."""
     centre: FloatArray
+    """Shape (n_parameters,): posterior means of the parameters."""
     targets: dict[str, Target]
+    """True means by group of test functions."""
     r_hat: float
     ess: float
+    """R-hat and ESS of the worst parameter."""
 
 
 def check_same(reference: InferenceData, facts: dict[str, Any], source: str) -> None:

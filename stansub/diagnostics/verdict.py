@@ -46,19 +46,13 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict of a comparison.
-
-    Attributes
-    ----------
-    headline
-        One sentence that starts with the word.
-    reasons
-        A sentence each, the most serious first.
-    """
+    """Verdict of a comparison."""
 
     word: Word
     headline: str
+    """One sentence that starts with the word."""
     reasons: tuple[str, ...]
+    """A sentence each, the most serious first."""
 
 
 class Evidence(NamedTuple):
