@@ -17,30 +17,20 @@ Info = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Stat:
-    """Statistic of a kernel, which determines how it is recorded, summed, grouped and documented.
-
-    Attributes
-    ----------
-    name : str
-        ArviZ's name, if it has one.
-    dtype : type
-        Type of a value: `bool`, `numpy.int32`, `numpy.int64` or `float`.
-    sentence : str
-        Description in a sentence.
-    total : str
-        Name of its sum over all steps of a chain, including those thinned away; empty if the sum has no meaning.
-    per_step : bool
-        Whether there is a value per step; otherwise the kernel counts the statistic (see `Kernel.counts`).
-    largest : bool
-        Whether the count is the largest value so far and not a sum.
-    """
+    """Statistic of a kernel, which determines how it is recorded, summed, grouped and documented."""
 
     name: str
+    """ArviZ's name, if it has one."""
     dtype: type
+    """Type of a value: `bool`, `numpy.int32`, `numpy.int64` or `float`."""
     sentence: str
+    """Description in a sentence."""
     total: str = ""
+    """Name of its sum over all steps of a chain, including those thinned away; empty if the sum has no meaning."""
     per_step: bool = True
+    """Whether there is a value per step; otherwise the kernel counts the statistic (see `Kernel.counts`)."""
     largest: bool = False
+    """Whether the count is the largest value so far and not a sum."""
 
     def of(self, kernel: str) -> Stat:
         """Return the same statistic of one of several kernels, with the kernel's name as prefix."""
@@ -49,15 +39,10 @@ class Stat:
 
 
 class State(NamedTuple):
-    """State of a chain.
-
-    Attributes
-    ----------
-    position : ndarray, shape (dim,)
-        Unconstrained parameters.
-    """
+    """State of a chain."""
 
     position: FloatArray
+    """Shape (dim,): unconstrained parameters."""
 
 
 class Records:
@@ -128,24 +113,16 @@ class Records:
 
 
 class BatchControl(NamedTuple):
-    """Control of a batch of steps: audits, a stop flag and progress counters.
-
-    Attributes
-    ----------
-    audit_rng : Generator
-        Chooses the decisions to audit.
-    audit_probability : float
-        Share of the decisions to audit.
-    stop : int32, shape (1,)
-        Read before every step; a nonzero value stops the batch.
-    counters : int64, shape (4,)
-        Steps, accepted, observations used and observations evaluated so far.
-    """
+    """Control of a batch of steps: audits, a stop flag and progress counters."""
 
     audit_rng: np.random.Generator
+    """Chooses the decisions to audit."""
     audit_probability: float
+    """Share of the decisions to audit."""
     stop: NDArray[np.int32]
+    """Shape (1,): read before every step; a nonzero value stops the batch."""
     counters: NDArray[np.int64]
+    """Shape (4,): steps, accepted, observations used and observations evaluated so far."""
 
     @classmethod
     def none(cls) -> BatchControl:

@@ -14,20 +14,14 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class LaplaceMixture(BuiltIn):
-    """Independence proposal from a mixture of normal approximations at several modes, so that chains change modes.
-
-    Attributes
-    ----------
-    means : ndarray, shape (k, dim)
-    choleskys : ndarray, shape (k, dim, dim)
-        Lower triangular factors of the covariances.
-    weights : ndarray, shape (k,)
-        Probabilities.
-    """
+    """Independence proposal from a mixture of normal approximations at several modes, so that chains change modes."""
 
     means: FloatArray
+    """Shape (k, dim)."""
     choleskys: FloatArray
+    """Shape (k, dim, dim): lower triangular factors of the covariances."""
     weights: FloatArray
+    """Shape (k,): probabilities."""
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         chosen = component(self.weights, rng)
@@ -51,18 +45,12 @@ class LaplaceMixture(BuiltIn):
 
 @dataclass(frozen=True)
 class NearestWalk(BuiltIn):
-    """Random walk with the covariance of the nearest mode, which may be another on the way back.
-
-    Attributes
-    ----------
-    mixture : LaplaceMixture
-        Means and covariances of the modes.
-    scale : float
-        Step size, in sds of the mode.
-    """
+    """Random walk with the covariance of the nearest mode, which may be another on the way back."""
 
     mixture: LaplaceMixture
+    """Means and covariances of the modes."""
     scale: float
+    """Step size, in sds of the mode."""
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         here = self._nearest(position)

@@ -157,17 +157,12 @@ class _Try(NamedTuple):
 
 @dataclass(frozen=True)
 class Moves(BuiltIn):
-    """Proposal that picks one of several moves at random.
-
-    Attributes
-    ----------
-    paired : tuple of int
-        The index of the reverse of each move.
-    """
+    """Proposal that picks one of several moves at random."""
 
     names: tuple[str, ...]
     moves: tuple[Move, ...] = field(metadata=GIVEN)
     paired: tuple[int, ...]
+    """The index of the reverse of each move."""
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         tried = self.tried(rng, _read_only(position))

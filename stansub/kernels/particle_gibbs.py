@@ -59,20 +59,14 @@ class StateSpace(Protocol):
 
 
 class Sweep(NamedTuple):
-    """Result of a sweep.
-
-    Attributes
-    ----------
-    path : ndarray, shape (n_times, n_series) or (n_times, n_series, k)
-    renewed : float
-        Share of the states that do not come from the previous path.
-    n_effective : float
-        1 / (sum of the squared weights), averaged over times and series.
-    """
+    """Result of a sweep."""
 
     path: FloatArray
+    """Shape (n_times, n_series) or (n_times, n_series, k)."""
     renewed: float
+    """Share of the states that do not come from the previous path."""
     n_effective: float
+    """1 / (sum of the squared weights), averaged over times and series."""
 
 
 def sweep(

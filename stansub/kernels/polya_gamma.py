@@ -36,21 +36,16 @@ _MINI_BATCH = Stat("mini_batch", np.int64, "Observations in the mini-batch, or a
 
 @dataclass(frozen=True)
 class Regression:
-    """Logistic regression y_i ~ Bernoulli(logit^-1(x_i beta)), beta ~ Normal(mean, covariance).
-
-    Attributes
-    ----------
-    x : ndarray, shape (N, p)
-    y : ndarray, shape (N,)
-        Values 0 and 1.
-    prior_mean : ndarray, shape (p,)
-    prior_precision : ndarray, shape (p, p)
-    """
+    """Logistic regression y_i ~ Bernoulli(logit^-1(x_i beta)), beta ~ Normal(mean, covariance)."""
 
     x: FloatArray
+    """Shape (N, p)."""
     y: FloatArray
+    """Shape (N,): values 0 and 1."""
     prior_mean: FloatArray
+    """Shape (p,)."""
     prior_precision: FloatArray
+    """Shape (p, p)."""
 
     @property
     def n_observations(self) -> int:

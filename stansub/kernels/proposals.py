@@ -42,15 +42,10 @@ class Proposal(Protocol):
 
 
 class BuiltIn(ABC):
-    """Base of this package's proposals.
-
-    Attributes
-    ----------
-    is_walk : bool
-        Whether the proposal is a Gaussian random walk with the same steps everywhere.
-    """
+    """Base of this package's proposals."""
 
     is_walk: ClassVar[bool] = False
+    """Whether the proposal is a Gaussian random walk with the same steps everywhere."""
 
     @abstractmethod
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
@@ -205,15 +200,6 @@ class Affine(Compiled):
 
     The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs the proposal in C++.
 
-    Attributes
-    ----------
-    matrix : ndarray, shape (dim, dim)
-        A.
-    offset : ndarray, shape (dim,)
-        c.
-    cholesky : ndarray, shape (dim, dim)
-        Lower triangular L, invertible; L L' is the covariance of the proposal.
-
     Raises
     ------
     InputError
@@ -221,8 +207,11 @@ class Affine(Compiled):
     """
 
     matrix: FloatArray
+    """Shape (dim, dim): A."""
     offset: FloatArray
+    """Shape (dim,): c."""
     cholesky: FloatArray
+    """Shape (dim, dim): lower triangular L, invertible; L L' is the covariance of the proposal."""
 
     def __post_init__(self) -> None:
         cholesky = lower_triangular(self.cholesky, "an affine proposal", invertible=True)

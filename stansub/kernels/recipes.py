@@ -31,19 +31,13 @@ from stansub.types import FloatArray, IntArray
 
 
 class Leaf(NamedTuple):
-    """Kernel of a recipe whose proposal is to be adapted.
-
-    Attributes
-    ----------
-    places : ndarray of int64
-        Indices of the parameters that it moves.
-    exact : bool
-        Whether its decisions are exact, whatever the run's test is.
-    """
+    """Kernel of a recipe whose proposal is to be adapted."""
 
     proposal: str | Proposal
     places: NDArray[np.int64]
+    """Indices of the parameters that it moves."""
     exact: bool = False
+    """Whether its decisions are exact, whatever the run's test is."""
 
 
 Leaves = Leaf | Mapping[str, "Leaves"]

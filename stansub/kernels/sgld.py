@@ -112,15 +112,11 @@ class Sgld(BuiltIn):
     With z' = -(z + L' (g + g') / 2), g' being the gradient at theta' from the same mini-batch, theta = theta' + L L' g'
     / 2 + L z', so that the log ratio is (|z|^2 - |z'|^2) / 2. Of all the blocks it is MALA (Roberts and Tweedie 1996),
     preconditioned by L L'.
-
-    Attributes
-    ----------
-    cholesky : ndarray, shape (dim, dim)
-        L; in the paper, the square root of the step size alpha times the identity.
     """
 
     batches: MiniBatches = field(metadata=GIVEN)
     cholesky: FloatArray
+    """Shape (dim, dim): L; in the paper, the square root of the step size alpha times the identity."""
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         gradient = self.batches.draw(rng)

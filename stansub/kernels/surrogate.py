@@ -44,15 +44,10 @@ TRANSITION_STATS: tuple[Stat, ...] = (
 
 
 class Decisions(Protocol):
-    """Accept/reject decisions of one chain about what the surrogate omits.
-
-    Attributes
-    ----------
-    n_evaluated : int
-        Observations so far.
-    """
+    """Accept/reject decisions of one chain about what the surrogate omits."""
 
     n_evaluated: int
+    """Observations so far."""
 
     def at(self, phi: FloatArray) -> Any:
         """Return what decisions need to know of a place, given the likelihood's arguments there."""
@@ -242,21 +237,14 @@ class MixedTransitions(DirectKernel):
 
 @dataclass(frozen=True)
 class Hamiltonian:
-    """Hamiltonian Monte Carlo as set up for a surrogate.
-
-    Attributes
-    ----------
-    coordinates : Coordinates
-        Coordinates in which it moves.
-    centre : ndarray, shape (dim,)
-        Centre in these coordinates.
-    factor : Factor
-        Factor of the surrogate's mean precision in these coordinates: the metric.
-    """
+    """Hamiltonian Monte Carlo as set up for a surrogate."""
 
     coordinates: Coordinates
+    """Coordinates in which it moves."""
     centre: FloatArray
+    """Shape (dim,): centre in these coordinates."""
     factor: Factor
+    """Factor of the surrogate's mean precision in these coordinates: the metric."""
     step_size: float
 
     @property
@@ -334,17 +322,12 @@ class RandomLength(Hamiltonian):
 
 @dataclass(frozen=True)
 class Gibbs:
-    """The Gibbs sampler as set up for a surrogate.
-
-    Attributes
-    ----------
-    effects : NormalEffects
-        Effects and scales that a sweep updates.
-    """
+    """The Gibbs sampler as set up for a surrogate."""
 
     metric: ClassVar[None] = None
 
     effects: NormalEffects
+    """Effects and scales that a sweep updates."""
 
     @property
     def dim(self) -> int:
@@ -369,11 +352,6 @@ class BetweenSweeps:
     """Hamiltonian Monte Carlo between two sweeps of the Gibbs sampler.
 
     The same kernels in reverse order are the same sequence, so it is reversible as its parts are.
-
-    Attributes
-    ----------
-    hamiltonian : NoUTurn, FixedLength or RandomLength
-    sweeps : Gibbs
     """
 
     metric: ClassVar[None] = None
@@ -410,36 +388,25 @@ class BetweenSweeps:
 
 @dataclass(frozen=True)
 class SurrogateTransition:
-    """Surrogate transitions as set up for a run.
-
-    Attributes
-    ----------
-    approximation : Approximation
-        Approximation of the log likelihood.
-    inner : NoUTurn, FixedLength, RandomLength, Gibbs or BetweenSweeps
-        Sampler of the surrogate.
-    sds : ndarray, shape (m,)
-        Approximate sds of phi.
-    joint : Joint or None
-        Settings of joint decisions; None for decisions from all observations.
-    n : int
-        Transitions of this sampler per decision.
-    on_posterior : NoUTurn or None
-        Sampler of the posterior itself, which needs no decisions.
-    share : float
-        Share of the steps that it makes.
-    """
+    """Surrogate transitions as set up for a run."""
 
     name: ClassVar[str] = "surrogate"
     starts_from: ClassVar[str] = "on the surrogate"
 
     approximation: Approximation
+    """Approximation of the log likelihood."""
     inner: NoUTurn | FixedLength | RandomLength | Gibbs | BetweenSweeps
+    """Sampler of the surrogate."""
     sds: FloatArray
+    """Shape (m,): approximate sds of phi."""
     joint: Joint | None = None
+    """Settings of joint decisions; None for decisions from all observations."""
     n: int = 1
+    """Transitions of this sampler per decision."""
     on_posterior: NoUTurn | None = None
+    """Sampler of the posterior itself, which needs no decisions."""
     share: float = 0.0
+    """Share of the steps that it makes."""
 
     def describe(self) -> str:
         """Return the sampler in words."""

@@ -27,19 +27,6 @@ _TURN, _TERMS = 10.0, 300
 class Trajectory(Compiled):
     """Trajectory on -|w|^2 / 2 + C(w), theta = m + L w.
 
-    Attributes
-    ----------
-    centre : ndarray, shape (dim,)
-        m.
-    cholesky : ndarray, shape (dim, dim)
-        Lower triangular L, invertible.
-    cubic : ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
-        Coefficients of w_j w_k w_l in C, for j, then k <= j, then l <= k.
-    angle : float
-        By which it turns where C is 0: cos(angle) is then the correlation of its ends.
-    n_steps : int
-        Steps, each with one gradient of C.
-
     Raises
     ------
     InputError
@@ -47,10 +34,15 @@ class Trajectory(Compiled):
     """
 
     centre: FloatArray
+    """Shape (dim,): m."""
     cholesky: FloatArray
+    """Shape (dim, dim): lower triangular L, invertible."""
     cubic: FloatArray
+    """Shape (dim (dim + 1) (dim + 2) / 6,): coefficients of w_j w_k w_l in C, for j, then k <= j, then l <= k."""
     angle: float
+    """By which it turns where C is 0: cos(angle) is then the correlation of its ends."""
     n_steps: int
+    """Steps, each with one gradient of C."""
 
     def __post_init__(self) -> None:
         cholesky = lower_triangular(self.cholesky, "a trajectory", invertible=True)

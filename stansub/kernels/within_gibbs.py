@@ -77,21 +77,14 @@ def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArr
 
 @dataclass(frozen=True)
 class GradientMove:
-    """Moves x' ~ N(x + h M g(x), c M) of levels.
-
-    Attributes
-    ----------
-    metric : ndarray, shape (n_levels, size, size)
-        M of each level.
-    length : float
-        h.
-    spread : float
-        c.
-    """
+    """Moves x' ~ N(x + h M g(x), c M) of levels."""
 
     metric: FloatArray
+    """Shape (n_levels, size, size): M of each level."""
     length: float
+    """h."""
     spread: float
+    """c."""
 
     @classmethod
     def of(cls, metric: FloatArray, *, once: bool, wider: float = _WIDER) -> GradientMove:
@@ -250,33 +243,25 @@ def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class MetropolisWithinGibbs:
-    """Metropolis within Gibbs for levels as set up for a run.
-
-    Attributes
-    ----------
-    coordinates : Coordinates
-        Coordinates in which the likelihood reads an affine function.
-    curvatures : tuple of ndarray, shape (n_levels, size, size)
-        H of each grouping; of common coefficients with the prior's precision. In `Invariants`.
-    centres : tuple of ndarray, shape (n_levels, size)
-        Coefficients at which P is transformed to these coordinates.
-    order : tuple of int
-        Order in which a step visits the groupings, forth and back.
-    slices : tuple of Symmetry
-        Moves that change no log likelihood; each takes a slice.
-    widths : ndarray
-        First widths of the slices.
-    """
+    """Metropolis within Gibbs for levels as set up for a run."""
 
     name: ClassVar[str] = "gibbs"
     starts_from: ClassVar[str] = "draws of the set-up"
 
     coordinates: Coordinates
+    """Coordinates in which the likelihood reads an affine function."""
     curvatures: tuple[FloatArray, ...]
+    """Each of shape (n_levels, size, size): H of each grouping; of common coefficients with the prior's precision. In
+    `Invariants`.
+    """
     centres: tuple[FloatArray, ...]
+    """Each of shape (n_levels, size): coefficients at which P is transformed to these coordinates."""
     order: tuple[int, ...]
+    """Order in which a step visits the groupings, forth and back."""
     slices: tuple[Symmetry, ...]
+    """Moves that change no log likelihood; each takes a slice."""
     widths: FloatArray
+    """First widths of the slices."""
 
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
