@@ -21,18 +21,12 @@ from stansub.stan.data import Data
 
 @dataclass(frozen=True)
 class Program:
-    """A Stan program as text.
-
-    Attributes
-    ----------
-    name : str
-        Name in messages and files.
-    code : str
-        The program in stanc's canonical form, as in the attribute ``model_code`` of draws.
-    """
+    """A Stan program as text."""
 
     name: str
+    """Name in messages and files."""
     code: str
+    """The program in stanc's canonical form, as in the attribute ``model_code`` of draws."""
 
     @classmethod
     def read(cls, path: str | Path) -> Program:
@@ -97,44 +91,31 @@ class Missing(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Results of an engine.
-
-    Attributes
-    ----------
-    posterior, sample_stats
-        Draws and statistics after warmup, shape (chain, draw, ...) by name; the statistics have ArviZ's names.
-    warmup_time, sampling_time
-        Seconds of each chain.
-    warmup_n_gradients, n_gradients
-        Leapfrog steps of each chain, each with one gradient of the log density; empty for samplers without.
-    time_split
-        How the seconds of warmup and sampling were separated: "measured", or "by gradient evaluations".
-    compile_time, setup_time, wall_time
-        Seconds for compiling, for passing the data (if that can be separated), and for all chains together.
-    version
-        The engine's version.
-    method
-        The algorithm, such as NUTS.
-    counts
-        Other counts of each chain, named as in `stansub.sample`: ``n_obs_evaluated`` and others.
-    facts
-        Other facts about the draws, named as in `stansub.sample`, such as the test.
-    """
+    """Results of an engine."""
 
     posterior: Mapping[str, NDArray[Any]]
     sample_stats: Mapping[str, NDArray[Any]]
+    """Draws and statistics after warmup, shape (chain, draw, ...) by name; the statistics have ArviZ's names."""
     warmup_time: Sequence[float]
     sampling_time: Sequence[float]
+    """Seconds of each chain."""
     warmup_n_gradients: Sequence[int]
     n_gradients: Sequence[int]
+    """Leapfrog steps of each chain, each with one gradient of the log density; empty for samplers without."""
     time_split: str
+    """How the seconds of warmup and sampling were separated: "measured", or "by gradient evaluations"."""
     compile_time: float
     setup_time: float
     wall_time: float
+    """Seconds for compiling, for passing the data (if that can be separated), and for all chains together."""
     version: str
+    """The engine's version."""
     method: str = "NUTS"
+    """The algorithm, such as NUTS."""
     counts: Mapping[str, Sequence[int]] = MappingProxyType({})
+    """Other counts of each chain, named as in `stansub.sample`: ``n_obs_evaluated`` and others."""
     facts: Mapping[str, str] = MappingProxyType({})
+    """Other facts about the draws, named as in `stansub.sample`, such as the test."""
 
 
 class Engine(Protocol):

@@ -132,27 +132,19 @@ def reference(
 
 @dataclass(frozen=True)
 class _Task:
-    """Program and data to sample.
-
-    Attributes
-    ----------
-    program, values : Program, Data
-        The posterior.
-    ran, ran_values : Program, Data
-        What runs instead.
-    parse_time, read_time : float
-        Seconds.
-    equivalence : str
-        Result of comparing the two.
-    """
+    """Program and data to sample."""
 
     program: Program
     values: Data
+    """The posterior."""
     ran: Program
     ran_values: Data
+    """What runs instead."""
     parse_time: float
     read_time: float
+    """Seconds."""
     equivalence: str = ""
+    """Result of comparing the two."""
 
     @classmethod
     def of(cls, model: str | Path | Program, data: DataLike) -> _Task:
