@@ -12,18 +12,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of each variable's values in a flat vector.
-
-    Attributes
-    ----------
-    shapes : dict
-        Shape of each variable, in the program's order.
-    columns : dict
-        For each variable, the positions of its values in C order, with its shape.
-    """
+    """Positions of each variable's values in a flat vector."""
 
     shapes: dict[str, tuple[int, ...]]
+    """Shape of each variable, in the program's order."""
     columns: dict[str, NDArray[np.int64]]
+    """For each variable, the positions of its values in C order, with its shape."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,22 +15,16 @@ from stansub.types import FloatArray
 
 
 class Pointwise(NamedTuple):
-    """Leave-one-out values of single observations, each of shape (n,).
-
-    Attributes
-    ----------
-    elpd : ndarray
-        Log predictive density of each observation given the others.
-    p : ndarray
-        Effective number of parameters: the log predictive density given all observations, less ``elpd``.
-    pareto_k : ndarray
-        Shape of the generalised Pareto distribution that smooths the tail of the importance ratios. It is -inf for an
-        observation with the same log likelihood in all draws, which has no influence on them.
-    """
+    """Leave-one-out values of single observations, each of shape (n,)."""
 
     elpd: FloatArray
+    """Log predictive density of each observation given the others."""
     p: FloatArray
+    """Effective number of parameters: the log predictive density given all observations, less ``elpd``."""
     pareto_k: FloatArray
+    """Shape of the generalised Pareto distribution that smooths the tail of the importance ratios. It is -inf for an
+    observation with the same log likelihood in all draws, which has no influence on them.
+    """
 
 
 def good_k(n_samples: int) -> float:

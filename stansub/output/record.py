@@ -24,43 +24,31 @@ BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Cost of a run and result of its audit; None for figures that the draws do not record.
-
-    Attributes
-    ----------
-    n_chains, n_draws : int
-        Chains, and draws kept of each.
-    share_of_data : float or None
-        Mean share of the observations that a decision drew.
-    passes_per_step : float or None
-        Observations evaluated per step over the number of observations: both ends of a decision, audits and range
-        scans, without values known from earlier decisions.
-    observations_per_second, steps_per_second : float or None
-        Observations evaluated and steps taken per second of one chain's sampling time.
-    acceptance_rate, undecided_share : float or None
-        Shares of the decisions that accepted, and whose test used all observations.
-    audit : Audit or None
-        None if no decision was audited.
-    estimates : Estimates or None
-        None if no estimate of a test that accounts for noise was audited.
-    fallback_share : float or None
-        Share of the decisions whose noise was too large, so that the fallback test decided; None for other tests.
-    acceptances : Acceptances or None
-        None if no acceptance probability with learned bounds was audited.
-    """
+    """Cost of a run and result of its audit; None for figures that the draws do not record."""
 
     n_chains: int
     n_draws: int
+    """Chains, and draws kept of each."""
     share_of_data: float | None
+    """Mean share of the observations that a decision drew."""
     passes_per_step: float | None
+    """Observations evaluated per step over the number of observations: both ends of a decision, audits and range scans,
+    without values known from earlier decisions.
+    """
     observations_per_second: float | None
     steps_per_second: float | None
+    """Observations evaluated and steps taken per second of one chain's sampling time."""
     acceptance_rate: float | None
     undecided_share: float | None
+    """Shares of the decisions that accepted, and whose test used all observations."""
     audit: Audit | None
+    """None if no decision was audited."""
     estimates: Estimates | None
+    """None if no estimate of a test that accounts for noise was audited."""
     fallback_share: float | None
+    """Share of the decisions whose noise was too large, so that the fallback test decided; None for other tests."""
     acceptances: Acceptances | None
+    """None if no acceptance probability with learned bounds was audited."""
 
 
 def record_of(idata: InferenceData) -> RunRecord:

@@ -21,21 +21,14 @@ _KEPT, _LEAST = 1000, 256
 
 
 class Reduction(NamedTuple):
-    """How a large file is read.
-
-    Attributes
-    ----------
-    every : int
-        Thinning interval.
-    limit : int
-        Number of quantities of a group.
-    n_quantities : int
-        Number of quantities in the file.
-    """
+    """How a large file is read."""
 
     every: int
+    """Thinning interval."""
     limit: int
+    """Number of quantities of a group."""
     n_quantities: int
+    """Number of quantities in the file."""
 
     @classmethod
     def of(cls, source: Path, most: int) -> Self | None:

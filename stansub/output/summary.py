@@ -52,25 +52,17 @@ _LABEL = 17
 
 
 class Summary(NamedTuple):
-    """Statistics, record and findings of draws, ready to print.
-
-    Attributes
-    ----------
-    statistics
-        A row for each quantity that is shown or checked.
-    record
-        Cost and audits of the run.
-    findings
-        Problems of the draws, the most serious first.
-    shown, n_scalars
-        Rows of the quantities shown, and how many quantities there are.
-    """
+    """Statistics, record and findings of draws, ready to print."""
 
     statistics: "pd.DataFrame"
+    """A row for each quantity that is shown or checked."""
     record: RunRecord
+    """Cost and audits of the run."""
     findings: tuple[Finding, ...]
+    """Problems of the draws, the most serious first."""
     shown: "pd.DataFrame"
     n_scalars: int
+    """Rows of the quantities shown, and how many quantities there are."""
 
 
 def summarise(
