@@ -106,16 +106,11 @@ class Error(Protocol):
 
 @dataclass(frozen=True)
 class TotalVariation:
-    """Bound for the average distribution of the states (theorem 2.4).
-
-    Attributes
-    ----------
-    start : float
-        Total variation between the posterior and the distribution of the first state.
-    """
+    """Bound for the average distribution of the states (theorem 2.4)."""
 
     alpha: float
     start: float = 1.0
+    """Total variation between the posterior and the distribution of the first state."""
 
     def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
         return average_bound(n, epsilon, self.alpha, start=self.start)
@@ -126,21 +121,17 @@ class TotalVariation:
 
 @dataclass(frozen=True)
 class MeanSquare:
-    """Bound for a function with values in [-1, 1], from any start: `risk_bound`, the same for all kernels.
-
-    Attributes
-    ----------
-    start : float
-        Total variation between the distribution of the first state and the stationary distribution of the kernel that
-        runs; that of an approximation may be another epsilon / alpha away from the posterior.
-    unchanged : bool
-        Whether approximations are assumed to mix like the exact kernel, as in section 3.1; otherwise as slowly as
-        possible (remark 2.1).
-    """
+    """Bound for a function with values in [-1, 1], from any start: `risk_bound`, the same for all kernels."""
 
     alpha: float
     start: float = 1.0
+    """Total variation between the distribution of the first state and the stationary distribution of the kernel that
+    runs; that of an approximation may be another epsilon / alpha away from the posterior.
+    """
     unchanged: bool = False
+    """Whether approximations are assumed to mix like the exact kernel, as in section 3.1; otherwise as slowly as
+    possible (remark 2.1).
+    """
 
     def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
         start = np.minimum(1.0, self.start + np.divide(epsilon, self.alpha))
@@ -152,24 +143,16 @@ class MeanSquare:
 
 
 class Optimum(NamedTuple):
-    """The choice with the smallest worst-case error within a budget.
-
-    Attributes
-    ----------
-    epsilon : float
-        0 if the exact kernel is best.
-    n : float
-        Steps within the budget.
-    bound : float
-        Bound on the error of their average.
-    exact : float
-        The same bound of the exact kernel.
-    """
+    """The choice with the smallest worst-case error within a budget."""
 
     epsilon: float
+    """0 if the exact kernel is best."""
     n: float
+    """Steps within the budget."""
     bound: float
+    """Bound on the error of their average."""
     exact: float
+    """The same bound of the exact kernel."""
 
 
 def compminimax(error: Error, budget: float, speed_up: SpeedUp, *, largest: float | None = None) -> Optimum:

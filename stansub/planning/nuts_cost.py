@@ -31,18 +31,12 @@ _LARGEST_TREE = 2**10 - 1
 
 @dataclass(frozen=True)
 class NutsCost:
-    """Basis of the prediction for NUTS.
-
-    Attributes
-    ----------
-    seconds : float
-        Time of a gradient of the whole log density on one core.
-    seconds_error : float
-        Relative standard error of that time.
-    """
+    """Basis of the prediction for NUTS."""
 
     seconds: float
+    """Time of a gradient of the whole log density on one core."""
     seconds_error: float
+    """Relative standard error of that time."""
     leapfrog: int
 
 

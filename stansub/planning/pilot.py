@@ -120,18 +120,13 @@ Sampler = MetropolisSampler | SplitSampler
 
 @dataclass(frozen=True)
 class Method:
-    """A test, with the sampler that uses it.
-
-    Attributes
-    ----------
-    final_epsilon : float or None
-        Final error level, if it decreases during the run.
-    """
+    """A test, with the sampler that uses it."""
 
     name: str
     rule: StoppingRule
     sampler: Sampler
     final_epsilon: float | None = None
+    """Final error level, if it decreases during the run."""
 
     @property
     def exact(self) -> bool:
@@ -147,21 +142,16 @@ class Method:
 
 @dataclass(frozen=True)
 class Audits:
-    """Decisions compared with exact ones on the same uniform numbers.
-
-    Attributes
-    ----------
-    jumps : ndarray, shape (n_differing, dim)
-        The chain's next position less that under the exact decision, in posterior sds, for each decision that differs.
-    n : int
-        Decisions compared.
-    proposed : ndarray, shape (dim,)
-        Mean squares of proposed jumps, in posterior variances.
-    """
+    """Decisions compared with exact ones on the same uniform numbers."""
 
     jumps: FloatArray
+    """Shape (n_differing, dim): the chain's next position less that under the exact decision, in posterior sds, for
+    each decision that differs.
+    """
     n: int
+    """Decisions compared."""
     proposed: FloatArray
+    """Shape (dim,): mean squares of proposed jumps, in posterior variances."""
 
     @property
     def differing(self) -> int:
@@ -183,35 +173,24 @@ class Audits:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measurements of a method.
-
-    Attributes
-    ----------
-    n_steps : int
-        Timed steps of all chains.
-    seconds : float
-        Seconds per step with all cores at work: elapsed time over the steps of all chains.
-    seconds_error : float
-        Relative standard error of the seconds.
-    tau : ndarray, shape (dim,)
-        Integrated autocorrelation times of the unconstrained parameters, in steps.
-    tau_error : float
-        Relative standard error of the autocorrelation times.
-    acceptance, share : float
-        Share of the proposals accepted, and share of the data used in a decision.
-    audits : Audits or None
-        None if decisions are exact.
-    """
+    """Measurements of a method."""
 
     method: Method
     n_steps: int
+    """Timed steps of all chains."""
     seconds: float
+    """Seconds per step with all cores at work: elapsed time over the steps of all chains."""
     seconds_error: float
+    """Relative standard error of the seconds."""
     tau: FloatArray
+    """Shape (dim,): integrated autocorrelation times of the unconstrained parameters, in steps."""
     tau_error: float
+    """Relative standard error of the autocorrelation times."""
     acceptance: float
     share: float
+    """Share of the proposals accepted, and share of the data used in a decision."""
     audits: Audits | None
+    """None if decisions are exact."""
 
     @property
     def predicted_from(self) -> dict[str, float]:

@@ -57,17 +57,12 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Estimate(NamedTuple):
-    """An estimate with its uncertainty.
-
-    Attributes
-    ----------
-    low, value, high : float
-        90 % interval and expected value.
-    """
+    """An estimate with its uncertainty."""
 
     low: float
     value: float
     high: float
+    """90 % interval and expected value."""
 
     @classmethod
     def about(cls, value: float, error: float) -> Estimate:
@@ -93,16 +88,11 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictedMethod:
-    """Prediction for a method of stansub's own, from its measurements in the pilot.
-
-    Attributes
-    ----------
-    set_up : float
-        Seconds until chains begin.
-    """
+    """Prediction for a method of stansub's own, from its measurements in the pilot."""
 
     measurement: Measurement
     set_up: float
+    """Seconds until chains begin."""
     chains: int
 
     @property
@@ -253,24 +243,17 @@ _Predicted = TypeVar("_Predicted", PredictedMethod, PredictedMethod | PredictedN
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """The methods to use a budget, with a recommendation.
-
-    Attributes
-    ----------
-    budget : float
-        Budget in seconds.
-    nuts : PredictedNuts or None
-        None if there are no gradients.
-    seconds : float
-        Time of planning, without compiling.
-    """
+    """The methods to use a budget, with a recommendation."""
 
     name: str
     budget: float
+    """Budget in seconds."""
     n_observations: int
     methods: tuple[PredictedMethod, ...]
     nuts: PredictedNuts | None
+    """None if there are no gradients."""
     seconds: float
+    """Time of planning, without compiling."""
 
     @property
     def all(self) -> tuple[PredictedMethod | PredictedNuts, ...]:

@@ -27,21 +27,14 @@ from stansub.planning.pilot import Measurement
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The choice with the smallest bound on its mean-square error, for functions with values in [-1, 1].
-
-    Attributes
-    ----------
-    alpha : float
-        Assumed: the largest value that the pilot's autocorrelations allow.
-    optimum : Optimum
-        Its epsilon is a share of differing decisions.
-    nearest : str or None
-        The method with the nearest share; None if exact decisions are best.
-    """
+    """The choice with the smallest bound on its mean-square error, for functions with values in [-1, 1]."""
 
     alpha: float
+    """Assumed: the largest value that the pilot's autocorrelations allow."""
     optimum: Optimum
+    """Its epsilon is a share of differing decisions."""
     nearest: str | None
+    """The method with the nearest share; None if exact decisions are best."""
 
     def facts(self) -> dict[str, Any]:
         """Return the choice as JSON values."""
