@@ -58,18 +58,12 @@ _SAME_SCALE = 40  # widest picture, in the smallest sd shown, in which a differe
 
 
 class Quantity(NamedTuple):
-    """A scalar quantity.
-
-    Attributes
-    ----------
-    name
-        Its name in the comparison's table.
-    sides
-        Draws of the subsampled run and of the reference, each of shape (chain, draw).
-    """
+    """A scalar quantity."""
 
     name: str
+    """Its name in the comparison's table."""
     sides: tuple[Values, Values]
+    """Draws of the subsampled run and of the reference, each of shape (chain, draw)."""
 
 
 def sampler_names(comparison: "Comparison") -> tuple[str, str]:

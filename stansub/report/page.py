@@ -38,19 +38,12 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of cells, the first cell of each a name.
-
-    Attributes
-    ----------
-    groups
-        Headings over adjacent columns, each with its number of columns.
-    columns
-        A heading per column.
-    rows
-    """
+    """Rows of cells, the first cell of each a name."""
 
     groups: tuple[tuple[str, int], ...]
+    """Headings over adjacent columns, each with its number of columns."""
     columns: tuple[str, ...]
+    """A heading per column."""
     rows: tuple[tuple[Cell, ...], ...]
 
 
