@@ -105,23 +105,16 @@ class Phase:
 
 
 class Status(NamedTuple):
-    """Progress of a chain.
-
-    Attributes
-    ----------
-    steps, total : int
-        Steps done and planned, including warmup.
-    warmup : bool
-        Whether the chain is still in warmup.
-    acceptance, share : float
-        Share of proposals accepted and share of the data used, over the steps of the current phase.
-    """
+    """Progress of a chain."""
 
     steps: int
     total: int
+    """Steps done and planned, including warmup."""
     warmup: bool
+    """Whether the chain is still in warmup."""
     acceptance: float
     share: float
+    """Share of proposals accepted and share of the data used, over the steps of the current phase."""
 
 
 class Chain:

@@ -51,38 +51,26 @@ class StoredRows:
 
 
 class SavedChain(NamedTuple):
-    """One chain of a checkpoint.
-
-    Attributes
-    ----------
-    state : Encoded
-        Result of `Chain.save`.
-    warmup, sampling : sequence of StoredRows
-        Rows kept.
-    """
+    """One chain of a checkpoint."""
 
     state: Encoded
+    """Result of `Chain.save`."""
     warmup: Sequence[StoredRows]
     sampling: Sequence[StoredRows]
+    """Rows kept."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Content of a checkpoint file.
-
-    Attributes
-    ----------
-    seconds : float
-        Time for which the chains have run.
-    finished : bool
-        Whether all chains have finished.
-    """
+    """Content of a checkpoint file."""
 
     path: Path
     options: Options
     chains: dict[int, SavedChain]
     seconds: float
+    """Time for which the chains have run."""
     finished: bool
+    """Whether all chains have finished."""
     _facts: Encoded
     _adaptation: Encoded | None
 

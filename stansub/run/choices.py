@@ -47,21 +47,14 @@ def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: b
 
 @dataclass(frozen=True)
 class Ranges:
-    """Source of the range.
-
-    Attributes
-    ----------
-    kind : str
-        "none" for tests that need no range, else a name that `sample` accepts.
-    source : Range or None
-        Source for the chains' deciders.
-    notes : tuple of Chosen
-        Reasons for the choice.
-    """
+    """Source of the range."""
 
     kind: str
+    """A name that `sample` accepts, or "none" for tests that need no range."""
     source: sources.Range | None = None
+    """Source for the chains' deciders."""
     notes: tuple[Chosen, ...] = ()
+    """Reasons for the choice."""
 
 
 def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> float:

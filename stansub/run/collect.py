@@ -60,26 +60,18 @@ _OF_CHAINS = {
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that has finished or was stopped.
-
-    Attributes
-    ----------
-    setup : Setup
-        Setup with what the chains chose together in warmup.
-    began : float
-        Time when the chains began (see `stansub.clock.now`).
-    seconds : float
-        Time for which they ran before they were resumed.
-    check : Check or None
-        Last precision check of a run with early stopping.
-    """
+    """A run that has finished or was stopped."""
 
     chains: Sequence[Chain]
     outcome: Outcome
     setup: Setup
+    """Setup with what the chains chose together in warmup."""
     began: float
+    """Time when the chains began (see `stansub.clock.now`)."""
     seconds: float = 0.0
+    """Time for which they ran before they were resumed."""
     check: Check | None = None
+    """Last precision check of a run with early stopping."""
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:

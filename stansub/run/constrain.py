@@ -22,27 +22,18 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class SavedQuantities:
-    """Variables and draws of a run that go into the output.
-
-    Attributes
-    ----------
-    generated_quantities : bool
-        Whether to keep transformed parameters and generated quantities.
-    observation_level : bool
-        Whether to keep those of them that have a value per observation.
-    save_warmup : bool
-        Whether to keep the draws of warmup.
-    saved : frozenset of str
-        The only variables to keep; all if empty.
-    dropped : frozenset of str
-        Variables to leave out.
-    """
+    """Variables and draws of a run that go into the output."""
 
     generated_quantities: bool = True
+    """Whether to keep transformed parameters and generated quantities."""
     observation_level: bool = False
+    """Whether to keep those of them that have a value per observation."""
     save_warmup: bool = False
+    """Whether to keep the draws of warmup."""
     saved: frozenset[str] = frozenset()
+    """The only variables to keep; all if empty."""
     dropped: frozenset[str] = frozenset()
+    """Variables to leave out."""
 
     @classmethod
     def of(cls, config: SampleConfig) -> SavedQuantities:

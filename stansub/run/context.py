@@ -32,32 +32,22 @@ from stansub.types import IntArray, Places
 
 @dataclass(frozen=True)
 class ChainContext:
-    """Target, test and deciders of one chain (see `stansub.kernels.recipes.Context`).
-
-    Attributes
-    ----------
-    rule : StoppingRule
-        Test of the decisions that are not exact.
-    spread : Range or None
-        Source of the range, for tests that need one.
-    found : ModeSetup or None
-        The mode, and control variates there.
-    level_decreases : bool
-        Whether the error level decreases during the run.
-    has_gradients : bool
-        Whether factors have gradients.
-    order : ndarray of int64 or None
-        The user's observation at each place; None for the user's order.
-    """
+    """Target, test and deciders of one chain (see `stansub.kernels.recipes.Context`)."""
 
     target: Target
     rule: StoppingRule
+    """Test of the decisions that are not exact."""
     seed: int
     spread: Range | None = None
+    """Source of the range, for tests that need one."""
     found: ModeSetup | None = None
+    """The mode, and control variates there."""
     level_decreases: bool = False
+    """Whether the error level decreases during the run."""
     has_gradients: bool = False
+    """Whether factors have gradients."""
     order: Places | None = None
+    """The user's observation at each place; None for the user's order."""
 
     @cached_property
     def names(self) -> list[str]:

@@ -71,43 +71,29 @@ _FLAT = 0.25
 
 @dataclass(frozen=True)
 class AdaptationOptions:
-    """What the user left open, and what follows from the run.
-
-    Attributes
-    ----------
-    test : StoppingRule
-        The test before its looks were fitted.
-    iter_warmup, iter_sampling : int
-        Steps per chain.
-    """
+    """What the user left open, and what follows from the run."""
 
     test: StoppingRule
+    """The test before its looks were fitted."""
     request: ModeRequest
     iter_warmup: int
     iter_sampling: int
+    """Steps per chain."""
 
 
 @dataclass(frozen=True)
 class _CostComparison:
-    """Cost of control variates at the pooled mean compared with the current ones or none.
-
-    Attributes
-    ----------
-    order : int
-        Order of those at the pooled mean with the smallest cost; 0 if there can be none.
-    moved, given_up : bool
-        Whether those at the pooled mean save enough, or none would.
-    needed : float
-        Blocks that a decision needs with the current ones.
-    needed_there : tuple of float
-        Blocks that a decision needs at the pooled mean, by order.
-    """
+    """Cost of control variates at the pooled mean compared with the current ones or none."""
 
     order: int
+    """Order of those at the pooled mean with the smallest cost; 0 if there can be none."""
     moved: bool
     given_up: bool
+    """Whether those at the pooled mean save enough, or none would."""
     needed: float
+    """Blocks that a decision needs with the current ones."""
     needed_there: tuple[float, float, float]
+    """Blocks that a decision needs at the pooled mean, by order."""
 
 
 def chains_near_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:

@@ -36,26 +36,18 @@ def schedule(most: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Check:
-    """Result of the last check.
-
-    Attributes
-    ----------
-    n_checks, n_draws : int
-        Checks up to this one, and draws per chain that it used.
-    quantity : str
-        Quantity with the smallest ESS or, if the precision was not reached, one that fails; empty if nothing moved.
-    ess : float
-        Smallest bulk or tail ESS over all parameters, or that of the quantity.
-    r_hat : float or None
-        Largest R-hat over all parameters, or that of the quantity; None for one chain.
-    """
+    """Result of the last check."""
 
     reached: bool
     n_checks: int
     n_draws: int
+    """Checks up to this one, and draws per chain that it used."""
     quantity: str
+    """Quantity with the smallest ESS or, if the precision was not reached, one that fails; empty if nothing moved."""
     ess: float
+    """Smallest bulk or tail ESS over all parameters, or that of the quantity."""
     r_hat: float | None
+    """Largest R-hat over all parameters, or that of the quantity; None for one chain."""
 
     def record(self) -> dict[str, Any]:
         """Return the result as written to the output."""

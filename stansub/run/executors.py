@@ -84,18 +84,12 @@ def turn(advancing: Advancing, seconds: float) -> bool:
 
 @dataclass
 class Outcome:
-    """How the chains ended.
-
-    Attributes
-    ----------
-    stopped : str
-        "interrupted", "max_time", `BROKEN`, or empty if the chains finished.
-    failures : dict
-        Errors by index of the chain.
-    """
+    """How the chains ended."""
 
     stopped: str = ""
+    """Why: "interrupted", "max_time" or `BROKEN`; empty if the chains finished."""
     failures: dict[int, Exception] = field(default_factory=dict)
+    """Errors by index of the chain."""
 
 
 def run(

@@ -26,18 +26,12 @@ Inits = float | str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[s
 
 @dataclass(frozen=True)
 class Init:
-    """Starting value of one chain.
-
-    Attributes
-    ----------
-    radius : float
-        Radius of the uniform distribution on the unconstrained space.
-    values : mapping
-        Constrained values by parameter; the other parameters start at random.
-    """
+    """Starting value of one chain."""
 
     radius: float = RADIUS
+    """Radius of the uniform distribution on the unconstrained space."""
     values: Mapping[str, Any] | None = None
+    """Constrained values by parameter; the other parameters start at random."""
     source: str = "inits"
 
 

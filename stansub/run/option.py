@@ -25,39 +25,28 @@ _Options = ParamSpec("_Options")
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option, besides its name, type and default.
-
-    Attributes
-    ----------
-    text : str
-        What the option does, in a sentence; names of other options in backticks.
-    group : str
-        Section of the command line's help; empty for options of Python alone.
-    default : str
-        What None means, in words.
-    type_ : str
-        Type in docstrings, if the annotation is too long.
-    flag, metavar : str
-        Spelling on the command line, if it does not follow from the name.
-    resume : {"same", "longer", "any"}
-        Constraint when a run resumes: the same value, the same or a larger one, or any value because no draw depends on
-        it.
-    recorded : bool
-        Whether the option is written to the output.
-    common : bool
-        Whether the short help of `sample` shows it.
-    """
+    """Declaration of an option, besides its name, type and default."""
 
     text: str
+    """What the option does, in a sentence; names of other options in backticks."""
     group: str = ""
+    """Section of the command line's help; empty for options of Python alone."""
     bounds: Bounds | None = None
     default: str = ""
+    """What None means, in words."""
     type_: str = ""
+    """Type in docstrings, if the annotation is too long."""
     flag: str = ""
     metavar: str | None = None
+    """Spelling on the command line, if it does not follow from the name."""
     resume: Literal["same", "longer", "any"] = "same"
+    """Constraint when a run resumes: the same value, the same or a larger one, or any value because no draw depends on
+    it.
+    """
     recorded: bool = True
+    """Whether the option is written to the output."""
     common: bool = False
+    """Whether the short help of `sample` shows it."""
 
 
 def option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:

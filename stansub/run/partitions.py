@@ -116,19 +116,13 @@ def answer_on_worker(recipe: PartitionRecipe, digest: str, request: Request[Post
 
 @dataclass
 class Partitions:
-    """Partitions that threads of this process hold.
-
-    Attributes
-    ----------
-    digests : tuple of str
-        Expected digests of the rows; empty until known.
-    progress : Progress
-        Shows how many partitions have not answered; if its checks raise, waiting ends.
-    """
+    """Partitions that threads of this process hold."""
 
     recipes: tuple[PartitionRecipe, ...]
     digests: tuple[str, ...] = ()
+    """Expected digests of the rows; empty until known."""
     progress: Progress = field(default_factory=Progress)
+    """Shows how many partitions have not answered; if its checks raise, waiting ends."""
 
     def __len__(self) -> int:
         return len(self.recipes)

@@ -33,16 +33,11 @@ Data: TypeAlias = DataLike | data_module.Data | None
 
 
 class ModelInput(NamedTuple):
-    """A program and its data, read.
-
-    Attributes
-    ----------
-    values : Data or None
-        None if the model includes them.
-    """
+    """A program and its data, read."""
 
     model: Source | CompiledModel | Posterior | FunctionFactors
     values: data_module.Data | None
+    """None if the model includes them."""
 
     @property
     def analysis(self) -> Analysis:

@@ -16,13 +16,6 @@ EXAMPLE = "ess=400,rhat=1.01"
 class Precision:
     """Precision that every parameter must reach.
 
-    Attributes
-    ----------
-    ess : float or None
-        Minimum bulk and tail ESS (Vehtari et al. 2021) of all chains together.
-    rhat : float or None
-        Maximum R-hat.
-
     Raises
     ------
     InputError
@@ -30,7 +23,9 @@ class Precision:
     """
 
     ess: float | None = None
+    """Minimum bulk and tail ESS (Vehtari et al. 2021) of all chains together."""
     rhat: float | None = None
+    """Maximum R-hat."""
 
     def __post_init__(self) -> None:
         if self.ess is None and self.rhat is None:

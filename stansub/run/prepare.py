@@ -46,21 +46,14 @@ from stansub.variates_selection import NoVariatesWithoutMode
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(SetupState):
-    """Setup of a run as values; together with program and data it determines the draws.
-
-    Attributes
-    ----------
-    config : SampleConfig
-        The options, with the seed drawn and the number of threads.
-    moves : str, Proposal or Recipe
-        The chains' proposal, or their kernel.
-    starts : tuple of Init, ndarray or None
-        Starting value of each chain; None for overdispersed starts about the mode.
-    """
+    """Setup of a run as values; together with program and data it determines the draws."""
 
     config: SampleConfig
+    """The options, with the seed drawn and the number of threads."""
     moves: str | Proposal | Recipe
+    """The chains' proposal, or their kernel."""
     starts: tuple[Init | FloatArray | None, ...]
+    """Starting value of each chain; None for overdispersed starts about the mode."""
 
     def adapted(self, adaptation: CrossChainAdaptation | None) -> Setup:
         """Return the setup with the results of cross-chain adaptation; the same for a run without it."""
@@ -104,28 +97,19 @@ class Setup(SetupState):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to start.
-
-    Attributes
-    ----------
-    setup : Setup
-        Setup of the run; the other fields belong to this process.
-    ranges : Ranges
-        Source of the range for the chains' deciders.
-    compiled_at : float
-        Time when the program was compiled (see `stansub.clock.now`).
-    data_file : str
-        Source of the data, as in `DataSources.recorded`; empty if they were passed as values.
-    tuned : TunedSurrogate, TunedWithinGibbs or None
-        Setup of the transition, if there is one.
-    """
+    """A run that is ready to start."""
 
     setup: Setup
+    """Setup of the run; the other fields belong to this process."""
     posterior: Posterior
     ranges: Ranges
+    """Source of the range for the chains' deciders."""
     compiled_at: float
+    """Time when the program was compiled (see `stansub.clock.now`)."""
     data_file: str = ""
+    """Source of the data, as in `DataSources.recorded`; empty if they were passed as values."""
     tuned: transitions.Tuned | None = None
+    """Setup of the transition, if there is one."""
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:

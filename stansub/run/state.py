@@ -25,26 +25,18 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Plan:
-    """Length of a chain and what it keeps.
-
-    Attributes
-    ----------
-    thin : int
-        Every ``thin``-th step is kept.
-    audit : float
-        Share of the sampling decisions that are repeated on all the data.
-    save_warmup : bool
-        Whether warmup steps are kept.
-    levels : DecreasingLevel or None
-        Decrease of the error level after warmup; None if it is constant.
-    """
+    """Length of a chain and what it keeps."""
 
     iter_warmup: int
     iter_sampling: int
     thin: int
+    """Every ``thin``-th step is kept."""
     audit: float
+    """Share of the sampling decisions that are repeated on all the data."""
     save_warmup: bool
+    """Whether warmup steps are kept."""
     levels: DecreasingLevel | None = None
+    """Decrease of the error level after warmup; None if it is constant."""
 
 
 class Totals(dict[str, Any]):
@@ -74,77 +66,55 @@ class PhaseCounts:
 
 @dataclass
 class ChainState:
-    """Everything that a chain's further draws depend on, with its counts; the records kept are stored separately.
-
-    Attributes
-    ----------
-    proposal
-        The kernel's params: a proposal, or those of its parts by name.
-    counters, counted_in_warmup : ndarray of int64, shape (4,)
-        Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
-    pause : int
-        Steps of warmup after which the chain waits for the others, remembering its draws until then; 0 for none.
-    rest : int
-        Steps of sampling after which the chain waits for the others; 0 for none.
-    ended : bool
-        Whether its draws were found to suffice.
-    remembered, accepted : list
-        Draws since then, and acceptance rates.
-    trial_rng : Generator or None
-        Generator of the trial at the end of warmup.
-    kernel
-        Result of `Kernel.save`; None for a kernel at ``state`` without memory.
-    """
+    """Everything that a chain's further draws depend on, with its counts; the records kept are stored separately."""
 
     state: State
     proposal: Any
+    """The kernel's params: a proposal, or those of its parts by name."""
     adapter: Adapter
     rng: np.random.Generator
     audit_rng: np.random.Generator
     counters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
     counted_in_warmup: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
+    """Shape (4,): steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup."""
     pause: int = 0
+    """Steps of warmup after which the chain waits for the others, remembering its draws until then; 0 for none."""
     rest: int = 0
+    """Steps of sampling after which the chain waits for the others; 0 for none."""
     ended: bool = False
+    """Whether its draws were found to suffice."""
     remembered: list[FloatArray] = field(default_factory=list)
     accepted: list[float] = field(default_factory=list)
+    """Draws since then, and acceptance rates."""
     trial_rng: np.random.Generator | None = None
+    """Generator of the trial at the end of warmup."""
     trial: Trial | None = None
     warmup: PhaseCounts = field(default_factory=PhaseCounts)
     sampling: PhaseCounts = field(default_factory=PhaseCounts)
     kernel: Any = None
+    """Result of `Kernel.save`; None for a kernel at ``state`` without memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetupState:
-    """What was chosen before the first step.
-
-    Attributes
-    ----------
-    asked_rule, rule : StoppingRule
-        The test before its looks were fitted, and the test with which chains begin.
-    found : ModeSetup or None
-        The mode, with control variates and proposals there.
-    transition : SurrogateTransition, MetropolisWithinGibbs or None
-        Set if the posterior is split into prior and likelihood.
-    plan : Plan
-        Length of the chains, what they keep, and the share of decisions that is audited.
-    trial : bool
-        Whether to test the normality assumption of a t-test at the end of warmup.
-    notes : mapping of str to Chosen
-        Choices besides those about the mode, with reasons.
-    """
+    """What was chosen before the first step."""
 
     seed: int
     asked_rule: StoppingRule
     rule: StoppingRule
+    """The test before its looks were fitted, and the test with which chains begin."""
     guarantee: str
     range_kind: str
     found: ModeSetup | None
+    """The mode, with control variates and proposals there."""
     transition: SurrogateTransition | MetropolisWithinGibbs | None
+    """Set if the posterior is split into prior and likelihood."""
     plan: Plan
+    """Length of the chains, what they keep, and the share of decisions that is audited."""
     trial: bool
+    """Whether to test the normality assumption of a t-test at the end of warmup."""
     notes: Choices
+    """Choices besides those about the mode, with reasons."""
 
     def chosen(self) -> dict[str, Any]:
         """Return these fields by name, without those of subclasses."""
@@ -153,65 +123,43 @@ class SetupState:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(SetupState):
-    """What was chosen before the first step, and the program and data of the run.
-
-    Attributes
-    ----------
-    model_hash, data_hash : str
-        Of the program and of the data.
-    name, code : str
-        The program, in its canonical form; empty for a posterior of functions.
-    data_file : str
-        Source of the data; empty if they were passed as values.
-    data : dict or None
-        The data themselves, if no file holds them.
-    data_source : str
-        Name of the data in messages.
-    """
+    """What was chosen before the first step, and the program and data of the run."""
 
     block_size: int
     evaluator: str
     model_hash: str
     data_hash: str
+    """Of the program and of the data."""
     name: str
     code: str
+    """The program, in its canonical form; empty for a posterior of functions."""
     data_file: str
+    """Source of the data; empty if they were passed as values."""
     data: dict[str, Any] | None
+    """The data themselves, if no file holds them."""
     data_source: str
+    """Name of the data in messages."""
 
 
 @dataclass(frozen=True)
 class AdaptationState:
-    """Results of cross-chain adaptation so far.
-
-    Attributes
-    ----------
-    about : Mode or Moments
-        Normal approximation of the proposals.
-    moved_at : tuple of int
-        Steps of warmup after which the expansion point moved.
-    last : int
-        Steps after which the chains last pooled their draws.
-    """
+    """Results of cross-chain adaptation so far."""
 
     found: ModeSetup
     test: StoppingRule
     about: Mode | Moments
+    """Normal approximation of the proposals."""
     moved_at: tuple[int, ...]
+    """Steps of warmup after which the expansion point moved."""
     last: int
+    """Steps after which the chains last pooled their draws."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run.
-
-    Attributes
-    ----------
-    record : dict
-        All options, from `stansub.run.config.SampleConfig.record`.
-    values : dict
-        The options that a file can hold.
-    """
+    """Options of a run."""
 
     record: dict[str, Any]
+    """All options, from `stansub.run.config.SampleConfig.record`."""
     values: dict[str, Any]
+    """The options that a file can hold."""

@@ -22,23 +22,16 @@ _VALUES = 1 << 24
 
 
 class Thinned(Chosen):
-    """Interval by ESS.
-
-    Attributes
-    ----------
-    every : int
-        Steps between two draws that are kept.
-    ess, left : float
-        Smallest bulk or tail ESS of all draws, and of those that are kept.
-    required : float
-        Limit below which thinning must not bring it.
-    """
+    """Interval by ESS."""
 
     about = "thinning"
     every: int
+    """Steps between two draws that are kept."""
     ess: float
     left: float
+    """Smallest bulk or tail ESS of all draws, and of those that are kept."""
     required: float
+    """Limit below which thinning must not bring it."""
 
     def describe(self) -> str:
         of_all = f"{self.ess:,.0f}"

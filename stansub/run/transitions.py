@@ -77,21 +77,14 @@ Tuned: TypeAlias = TunedSurrogate | TunedWithinGibbs
 
 @dataclass(frozen=True)
 class TransitionSetup:
-    """Transitions of a run: on a surrogate, or Metropolis within Gibbs.
-
-    Attributes
-    ----------
-    compiled_at : float
-        Time when the program was compiled.
-    rule : StoppingRule
-        Test of their decisions.
-    notes : tuple of Chosen
-    """
+    """Transitions of a run: on a surrogate, or Metropolis within Gibbs."""
 
     posterior: Posterior
     compiled_at: float
+    """Time when the program was compiled."""
     tuned: Tuned
     rule: StoppingRule
+    """Test of their decisions."""
     notes: tuple[Chosen, ...]
 
     @property
