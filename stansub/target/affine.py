@@ -24,24 +24,16 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class AffinePosterior:
-    """A posterior in coordinates of which the likelihood reads an affine function.
-
-    Attributes
-    ----------
-    prior : InnerDensity
-        G, and the map to the parameters.
-    phi : AffineMap
-        The likelihood's arguments.
-    predictors : SparsePredictors
-        L as a function of the coordinates.
-    slices : callable
-        Makes a sampler of G along moves.
-    """
+    """A posterior in coordinates of which the likelihood reads an affine function."""
 
     prior: InnerDensity
+    """G, and the map to the parameters."""
     phi: AffineMap
+    """The likelihood's arguments."""
     predictors: SparsePredictors
+    """L as a function of the coordinates."""
     slices: Callable[[Sequence[Symmetry]], Slices]
+    """Makes a sampler of G along moves."""
 
     @classmethod
     def of(cls, split: Split, coordinates: Coordinates) -> AffinePosterior:
@@ -54,17 +46,13 @@ class AffinePosterior:
 
 @dataclass(frozen=True)
 class AffineMap:
-    """J x + c.
-
-    Attributes
-    ----------
-    jacobian : csc_array, shape (m, dim)
-    constant : ndarray, shape (m,)
-    """
+    """J x + c."""
 
     function: Callable[[FloatArray], FloatArray]
     jacobian: sp.csc_array
+    """Shape (m, dim)."""
     constant: FloatArray
+    """Shape (m,)."""
 
     @classmethod
     def of(cls, function: Callable[[FloatArray], FloatArray], dim: int) -> AffineMap:

@@ -49,16 +49,12 @@ class Blocks:
     """Cut of ``0 .. n_observations - 1`` into runs of at most ``size`` observations, few and nearly equal.
 
     A block much smaller than the others would be an outlier that a few drawn blocks do not show.
-
-    Attributes
-    ----------
-    sums : tuple of int
-        Numbers of observations, in sequence, across whose ends no block may extend; by default all observations.
     """
 
     n_observations: int
     size: int
     sums: tuple[int, ...] = ()
+    """Numbers of observations, in sequence, across whose ends no block may extend; by default all observations."""
 
     @classmethod
     def over(cls, sums: Sequence[int], size: int) -> Blocks:

@@ -20,18 +20,12 @@ _STEPS, _NONE = 8, np.iinfo(np.int16).min
 
 
 class Classes(NamedTuple):
-    """Observations with positive constants, by class.
-
-    Attributes
-    ----------
-    keys : ndarray of int16, shape (k,)
-        Key of each class, increasing.
-    starts : ndarray of int64, shape (k + 1,)
-        Start of each class among the members.
-    """
+    """Observations with positive constants, by class."""
 
     keys: NDArray[np.int16]
+    """Shape (k,): key of each class, increasing."""
     starts: NDArray[np.int64]
+    """Shape (k + 1,): start of each class among the members."""
     members: NDArray[np.int32]
 
     @property
@@ -96,17 +90,12 @@ class Pooled(NamedTuple):
     """Classes of observations in several partitions, of which only the sizes are known here.
 
     A place among all members is that in the class of the first partition, then the second, and so on.
-
-    Attributes
-    ----------
-    keys : ndarray of int16, shape (k,)
-        Key of each class, increasing.
-    counts : ndarray of int64, shape (partitions, k)
-        Members of each class in each partition.
     """
 
     keys: NDArray[np.int16]
+    """Shape (k,): key of each class, increasing."""
     counts: NDArray[np.int64]
+    """Shape (partitions, k): members of each class in each partition."""
 
     @classmethod
     def of(cls, parts: Sequence[tuple[NDArray[np.int16], NDArray[np.int64]]]) -> Pooled:

@@ -21,11 +21,6 @@ class Coordinates:
     """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
 
     Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is affine.
-
-    Attributes
-    ----------
-    coefficients, constants : ndarray
-        The functions f, block by block and by rows of lower triangles, in compressed row format.
     """
 
     dim: int
@@ -35,6 +30,7 @@ class Coordinates:
     columns: NDArray[np.int32]
     coefficients: FloatArray
     constants: FloatArray
+    """The functions f, block by block and by rows of lower triangles, in compressed row format."""
 
     @classmethod
     def plain(cls, dim: int) -> Coordinates:

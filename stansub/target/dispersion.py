@@ -32,14 +32,10 @@ _LARGE = 1e4
 
 @dataclass(frozen=True)
 class NegativeBinomial2(Columns, Separate):
-    """Counts from the logs of their mean and of their dispersion phi, both unknown.
-
-    Attributes
-    ----------
-    counts : ndarray, shape (n,)
-    """
+    """Counts from the logs of their mean and of their dispersion phi, both unknown."""
 
     counts: FloatArray
+    """Shape (n,)."""
     n_arguments = 2
     bounded = False
     density = _loop.Density.neg_binomial_2
@@ -153,14 +149,10 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
 
 @dataclass(frozen=True)
 class Gamma(Columns, Separate):
-    """Gamma variables from the logs of their shape alpha and of their rate beta.
-
-    Attributes
-    ----------
-    y : ndarray, shape (n,)
-    """
+    """Gamma variables from the logs of their shape alpha and of their rate beta."""
 
     y: FloatArray
+    """Shape (n,)."""
     n_arguments = 2
     bounded = False
     density = _loop.Density.gamma

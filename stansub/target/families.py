@@ -189,15 +189,11 @@ def box(centre: FloatArray, lengths: FloatArray, radius: float) -> tuple[FloatAr
 
 @dataclass(frozen=True)
 class Binomial(OneArgument):
-    """Successes among trials, from the logit; with one trial, Bernoulli's.
-
-    Attributes
-    ----------
-    successes, trials : ndarray, shape (n,)
-    """
+    """Successes among trials, from the logit; with one trial, Bernoulli's."""
 
     successes: FloatArray
     trials: FloatArray
+    """Shape (n,)."""
     density = _loop.Density.binomial
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
@@ -238,15 +234,11 @@ class Poisson(OneArgument):
 
 @dataclass(frozen=True)
 class NegativeBinomial(OneArgument):
-    """Counts from the log of their mean, with a known dispersion phi.
-
-    Attributes
-    ----------
-    counts, dispersion : ndarray, shape (n,)
-    """
+    """Counts from the log of their mean, with a known dispersion phi."""
 
     counts: FloatArray
     dispersion: FloatArray
+    """Shape (n,)."""
     density = _loop.Density.neg_binomial
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
@@ -263,15 +255,11 @@ class NegativeBinomial(OneArgument):
 
 @dataclass(frozen=True)
 class Normal(OneArgument):
-    """Normal errors of a known scale, whose third derivative is 0.
-
-    Attributes
-    ----------
-    y, scale : ndarray, shape (n,)
-    """
+    """Normal errors of a known scale, whose third derivative is 0."""
 
     y: FloatArray
     scale: FloatArray
+    """Shape (n,)."""
     density = _loop.Density.normal
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
@@ -287,16 +275,12 @@ class Normal(OneArgument):
 
 @dataclass(frozen=True)
 class StudentT(OneArgument):
-    """Errors with Student's t, of a known scale and degrees of freedom; with one degree Cauchy's.
-
-    Attributes
-    ----------
-    y, degrees, scale : ndarray, shape (n,)
-    """
+    """Errors with Student's t, of a known scale and degrees of freedom; with one degree Cauchy's."""
 
     y: FloatArray
     degrees: FloatArray
     scale: FloatArray
+    """Shape (n,)."""
     density = _loop.Density.student_t
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
@@ -320,15 +304,11 @@ class StudentT(OneArgument):
 
 @dataclass(frozen=True)
 class Logistic(OneArgument):
-    """Logistic errors of a known scale.
-
-    Attributes
-    ----------
-    y, scale : ndarray, shape (n,)
-    """
+    """Logistic errors of a known scale."""
 
     y: FloatArray
     scale: FloatArray
+    """Shape (n,)."""
     density = _loop.Density.logistic
 
     def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:

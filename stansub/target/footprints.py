@@ -19,15 +19,10 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Footprints:
-    """Which factors depend on which parameters.
-
-    Attributes
-    ----------
-    depends : ndarray of bool, shape (n_factors, dim)
-        Whether a factor's log likelihood changes with an unconstrained parameter.
-    """
+    """Which factors depend on which parameters."""
 
     depends: NDArray[np.bool_]
+    """Shape (n_factors, dim): whether a factor's log likelihood changes with an unconstrained parameter."""
 
     def touched_by(self, parameters: ArrayLike) -> IntArray:
         """Return the factors, as int32, that depend on any of the parameters, given by their indices."""

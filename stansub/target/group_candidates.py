@@ -109,21 +109,14 @@ def shared(
 
 
 class Joint(NamedTuple):
-    """Settings of joint decisions.
-
-    Attributes
-    ----------
-    kappa : float
-        lambda_i = kappa b_i (see `stansub.acceptance.stopping.Poisson`).
-    most : float
-        Maximum expected candidates of a move; beyond it, kappa decreases.
-    candidates : float
-        Approximate number of candidates per step.
-    """
+    """Settings of joint decisions."""
 
     kappa: float
+    """lambda_i = kappa b_i (see `stansub.acceptance.stopping.Poisson`)."""
     most: float
+    """Maximum expected candidates of a move; beyond it, kappa decreases."""
     candidates: float
+    """Approximate number of candidates per step."""
 
 
 def choose_joint(

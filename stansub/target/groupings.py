@@ -18,27 +18,18 @@ _SAME = 1e-12
 
 
 class Pairs(NamedTuple):
-    """Two coefficients of each level of a grouping, or of one grouping within another.
-
-    Attributes
-    ----------
-    arguments : (int, int)
-        Which argument reads each.
-    columns : (int, int)
-        Which columns of these arguments they are.
-    places : ndarray, shape (2, p)
-        The pairs that occur.
-    codes : ndarray of int64, shape (p,)
-        The same as numbers, in increasing order.
-    dim : int
-        m.
-    """
+    """Two coefficients of each level of a grouping, or of one grouping within another."""
 
     arguments: tuple[int, int]
+    """Which argument reads each."""
     columns: tuple[int, int]
+    """Which columns of these arguments they are."""
     places: NDArray[np.int64]
+    """Shape (2, p): the pairs that occur."""
     codes: NDArray[np.int64]
+    """Shape (p,): the same as numbers, in increasing order."""
     dim: int
+    """m."""
 
     def sums(self, part: SparsePredictors, values: FloatArray) -> FloatArray:
         """Return the sums of values of some observations by pair, shape (p,)."""
@@ -80,22 +71,15 @@ def _codes(one: Column, other: Column, m: int) -> tuple[NDArray[np.bool_], NDArr
 
 @dataclass(frozen=True)
 class Means:
-    """Weighted means of changes of phi, from which coefficients are counted.
-
-    Attributes
-    ----------
-    of : ndarray of int32, shape (m,)
-        Index of each coefficient's mean; the last mean is 0.
-    weights : ndarray
-        Weights of the means, concatenated.
-    columns, starts : ndarray of int32
-        Columns of the weights, and the start of each mean's weights.
-    """
+    """Weighted means of changes of phi, from which coefficients are counted."""
 
     of: NDArray[np.int32]
+    """Shape (m,): index of each coefficient's mean; the last mean is 0."""
     weights: FloatArray
+    """Weights of the means, concatenated."""
     columns: NDArray[np.int32]
     starts: NDArray[np.int32]
+    """Columns of the weights, and the start of each mean's weights."""
 
     @classmethod
     def none(cls, m: int) -> Means:
@@ -192,24 +176,15 @@ class Recentred:
 
 
 class Shift(NamedTuple):
-    """Places of a grouping with weights that sum to 1, and the coefficients equivalent to a shift of 1.
-
-    Attributes
-    ----------
-    places : ndarray
-    weights : ndarray
-    absorbing : ndarray
-        Places of the common numbers' coefficients, or of another grouping.
-    coefficients : ndarray
-    by_grouping : bool
-        Whether it is a grouping; its coefficients are equal.
-    """
+    """Places of a grouping with weights that sum to 1, and the coefficients equivalent to a shift of 1."""
 
     places: NDArray[np.int64]
     weights: FloatArray
     absorbing: NDArray[np.int64]
+    """Places of the common numbers' coefficients, or of another grouping."""
     coefficients: FloatArray
     by_grouping: bool
+    """Whether it is a grouping; its coefficients are equal."""
 
 
 def _cancels(row: SparseRows, shift: Shift) -> bool:

@@ -20,18 +20,12 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Invariants:
-    """Coordinates z of the levels of a grouping: coefficients x, of which some are multiplied by e^(rate * x_factor).
-
-    Attributes
-    ----------
-    scaled : ndarray of int64
-        Coefficients of a level that are multiplied; none if z = x.
-    factor : int
-        The coefficient that is the logarithm of a factor.
-    """
+    """Coordinates z of a grouping's levels: coefficients x, of which some are multiplied by e^(rate * x_factor)."""
 
     scaled: NDArray[np.int64]
+    """Coefficients of a level that are multiplied; none if z = x."""
     factor: int = 0
+    """The coefficient that is the logarithm of a factor."""
     rate: float = 0.0
 
     @classmethod

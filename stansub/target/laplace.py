@@ -12,28 +12,21 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Mode:
-    """Maximum of the log density, including Jacobian terms, with the normal approximation there.
-
-    Attributes
-    ----------
-    position : ndarray, shape (dim,)
-        Position on the unconstrained space.
-    distance : float
-        Newton decrement sqrt(g' (-H)^-1 g): distance to the maximum in sds of the Laplace approximation.
-    hessian : ndarray, shape (dim, dim)
-        Hessian of the log density, including the global part.
-    cholesky : ndarray, shape (dim, dim)
-        Lower triangular factor of the covariance (-hessian)^-1.
-    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
-        Third derivatives of the log density, as coefficients of products (`stansub.target.cubics`); empty if unknown.
-    """
+    """Maximum of the log density, including Jacobian terms, with the normal approximation there."""
 
     position: FloatArray
+    """Shape (dim,): position on the unconstrained space."""
     log_density: float
     distance: float
+    """Newton decrement sqrt(g' (-H)^-1 g): distance to the maximum in sds of the Laplace approximation."""
     hessian: FloatArray
+    """Shape (dim, dim): Hessian of the log density, including the global part."""
     cholesky: FloatArray
+    """Shape (dim, dim): lower triangular factor of the covariance (-hessian)^-1."""
     third: FloatArray = field(default_factory=lambda: np.empty(0))
+    """Shape (dim (dim + 1) (dim + 2) / 6,) or (0,): third derivatives of the log density, as coefficients of products
+    (`stansub.target.cubics`); empty if unknown.
+    """
 
     @property
     def dim(self) -> int:

@@ -25,17 +25,12 @@ _MOST = 12
 
 
 class Grouping(NamedTuple):
-    """Levels with the same number of coefficients each, of which an observation reads one at most.
-
-    Attributes
-    ----------
-    places : ndarray, shape (n_levels, size)
-    of : ndarray of int32, shape (n,)
-        Level of each observation, n_levels for none.
-    """
+    """Levels with the same number of coefficients each, of which an observation reads one at most."""
 
     places: NDArray[np.int64]
+    """Shape (n_levels, size)."""
     of: NDArray[np.int32]
+    """Shape (n,): level of each observation, n_levels for none."""
 
     @property
     def is_common(self) -> bool:

@@ -33,15 +33,10 @@ from stansub.types import FloatArray
 
 
 class Errors(ABC):
-    """Log density F of a standardised error.
-
-    Attributes
-    ----------
-    density : Density
-        Density of an outcome with such an error, for the decision loop.
-    """
+    """Log density F of a standardised error."""
 
     density: ClassVar[_loop.Density]
+    """Density of an outcome with such an error, for the decision loop."""
 
     @property
     def data(self) -> tuple[FloatArray, ...]:
@@ -92,14 +87,10 @@ class NormalErrors(Errors):
 
 @dataclass(frozen=True)
 class StudentErrors(Errors):
-    """-(nu + 1) / 2 log(1 + x^2 / nu); with one degree of freedom Cauchy's.
-
-    Attributes
-    ----------
-    degrees : ndarray, shape (n,) or (1,)
-    """
+    """-(nu + 1) / 2 log(1 + x^2 / nu); with one degree of freedom Cauchy's."""
 
     degrees: FloatArray
+    """Shape (n,) or (1,)."""
     density = _loop.Density.student_t_scale
 
     @property
@@ -185,14 +176,10 @@ class ExtremeErrors(Errors):
 
 @dataclass(frozen=True)
 class LocationScale(Separate):
-    """Errors with an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma.
-
-    Attributes
-    ----------
-    y : ndarray, shape (n,)
-    """
+    """Errors with an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma."""
 
     y: FloatArray
+    """Shape (n,)."""
     errors: Errors
     n_arguments = 2
     bounded = False

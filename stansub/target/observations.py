@@ -56,31 +56,24 @@ _MOST_STREAMED, _TABLE_SHARE, _MEMBER = 2.0, 4, 8
 
 @dataclass(frozen=True)
 class ObservationVariates:
-    """Expansions of all observations about an anchor, with bounds on their remainders.
-
-    Attributes
-    ----------
-    order : {2, 3}
-    anchor : ndarray, shape (dim,)
-    cholesky : ndarray, shape (dim, dim)
-        L, the factor of the covariance in whose metric the bounds are.
-    hessian : ndarray, shape (dim, dim)
-        Hessian of the sum of all log likelihoods at the anchor.
-    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
-        In the third order, its third derivatives, as coefficients of products (`stansub.target.cubics`).
-    expected : float
-        Observations that a decision is expected to pick for independent draws from the normal approximation.
-    screened : bool
-        Whether a decision finds bounds of all observations before it picks some.
-    """
+    """Expansions of all observations about an anchor, with bounds on their remainders."""
 
     order: int
+    """2 or 3."""
     anchor: FloatArray
+    """Shape (dim,)."""
     cholesky: FloatArray
+    """Shape (dim, dim): L, the factor of the covariance in whose metric the bounds are."""
     hessian: FloatArray
+    """Shape (dim, dim): Hessian of the sum of all log likelihoods at the anchor."""
     third: FloatArray
+    """Shape (dim (dim + 1) (dim + 2) / 6,) or (0,): in the third order, its third derivatives, as coefficients of
+    products (`stansub.target.cubics`).
+    """
     expected: float
+    """Observations that a decision is expected to pick for independent draws from the normal approximation."""
     screened: bool
+    """Whether a decision finds bounds of all observations before it picks some."""
     _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False, metadata=ANEW)
 
     blockwise = None
@@ -163,19 +156,13 @@ def _is_affordable(predictors: Predictors) -> bool:
 
 
 class _Way(NamedTuple):
-    """Order of the expansions, and how candidates are selected.
-
-    Attributes
-    ----------
-    screened : bool
-        Whether a decision first finds bounds of all observations, from rows of 8 bits.
-    growth : float
-        Mean of a bound over its constant, at either end of a move.
-    """
+    """Order of the expansions, and how candidates are selected."""
 
     order: int
     screened: bool
+    """Whether a decision first finds bounds of all observations, from rows of 8 bits."""
     growth: float
+    """Mean of a bound over its constant, at either end of a move."""
 
     @classmethod
     def of(cls, predictors: Predictors, order: int, *, screened: bool) -> _Way:

@@ -64,20 +64,14 @@ class Derivatives:
 
 @dataclass(frozen=True)
 class PartitionedPredictors:
-    """Predictors of observations in partitions; like `LinearPredictors`, they answer requests.
-
-    Attributes
-    ----------
-    like : LinearPredictors
-        Predictors of no observations, which show what all observations share.
-    constant : float or None
-        What the sum of all log likelihoods lacks to the program's, if known.
-    """
+    """Predictors of observations in partitions; like `LinearPredictors`, they answer requests."""
 
     holders: Holders[HasPredictors] = field(repr=False)
     counts: tuple[int, ...]
     like: LinearPredictors = field(repr=False)
+    """Predictors of no observations, which show what all observations share."""
     constant: float | None
+    """What the sum of all log likelihoods lacks to the program's, if known."""
     _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     # Whether this process holds the designs.

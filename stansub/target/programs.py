@@ -40,35 +40,24 @@ _ABSOLUTE, _WIDTH, _FLOOR = _loop.OPERATIONS.index("abs"), 1.2, 3.0
 
 
 class Code(NamedTuple):
-    """Instructions of the variants of a program, concatenated.
-
-    Attributes
-    ----------
-    starts : ndarray of int32, shape (n_variants + 1,)
-    codes : ndarray of int32, shape (n, 3)
-        Operation, as an index of `stansub._loop.OPERATIONS`, and the indices of its operands.
-    values : ndarray, shape (n,)
-        Values of constants.
-    """
+    """Instructions of the variants of a program, concatenated."""
 
     starts: NDArray[np.int32]
+    """Shape (n_variants + 1,)."""
     codes: NDArray[np.int32]
+    """Shape (n, 3): operation, as an index of `stansub._loop.OPERATIONS`, and the indices of its operands."""
     values: FloatArray
+    """Shape (n,): values of constants."""
 
 
 @dataclass(frozen=True)
 class ProgramFamily:
-    """Family of observations whose log likelihoods are variants of a program.
-
-    Attributes
-    ----------
-    data : ndarray, shape (p, n)
-        The variant of each observation, and its data.
-    """
+    """Family of observations whose log likelihoods are variants of a program."""
 
     code: Code
     n_arguments: int
     data: FloatArray
+    """Shape (p, n): the variant of each observation, and its data."""
     _made: list[_loop.Program] = field(default_factory=list, repr=False, compare=False)
 
     bounded = False

@@ -28,15 +28,10 @@ class Request(Protocol[Holder, Answer]):
 
 
 class Holders(Protocol[H]):
-    """Holders of all observations, in a fixed order.
-
-    Attributes
-    ----------
-    progress : Progress
-        Shows what is waited for; if its checks raise, waiting ends.
-    """
+    """Holders of all observations, in a fixed order."""
 
     progress: Progress
+    """Shows what is waited for; if its checks raise, waiting ends."""
 
     def __len__(self) -> int: ...
 

@@ -34,20 +34,13 @@ Column = DataColumn | float
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """A design of shape (n, dim) that needs no memory besides the columns of the data.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    runs : tuple of (slice, ndarray or float)
-        Slices of adjacent columns with their values: an array of shape (n, k), or a number common to all rows.
-    columns : tuple of Column
-        Which columns these are, if they are columns of data.
-    """
+    """A design of shape (n, dim) that needs no memory besides the columns of the data."""
 
     shape: tuple[int, int]
     runs: tuple[tuple[slice, NDArray[Any] | float], ...]
+    """Slices of adjacent columns with their values: an array of shape (n, k), or a number common to all rows."""
     columns: tuple[Column, ...] = ()
+    """Which columns these are, if they are columns of data."""
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -45,18 +45,12 @@ class Entries(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One coefficient of each observation.
-
-    Attributes
-    ----------
-    places : ndarray of int32, shape (n,)
-        Its place in phi, -1 for none.
-    factors : ndarray, shape (n,)
-        Its factor, 0 for none: float64, or any type that holds it, at any distance in memory.
-    """
+    """One coefficient of each observation."""
 
     places: NDArray[np.int32]
+    """Shape (n,): its place in phi, -1 for none."""
     factors: NDArray[Any]
+    """Shape (n,): its factor, 0 for none: float64, or any type that holds it, at any distance in memory."""
 
     def part(self, rows: Rows) -> Column:
         """Return the coefficients of some observations, as views if these are a slice."""
@@ -84,27 +78,19 @@ def slices(n: int, size: int = PART) -> list[slice]:
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Rows of one argument.
-
-    Attributes
-    ----------
-    dense : ndarray or ColumnRows, shape (n, p) or (1, p)
-        Numbers in common places; one row if all observations share it.
-    places : ndarray of int, shape (p,)
-        The common places among the m.
-    columns : tuple of Column
-        The other numbers.
-    offset : ndarray, shape (n,) or (1,)
-    n, dim : int
-        The number of observations, and m.
-    """
+    """Rows of one argument."""
 
     dense: Design
+    """Shape (n, p) or (1, p): numbers in common places; one row if all observations share it."""
     places: NDArray[np.int64]
+    """Shape (p,): the common places among the m."""
     columns: tuple[Column, ...]
+    """The other numbers."""
     offset: NDArray[Any]
+    """Shape (n,) or (1,)."""
     n: int
     dim: int
+    """The number of observations, and m."""
 
     @classmethod
     def of(cls, dense: FloatArray, places: NDArray[np.int64], gathered: sp.csr_array, offset: FloatArray) -> SparseRows:
@@ -321,19 +307,13 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class SparsePredictors:
-    """A likelihood in its own arguments.
-
-    Attributes
-    ----------
-    rows : tuple of SparseRows
-        One element for each of the family's arguments.
-    constant : float
-        The program's log likelihood less the family's.
-    """
+    """A likelihood in its own arguments."""
 
     rows: tuple[SparseRows, ...]
+    """One element for each of the family's arguments."""
     family: Family
     constant: float = 0.0
+    """The program's log likelihood less the family's."""
     # Objects made from the predictors, with their expansion (see `stansub.target.group_candidates.shared`).
     latest: list[tuple[Quadratic, Any]] = field(default_factory=list, repr=False, compare=False)
 

@@ -25,18 +25,12 @@ _FAR = 30.0
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A group of moves by numbers c: x + c v, and then factors e^c of some coordinates.
-
-    Attributes
-    ----------
-    direction : ndarray, shape (dim,)
-        v, which is 0 in the scaled coordinates.
-    scaled : ndarray of int64
-        Places of the coordinates with a factor.
-    """
+    """A group of moves by numbers c: x + c v, and then factors e^c of some coordinates."""
 
     direction: FloatArray
+    """Shape (dim,): v, which is 0 in the scaled coordinates."""
     scaled: NDArray[np.int64]
+    """Places of the coordinates with a factor."""
 
     def __call__(self, x: FloatArray, c: float) -> FloatArray:
         """Return the coordinates moved by c."""
@@ -47,15 +41,11 @@ class Symmetry:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Coordinates x = scale * y + shift with the same log likelihood as y, after moves that change none.
-
-    Attributes
-    ----------
-    scale, shift : ndarray, shape (dim,)
-    """
+    """Coordinates x = scale * y + shift with the same log likelihood as y, after moves that change none."""
 
     scale: FloatArray
     shift: FloatArray
+    """Shape (dim,)."""
 
     @classmethod
     def none(cls, dim: int) -> Equivalence:

@@ -41,19 +41,16 @@ _TASKS, _TASK = 80, 16
 
 @dataclass(frozen=True)
 class Expansion:
-    """Expansions of all blocks at one anchor.
-
-    Attributes
-    ----------
-    anchor : ndarray, shape (dim,)
-    order : {1, 2}
-    coefficients : ndarray of float32, shape (M, n_features)
-        A row per block: gradient and, in the second order, the lower triangle of the Hessian row by row.
-    """
+    """Expansions of all blocks at one anchor."""
 
     anchor: FloatArray
+    """Shape (dim,)."""
     order: int
+    """1 or 2."""
     coefficients: Rows
+    """Shape (M, n_features): A row per block: gradient and, in the second order, the lower triangle of the Hessian row
+    by row.
+    """
 
     @property
     def total(self) -> FloatArray:
@@ -74,27 +71,20 @@ class Expansion:
 
 @dataclass(frozen=True)
 class ControlVariates:
-    """Expansions of all blocks at one anchor or, if a posterior has several modes, at each of them.
-
-    Attributes
-    ----------
-    expansions : tuple of Expansion
-        All of the same order, the most important first.
-    values : tuple of ndarray, shape (M,)
-        Log likelihoods of the blocks at the anchors, if there are several.
-    precisions : tuple of ndarray, shape (dim, dim)
-        Matrices of the distances by which a point selects its nearest anchor, if there are several.
-    seconds : float
-        Time to make them.
-    bounds : RemainderBounds or None
-        Bounds on the remainders, for factorised decisions or a range.
-    """
+    """Expansions of all blocks at one anchor or, if a posterior has several modes, at each of them."""
 
     expansions: tuple[Expansion, ...]
+    """All of the same order, the most important first."""
     values: tuple[FloatArray, ...] = ()
+    """Each of shape (M,): log likelihoods of the blocks at the anchors, if there are several."""
     precisions: tuple[FloatArray, ...] = ()
+    """Each of shape (dim, dim): matrices of the distances by which a point selects its nearest anchor, if there are
+    several.
+    """
     seconds: float = 0.0
+    """Time to make them."""
     bounds: RemainderBounds | None = None
+    """Bounds on the remainders, for factorised decisions or a range."""
 
     @property
     def first(self) -> Expansion:

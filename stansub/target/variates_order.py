@@ -34,26 +34,19 @@ _NO_HELP = 0.5
 
 @dataclass(frozen=True)
 class Pilot:
-    """Cost of decisions near the mode with control variates of order 0 (none), 1 and 2.
-
-    Attributes
-    ----------
-    scale : ndarray, shape (3,)
-        M times the standard deviation of the blocks' remainders, as root mean square over pairs of points. An estimate
-        from n blocks has this over sqrt(n) as its standard error, ignoring the finite population. If it is of the order
-        of sqrt(M), a decision needs most of the data. inf if a log likelihood is not finite.
-    blocks : ndarray, shape (3,)
-        Mean number of blocks that a decision needs.
-    gradient_seconds : float
-        Seconds of one block's gradient.
-    n_obs_evaluated : int
-        Observations that the measurement evaluated; a gradient counts as one evaluation.
-    """
+    """Cost of decisions near the mode with control variates of order 0 (none), 1 and 2."""
 
     scale: FloatArray
+    """Shape (3,): M times the standard deviation of the blocks' remainders, as root mean square over pairs of points.
+    An estimate from n blocks has this over sqrt(n) as its standard error, ignoring the finite population. If it is of
+    the order of sqrt(M), a decision needs most of the data. inf if a log likelihood is not finite.
+    """
     blocks: FloatArray
+    """Shape (3,): mean number of blocks that a decision needs."""
     gradient_seconds: float
+    """Seconds of one block's gradient."""
     n_obs_evaluated: int = 0
+    """Observations that the measurement evaluated; a gradient counts as one evaluation."""
 
 
 @dataclass(frozen=True)
