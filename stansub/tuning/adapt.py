@@ -90,15 +90,10 @@ class ScaleAdapter:
 
 @dataclass(frozen=True)
 class FirstWalk(RandomWalk):
-    """Initial random walk of the adaptation of the scale and, as in adaptive Metropolis, the covariance.
-
-    Attributes
-    ----------
-    covariance : bool
-        Whether to adapt the covariance as well.
-    """
+    """Initial random walk of the adaptation of the scale and, as in adaptive Metropolis, the covariance."""
 
     covariance: bool = True
+    """Whether to adapt the covariance as well."""
 
     def adapter(self, dim: int) -> ScaleAdapter:
         """Return the adapter that starts from this walk."""

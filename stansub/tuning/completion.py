@@ -24,18 +24,12 @@ _WIDE, _FLAT = 5.0, 0.02
 
 @dataclass(frozen=True)
 class Completion:
-    """Turns points that ascents reached on all the data into modes.
-
-    Attributes
-    ----------
-    whole : Objective
-        Objective of all the data.
-    shares : sequence of Objective
-        Objectives of shares of the data, which show what to compute on all of it.
-    """
+    """Turns points that ascents reached on all the data into modes."""
 
     whole: Objective
+    """Objective of all the data."""
     shares: Sequence[Objective]
+    """Objectives of shares of the data, which show what to compute on all of it."""
     names: Sequence[str]
 
     def complete(self, ascent: Ascent) -> Mode:

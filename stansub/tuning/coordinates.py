@@ -41,21 +41,14 @@ _ROUNDING, _SAME = 1e-9, 1e-6
 
 @dataclass(frozen=True)
 class Effects:
-    """Blocks of effects z that a matrix S of other parameters maps to arguments of the likelihood, phi = S z + ....
-
-    Attributes
-    ----------
-    full : Coordinates
-        Coordinates with S z in their place.
-    rows : ndarray of int64
-        The arguments to which S maps each effect, ordered as `Coordinates.places`.
-    centred : ndarray of bool, shape (n_blocks,)
-        Whether the parameters of a block are u rather than z.
-    """
+    """Blocks of effects z that a matrix S of other parameters maps to arguments of the likelihood, phi = S z + ...."""
 
     full: Coordinates
+    """Coordinates with S z in their place."""
     rows: Places
+    """The arguments to which S maps each effect, ordered as `Coordinates.places`."""
     centred: NDArray[np.bool_]
+    """Shape (n_blocks,): whether the parameters of a block are u rather than z."""
 
     @classmethod
     def none(cls, dim: int) -> Effects:

@@ -124,18 +124,12 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A map of parameters that leaves the posterior unchanged.
-
-    Attributes
-    ----------
-    source : ndarray of int64, shape (n,)
-        The coordinate that each one receives.
-    signs : ndarray, shape (n,)
-        1, or -1 for coordinates that change their sign.
-    """
+    """A map of parameters that leaves the posterior unchanged."""
 
     source: Places
+    """Shape (n,): the coordinate that each one receives."""
     signs: FloatArray
+    """Shape (n,): 1, or -1 for coordinates that change their sign."""
 
     def __call__(self, coordinates: Coordinates, theta: FloatArray) -> FloatArray:
         """Return the image of an unconstrained point, shape (dim,)."""

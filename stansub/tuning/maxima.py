@@ -112,20 +112,15 @@ def _modes(split: Split, found: Sequence[TunedSurrogate], progress: Progress) ->
 
 @dataclass(frozen=True)
 class _End:
-    """The end of climbs.
-
-    Attributes
-    ----------
-    log_evidence : float
-        Log of the integral of likelihood and ridge about it, up to a constant. In the spikes of a mixture about single
-        observations the likelihood has no upper limit, and its integral is small.
-    n_climbs : int
-        Random starts from which climbs led there.
-    """
+    """The end of climbs."""
 
     expansion: Quadratic
     log_evidence: float
+    """Log of the integral of likelihood and ridge about it, up to a constant. In the spikes of a mixture about single
+    observations the likelihood has no upper limit, and its integral is small.
+    """
     n_climbs: int
+    """Random starts from which climbs led there."""
 
     @classmethod
     def of(cls, expansion: Quadratic, region: Region, n_climbs: int) -> _End:

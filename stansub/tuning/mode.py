@@ -64,55 +64,38 @@ _NEGLIGIBLE = 15.0
 
 @dataclass(frozen=True)
 class Start:
-    """Result of one start.
-
-    Attributes
-    ----------
-    kind : str
-        Kind of the start: one of `stansub.tuning.starts.KINDS`, or "given".
-    position : ndarray, shape (dim,)
-        Starting point.
-    log_density : float
-        Value reached: on all the data if the start ended at a mode, estimated from a share if it was not followed to
-        the end, nan if it failed.
-    n_iterations : int
-        Iterations of L-BFGS and Newton, on shares and on all of the data.
-    outcome : str
-        "mode 1" (the mode with most evidence), "mode 2", ..., "lower", or the reason for the failure.
-    """
+    """Result of one start."""
 
     kind: str
+    """Kind of the start: one of `stansub.tuning.starts.KINDS`, or "given"."""
     position: FloatArray
+    """Shape (dim,): starting point."""
     log_density: float
+    """Value reached: on all the data if the start ended at a mode, estimated from a share if it was not followed to the
+    end, nan if it failed.
+    """
     n_iterations: int
+    """Iterations of L-BFGS and Newton, on shares and on all of the data."""
     outcome: str
+    """What it found: "mode 1" (the mode with most evidence), "mode 2", ..., "lower", or the reason for the failure."""
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Result of a search from many starts.
-
-    Attributes
-    ----------
-    found : tuple of Mode
-        Modes that may hold a share of the posterior, the one with most evidence first.
-    lower : tuple of (ndarray, float)
-        Positions and log densities of maxima whose evidence is negligible, the highest first.
-    interchangeable : tuple of str
-        Parameters whose labels switch between modes: modes with these elements in another order are copies.
-    n_passes : float
-        Gradient evaluations, in passes over all the data.
-    smoothed : bool
-        Whether kinks of the log likelihood were smoothed.
-    """
+    """Result of a search from many starts."""
 
     found: tuple[Mode, ...]
+    """Modes that may hold a share of the posterior, the one with most evidence first."""
     lower: tuple[tuple[FloatArray, float], ...]
+    """Positions and log densities of maxima whose evidence is negligible, the highest first."""
     starts: tuple[Start, ...]
     interchangeable: tuple[str, ...]
+    """Parameters whose labels switch between modes: modes with these elements in another order are copies."""
     n_passes: float
+    """Gradient evaluations, in passes over all the data."""
     seconds: float
     smoothed: bool = False
+    """Whether kinks of the log likelihood were smoothed."""
 
     @property
     def best(self) -> Mode:

@@ -35,30 +35,20 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class ModeCheck:
-    """Result of the search after sampling.
-
-    Attributes
-    ----------
-    n_starts : int
-        Number of fresh starts.
-    n_modes : int
-        Modes that hold a share of the posterior.
-    missed : tuple of MissedMode
-        Missed modes, the most serious first.
-    interchangeable : tuple of str
-        Parameters whose labels switch between modes.
-    reason : str
-        Why nothing could be checked; empty if the check ran.
-    failed : bool
-        Whether the search failed, as opposed to not applying to the posterior.
-    """
+    """Result of the search after sampling."""
 
     n_starts: int = 0
+    """Number of fresh starts."""
     n_modes: int = 0
+    """Modes that hold a share of the posterior."""
     missed: tuple[MissedMode, ...] = ()
+    """Missed modes, the most serious first."""
     interchangeable: tuple[str, ...] = ()
+    """Parameters whose labels switch between modes."""
     reason: str = ""
+    """Why nothing could be checked; empty if the check ran."""
     failed: bool = False
+    """Whether the search failed, as opposed to not applying to the posterior."""
 
     def record(self) -> dict[str, Any]:
         """Return the result as stored in the output."""

@@ -30,36 +30,26 @@ _START_SDS, _MOST_STARTS = 2.0, 100
 
 @dataclass(frozen=True)
 class ModeSetup:
-    """Setup of sampling about the mode.
-
-    Attributes
-    ----------
-    variates : ControlVariates, ObservationVariates or None
-        None if they do not pay.
-    proposal : BuiltIn or None
-        The winner of the race mixed with random-walk steps, or an adaptive random walk; None if the user named another
-        proposal.
-    rate : float
-        Acceptance rate of its moves in the race; 0 without a race, and 1 if no proposal has won yet.
-    choices : mapping of str to Chosen
-        Choices and their reasons.
-    n_obs_evaluated : int
-        Observations whose log likelihood the race evaluated.
-    merit : float
-        Effective draws per observation of the proposal in the race; 0 without a race.
-    sticky : bool
-        Whether chains stayed in tails for long, so that only local moves suit.
-    """
+    """Setup of sampling about the mode."""
 
     modes: Modes
     variates: Variates | None
+    """None if they do not pay."""
     proposal: BuiltIn | None
+    """The winner of the race mixed with random-walk steps, or an adaptive random walk; None if the user named another
+    proposal.
+    """
     name: str
     rate: float
+    """Acceptance rate of its moves in the race; 0 without a race, and 1 if no proposal has won yet."""
     choices: Choices
+    """Choices and their reasons."""
     n_obs_evaluated: int
+    """Observations whose log likelihood the race evaluated."""
     merit: float = 0.0
+    """Effective draws per observation of the proposal in the race; 0 without a race."""
     sticky: bool = False
+    """Whether chains stayed in tails for long, so that only local moves suit."""
 
     @property
     def mode(self) -> Mode:

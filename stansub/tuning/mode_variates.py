@@ -28,35 +28,24 @@ Variates = ControlVariates | ObservationVariates
 
 @dataclass(frozen=True, kw_only=True)
 class ModeRequest:
-    """Requested control variates, proposals and tests.
-
-    Attributes
-    ----------
-    order : {"auto", "0", "1", "2"}
-        Order of the control variates.
-    proposal : str
-        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other text for a proposal that was passed.
-    n_steps : int
-        Approximate number of steps of all chains together.
-    looks_given : bool
-        Whether the user set the schedule of looks, so that it stays unchanged.
-    test_free : bool
-        Whether the penalty method may replace the test if it pays.
-    exact_free : bool
-        Whether exact decisions by proved bounds may replace the test if they pay.
-    spread : Range, optional
-        Source of the range, for tests that need one.
-    """
+    """Requested control variates, proposals and tests."""
 
     order: str = "auto"
+    """Order of the control variates. One of "auto", "0", "1", "2"."""
     proposal: str = "auto"
+    """Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other text for a proposal that was passed."""
     n_steps: int
+    """Approximate number of steps of all chains together."""
     seed: int
     threads: int
     looks_given: bool
+    """Whether the user set the schedule of looks, so that it stays unchanged."""
     test_free: bool = False
+    """Whether the penalty method may replace the test if it pays."""
     exact_free: bool = False
+    """Whether exact decisions by proved bounds may replace the test if they pay."""
     spread: Range | None = None
+    """Source of the range, for tests that need one."""
 
     def fits_looks(self, test: StoppingRule) -> bool:
         """Return whether the looks of a test are fitted to control variates."""
@@ -69,16 +58,11 @@ class ModeRequest:
 
 @dataclass(frozen=True)
 class VariatesTuner:
-    """Modes, and the control variates to make there.
-
-    Attributes
-    ----------
-    test : StoppingRule
-        The test as passed.
-    """
+    """Modes, and the control variates to make there."""
 
     posterior: CutTarget
     test: StoppingRule
+    """The test as passed."""
     request: ModeRequest
     modes: Modes
     log: Progress

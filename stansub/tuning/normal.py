@@ -18,17 +18,12 @@ from stansub.types import FloatArray
 
 
 class NormalApproximation(NamedTuple):
-    """Normal approximation of a posterior.
-
-    Attributes
-    ----------
-    centre : ndarray, shape (dim,)
-    cholesky : ndarray, shape (dim, dim)
-        Lower triangular factor of the precision.
-    """
+    """Normal approximation of a posterior."""
 
     centre: FloatArray
+    """Shape (dim,)."""
     cholesky: FloatArray
+    """Shape (dim, dim): lower triangular factor of the precision."""
 
     @property
     def covariance_factor(self) -> FloatArray:

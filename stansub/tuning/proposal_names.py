@@ -15,47 +15,31 @@ from stansub.types import FloatArray
 
 
 class AdapterContext(NamedTuple):
-    """What an adaptive proposal may use.
-
-    Attributes
-    ----------
-    batches : callable, optional
-        Makes mini-batches for gradients.
-    cholesky : ndarray, shape (dim, dim), optional
-        Covariance factor of the Laplace approximation.
-    """
+    """What an adaptive proposal may use."""
 
     dim: int
     batches: Callable[[], MiniBatches] | None = None
+    """Makes mini-batches for gradients."""
     cholesky: FloatArray | None = None
+    """Shape (dim, dim): covariance factor of the Laplace approximation."""
 
 
 @dataclass(frozen=True)
 class NamedProposal:
-    """Properties of a named proposal.
-
-    Attributes
-    ----------
-    race : callable, optional
-        Moves about a normal approximation of a kind ("Laplace", "pooled"), among which a race chooses.
-    learner : callable, optional
-        Makes the adapter of the proposal in warmup.
-    batches : bool
-        Whether it uses gradients of mini-batches, for which control variates of blocks are useful.
-    splits : bool
-        Whether it needs the posterior split into prior and likelihood, and is set up before chains begin.
-    expands : bool
-        Whether the race uses third derivatives.
-    fallback : str
-        Name of the proposal that replaces it if there can be no race; empty if there is none.
-    """
+    """Properties of a named proposal."""
 
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
+    """Moves about a normal approximation of a kind ("Laplace", "pooled"), among which a race chooses."""
     learner: Callable[[AdapterContext], Adapter] | None = None
+    """Makes the adapter of the proposal in warmup."""
     batches: bool = False
+    """Whether it uses gradients of mini-batches, for which control variates of blocks are useful."""
     splits: bool = False
+    """Whether it needs the posterior split into prior and likelihood, and is set up before chains begin."""
     expands: bool = False
+    """Whether the race uses third derivatives."""
     fallback: str = ""
+    """Name of the proposal that replaces it if there can be no race; empty if there is none."""
 
     @property
     def needs_mode(self) -> bool:

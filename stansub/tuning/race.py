@@ -100,48 +100,34 @@ class Normal(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A proposal in the race.
-
-    Attributes
-    ----------
-    least : float
-        Acceptance rate below which it does not win while others do better.
-    least_by_candidates : float
-        The same for decisions by candidates; 0 if it is no other.
-    replaces : str
-        Name of the candidate that it replaces as the winner if it is accepted that often: it is better then, but a race
-        is too short to show it.
-    is_local : bool
-        Whether it leaves tails that are heavier than those of a normal distribution.
-    """
+    """A proposal in the race."""
 
     name: str
     proposal: BuiltIn
     least: float = 0.0
+    """Acceptance rate below which it does not win while others do better."""
     least_by_candidates: float = 0.0
+    """The same for decisions by candidates; 0 if it is no other."""
     replaces: str = ""
+    """Name of the candidate that it replaces as the winner if it is accepted that often: it is better then, but a race
+    is too short to show it.
+    """
     is_local: bool = True
+    """Whether it leaves tails that are heavier than those of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a race.
-
-    Attributes
-    ----------
-    outcome : RaceOutcome
-        Why the winner won.
-    rate, first_rate : float
-        Acceptance rates of the winner and of the first candidate.
-    merit : float
-        Effective draws per observation of the winner.
-    """
+    """Result of a race."""
 
     winner: Candidate
     outcome: RaceOutcome
+    """Why the winner won."""
     rate: float
     first_rate: float
+    """Acceptance rates of the winner and of the first candidate."""
     merit: float
+    """Effective draws per observation of the winner."""
 
 
 def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:

@@ -38,20 +38,15 @@ _MARGIN, _FIXED = 1e-3, 1e12
 
 
 class Region(NamedTuple):
-    """Where climbs may lead.
-
-    Attributes
-    ----------
-    lower, upper : ndarray, shape (m,)
-        Bounds on arguments; infinite for none. A likelihood may be defined, and even larger, where no parameters lead,
-        such as a mixture at a negative scale.
-    weights : ndarray, shape (m,)
-        Factors of the ridge's precision: less than 1 for arguments of a large scale.
-    """
+    """Where climbs may lead."""
 
     lower: FloatArray
     upper: FloatArray
+    """Shape (m,): bounds on arguments; infinite for none. A likelihood may be defined, and even larger, where no
+    parameters lead, such as a mixture at a negative scale.
+    """
     weights: FloatArray
+    """Shape (m,): factors of the ridge's precision: less than 1 for arguments of a large scale."""
 
     @classmethod
     def whole(cls, m: int) -> Region:

@@ -31,18 +31,12 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Mirror:
-    """A change of the signs of some parameters.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the parameters, the smallest first.
-    places : ndarray of int64
-        Places of their elements.
-    """
+    """A change of the signs of some parameters."""
 
     names: tuple[str, ...]
+    """Names of the parameters, the smallest first."""
     places: Places
+    """Places of their elements."""
 
     @classmethod
     def of(cls, mirrors: Sequence[Mirror]) -> Mirror:

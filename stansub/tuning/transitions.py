@@ -42,24 +42,16 @@ _FAIR, _SHARE = 0.2, 0.1
 
 
 class Trial(NamedTuple):
-    """Result of a trial.
-
-    Attributes
-    ----------
-    tuned : TunedSurrogate
-        Setup with the sampler that suits the posterior.
-    accepted : float
-        Share of its transitions that moved.
-    of_surrogate : float or None
-        Share of surrogate transitions that were accepted, if the sampler moves on the posterior itself instead.
-    cost : StepCost or None
-        Cost of a step, if trajectories on the posterior make all or some of them.
-    """
+    """Result of a trial."""
 
     tuned: TunedSurrogate
+    """Setup with the sampler that suits the posterior."""
     accepted: float
+    """Share of its transitions that moved."""
     of_surrogate: float | None = None
+    """Share of surrogate transitions that were accepted, if the sampler moves on the posterior itself instead."""
     cost: StepCost | None = None
+    """Cost of a step, if trajectories on the posterior make all or some of them."""
 
 
 def normal_rate(split: Split, tuned: TunedSurrogate, rng: np.random.Generator) -> float:

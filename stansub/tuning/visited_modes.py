@@ -34,17 +34,12 @@ _NAMED = 2
 
 
 class Centre(NamedTuple):
-    """Normal distribution about a mode.
-
-    Attributes
-    ----------
-    position : ndarray, shape (dim,)
-    factor : ndarray, shape (dim,) or (dim, dim)
-        Sds, or the lower triangular factor of the covariance.
-    """
+    """Normal distribution about a mode."""
 
     position: FloatArray
+    """Shape (dim,)."""
     factor: FloatArray
+    """Shape (dim,) or (dim, dim): sds, or the lower triangular factor of the covariance."""
 
     @classmethod
     def of(cls, mode: Mode) -> Centre:

@@ -48,27 +48,20 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class TunedWithinGibbs:
-    """Setup of Metropolis within Gibbs.
-
-    Attributes
-    ----------
-    draws : ndarray, shape (n, dim)
-        Last draws of the set-up, from which chains start.
-    n_levels : tuple of int
-        Levels of each grouping.
-    accepted : tuple of float
-        Share of the moves of its levels that were accepted at the end.
-    mirrored : ndarray, shape (n, dim) or (0, dim)
-        The draws with signs changed together so that the posterior stays unchanged, if there are such signs: chains at
-        the draws would not show this mode.
-    """
+    """Setup of Metropolis within Gibbs."""
 
     transition: MetropolisWithinGibbs
     draws: FloatArray
+    """Shape (n, dim): last draws of the set-up, from which chains start."""
     n_levels: tuple[int, ...]
+    """Levels of each grouping."""
     accepted: tuple[float, ...]
+    """Share of the moves of its levels that were accepted at the end."""
     n_passes: int
     mirrored: FloatArray
+    """Shape (n, dim) or (0, dim): the draws with signs changed together so that the posterior stays unchanged, if there
+    are such signs: chains at the draws would not show this mode.
+    """
 
     def choice(self, *, asked: bool, hardly_moves: bool) -> LevelsSettled:
         """Return the choice for the record."""
