@@ -194,21 +194,15 @@ def _lines(
 
 
 class _Surrogate(NamedTuple):
-    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none.
-
-    Attributes
-    ----------
-    multiplies : bool
-        Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used.
-    selected : bool
-        Whether there may be many parameters of which an observation reads few.
-    """
+    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none."""
 
     effects: tuple[str, ...]
     predictors: SparsePredictors | None = None
     refusal: NoPredictorsError | None = None
     multiplies: bool = False
+    """Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used."""
     selected: bool = False
+    """Whether there may be many parameters of which an observation reads few."""
 
     @property
     def exceptions(self) -> str:

@@ -48,31 +48,20 @@ class MalformedError(Exception):
 
 
 class Encoded(NamedTuple):
-    """A value ready to be written.
-
-    Attributes
-    ----------
-    arrays : mapping of str to bytes
-        The contents of its arrays, by their digests.
-    """
+    """A value ready to be written."""
 
     document: Any
     arrays: Mapping[str, bytes | memoryview]
+    """The contents of its arrays, by their digests."""
 
 
 class Foreign(NamedTuple):
-    """Values that options provide and whose types are not of this package.
-
-    Attributes
-    ----------
-    given : tuple
-        Objects that are not stored.
-    types : dict of str to type
-        Custom dataclasses and named tuples, by name.
-    """
+    """Values that options provide and whose types are not of this package."""
 
     given: tuple[Any, ...] = ()
+    """Objects that are not stored."""
     types: Mapping[str, type] = {}
+    """Custom dataclasses and named tuples, by name."""
 
 
 _NOTHING = Foreign()

@@ -23,17 +23,12 @@ class NoAudit(Finding):
 
 
 class TooFewAudits(Finding):
-    """Too few audits to exclude an error larger than tolerated.
-
-    Attributes
-    ----------
-    limit : float
-        Upper limit of the error of a decision, with 95 % confidence.
-    """
+    """Too few audits to exclude an error larger than tolerated."""
 
     n_audited: int
     level: ErrorLevel
     limit: float
+    """Upper limit of the error of a decision, with 95 % confidence."""
 
     def describe(self) -> Words:
         level = self.level
@@ -48,26 +43,18 @@ class TooFewAudits(Finding):
 
 
 class WrongDecisions(Finding):
-    """More audited decisions were wrong than the test allows.
-
-    Attributes
-    ----------
-    level : ErrorLevel
-        Its value is 0 for an exact test.
-    own_test : bool
-        Whether the test is custom.
-    bound : bool
-        Whether it is a concentration bound.
-    per_look : bool
-        Whether the level is that of a single look.
-    """
+    """More audited decisions were wrong than the test allows."""
 
     audit: Audit
     level: ErrorLevel
+    """Its value is 0 for an exact test."""
     test: str
     own_test: bool
+    """Whether the test is custom."""
     bound: bool
+    """Whether it is a concentration bound."""
     per_look: bool
+    """Whether the level is that of a single look."""
 
     def describe(self) -> Words:
         audit, level = self.audit, self.level
@@ -127,24 +114,17 @@ class NoiseTooLarge(Finding):
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """|t| of random subsets exceeds its critical value more often than Student's t.
-
-    Attributes
-    ----------
-    blocks : int
-        Size of the subsets.
-    observed, low, high, nominal : float
-        Share of the subsets with its 95 % interval, and that of Student's t.
-    undefined : float
-        Share of the subsets whose differences are all equal.
-    """
+    """|t| of random subsets exceeds its critical value more often than Student's t."""
 
     blocks: int
+    """Size of the subsets."""
     observed: float
     low: float
     high: float
     nominal: float
+    """Share of the subsets with its 95 % interval, and that of Student's t."""
     undefined: float
+    """Share of the subsets whose differences are all equal."""
 
     @property
     def clause(self) -> str:
@@ -160,19 +140,14 @@ class HeavyTail:
 
 @dataclass(frozen=True)
 class LevelAudit:
-    """Audited decisions of a part of a run in which the error level decreased from ``first`` to ``last``.
-
-    Attributes
-    ----------
-    expected : float
-        Maximum expected number of wrong decisions: the sum of the levels of the audited ones.
-    """
+    """Audited decisions of a part of a run in which the error level decreased from ``first`` to ``last``."""
 
     first: float
     last: float
     n_audited: int
     n_wrong: int
     expected: float
+    """Maximum expected number of wrong decisions: the sum of the levels of the audited ones."""
 
 
 class WrongAtTheirLevel(Finding):
@@ -249,19 +224,13 @@ class RangeViolated(Finding):
 
 
 class BoundsTooSmall(Finding):
-    """Remainders beyond their learned bounds may change acceptance probabilities by more than tolerated.
-
-    Attributes
-    ----------
-    accepted : float
-        Tolerated error.
-    n_violated : int
-        Decisions with such a remainder.
-    """
+    """Remainders beyond their learned bounds may change acceptance probabilities by more than tolerated."""
 
     acceptances: Acceptances
     accepted: float
+    """Tolerated error."""
     n_violated: int
+    """Decisions with such a remainder."""
 
     def describe(self) -> Words:
         acceptances = self.acceptances
@@ -296,22 +265,15 @@ class NonfiniteProposals(Finding):
 
 
 class LittleSaved(Finding):
-    """Decisions used most of the data.
-
-    Attributes
-    ----------
-    share_of_data : float
-        Mean share that a decision used.
-    exact_instead : bool
-        Whether exact decisions would cost the same as those of the run, which are approximate.
-    of_functions : bool
-        Whether the posterior is one of functions, which NUTS cannot sample.
-    """
+    """Decisions used most of the data."""
 
     severity = Severity.COST
     share_of_data: float
+    """Mean share that a decision used."""
     exact_instead: bool
+    """Whether exact decisions would cost the same as those of the run, which are approximate."""
     of_functions: bool = False
+    """Whether the posterior is one of functions, which NUTS cannot sample."""
 
     def describe(self) -> Words:
         nuts = "Use NUTS if it is faster (`stansub compare` measures both)"

@@ -13,20 +13,14 @@ from stansub.wording import rounded
 
 @dataclass(frozen=True)
 class LookTrial:
-    """Trial decisions with a first look.
-
-    Attributes
-    ----------
-    observed, nominal : float
-        Share of the trial subsets whose |t| exceeded its critical value, and its expectation.
-    wrong : float
-        Share of the trial decisions that were wrong.
-    """
+    """Trial decisions with a first look."""
 
     observed: float
     nominal: float
+    """Share of the trial subsets whose |t| exceeded its critical value, and its expectation."""
     n_subsets: int
     wrong: float
+    """Share of the trial decisions that were wrong."""
     n_decisions: int
 
     @property
@@ -140,13 +134,7 @@ class ExactOfSmall(Chosen):
 
 
 class ExactByAll(Chosen):
-    """Exact decisions from all observations, because an approximate test would save little.
-
-    Attributes
-    ----------
-    gain : float
-        Ratio of the test's effective draws per observation to those of exact decisions.
-    """
+    """Exact decisions from all observations, because an approximate test would save little."""
 
     about = "test"
     text = (
@@ -155,6 +143,7 @@ class ExactByAll(Chosen):
     )
     instead_of: str
     gain: float
+    """Ratio of the test's effective draws per observation to those of exact decisions."""
 
 
 class ExactWithoutVariates(Chosen):
@@ -166,18 +155,13 @@ class ExactWithoutVariates(Chosen):
 
 
 class ExactWon(Chosen):
-    """Exact decisions, because bounds are proved and give more effective draws for the data than another test.
-
-    Attributes
-    ----------
-    gain : float or None
-        Ratio of their effective draws to those of the other test; None if that made none.
-    """
+    """Exact decisions, because bounds are proved and give more effective draws for the data than another test."""
 
     about = "test"
     exact: str
     instead_of: str
     gain: float | None
+    """Ratio of their effective draws to those of the other test; None if that made none."""
 
     def describe(self) -> str:
         text = f"{self.exact}, which is exact: bounds are known, and "
@@ -188,23 +172,16 @@ class ExactWon(Chosen):
 
 
 class ExactLost(Chosen):
-    """Bounds are proved, but exact decisions give fewer effective draws for the data.
-
-    Attributes
-    ----------
-    test : str
-        The test used instead.
-    gain : float or None
-        Ratio of their effective draws to those of the test; None if not tried.
-    candidates : float
-        Expected number of observations that a decision would pick.
-    """
+    """Bounds are proved, but exact decisions give fewer effective draws for the data."""
 
     about = "bounds"
     exact: str
     test: str
+    """The test used instead."""
     gain: float | None
+    """Ratio of their effective draws to those of the test; None if not tried."""
     candidates: float
+    """Expected number of observations that a decision would pick."""
 
     def describe(self) -> str:
         text = (
@@ -217,17 +194,12 @@ class ExactLost(Chosen):
 
 
 class KappaTaken(Chosen):
-    """The kappa of joint decisions with the most effective draws for the data.
-
-    Attributes
-    ----------
-    tried : tuple of float
-        The values tried.
-    """
+    """The kappa of joint decisions with the most effective draws for the data."""
 
     about = "kappa"
     kappa: float
     tried: tuple[float, ...]
+    """The values tried."""
 
     def describe(self) -> str:
         tried = ", ".join(f"{kappa:g}" for kappa in self.tried)
@@ -290,21 +262,15 @@ class BlockSize(Chosen):
 
 
 class ErrorAudited(Chosen, kw_only=True):
-    """The error that the user accepts, and audits that can check it.
-
-    Attributes
-    ----------
-    n_passes : int or None
-        Maximum passes over the data that the audits take, if more than usual.
-    per_look : float or None
-        Error level of each look, if the test has one.
-    """
+    """The error that the user accepts, and audits that can check it."""
 
     about = "max error"
     max_error: float
     n_audits: int
     n_passes: int | None = None
+    """Maximum passes over the data that the audits take, if more than usual."""
     per_look: float | None = None
+    """Error level of each look, if the test has one."""
 
     def describe(self) -> str:
         passes = f", at most {self.n_passes:,} passes over the data," if self.n_passes is not None else ""
@@ -313,29 +279,20 @@ class ErrorAudited(Chosen, kw_only=True):
 
 
 class ErrorNotAudited(Chosen, kw_only=True):
-    """An error that the audits cannot check.
-
-    Attributes
-    ----------
-    n_needed : int
-        Audits needed.
-    n_audits : int or None
-        Audits made; None if there are fewer decisions than needed.
-    n_passes : int
-        Passes over the data that the audits would take.
-    share : float
-        Share of the decisions that would have to be audited.
-    per_look : float or None
-        Error level of each look, if the test has one.
-    """
+    """An error that the audits cannot check."""
 
     about = "max error"
     max_error: float
     n_needed: int
+    """Audits needed."""
     n_audits: int | None
+    """Audits made; None if there are fewer decisions than needed."""
     n_passes: int
+    """Passes over the data that the audits would take."""
     share: float
+    """Share of the decisions that would have to be audited."""
     per_look: float | None = None
+    """Error level of each look, if the test has one."""
 
     def describe(self) -> str:
         takes = f"verifying it with 95 % confidence takes {self.n_needed:,}"

@@ -74,20 +74,14 @@ class Finding(SelfDescribing):
 
 @dataclass(frozen=True)
 class Audit:
-    """Audit: decisions repeated on all data.
-
-    Attributes
-    ----------
-    n_audited, n_wrong : int
-        Decisions audited, and those of them that contradict all the data.
-    low, high : float
-        Clopper-Pearson 95 % interval of the share of wrong decisions.
-    """
+    """Audit: decisions repeated on all data."""
 
     n_audited: int
     n_wrong: int
+    """Decisions audited, and those of them that contradict all the data."""
     low: float
     high: float
+    """Clopper-Pearson 95 % interval of the share of wrong decisions."""
 
     @property
     def rate(self) -> float:
@@ -101,19 +95,13 @@ SQUARE_ABOVE = 1.1
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimated log ratios of a test that accounts for noise, compared with those of all data.
-
-    Attributes
-    ----------
-    mean_square : float
-        Mean square of their standardised errors; 1 is expected.
-    low : float
-        Lower 99 % confidence limit of the mean square, for normal errors.
-    """
+    """Estimated log ratios of a test that accounts for noise, compared with those of all data."""
 
     n_audited: int
     mean_square: float
+    """Mean square of their standardised errors; 1 is expected."""
     low: float
+    """Lower 99 % confidence limit of the mean square, for normal errors."""
 
     @property
     def fails(self) -> bool:
@@ -129,19 +117,13 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Acceptances:
-    """Acceptance probabilities with learned bounds, compared with those of all data.
-
-    Attributes
-    ----------
-    mean : float
-        Mean amount by which they are too large.
-    limit : float
-        Upper limit of the mean with 95 % confidence, of a two-sided interval.
-    """
+    """Acceptance probabilities with learned bounds, compared with those of all data."""
 
     n_audited: int
     mean: float
+    """Mean amount by which they are too large."""
     limit: float
+    """Upper limit of the mean with 95 % confidence, of a two-sided interval."""
 
     @property
     def clause(self) -> str:
@@ -154,33 +136,22 @@ class Acceptances:
 
 @dataclass(frozen=True)
 class ErrorLevel:
-    """The decision error that the user accepted.
-
-    Attributes
-    ----------
-    option : str
-        Name of the option that sets it.
-    value : float or None
-        None if unknown.
-    """
+    """The decision error that the user accepted."""
 
     option: str
+    """Name of the option that sets it."""
     value: float | None
+    """None if unknown."""
 
 
 @dataclass(frozen=True)
 class Quantities:
-    """Quantities that fail a check.
-
-    Attributes
-    ----------
-    worst : tuple of (str, float)
-        Name and value of the worst few quantities, the worst first.
-    """
+    """Quantities that fail a check."""
 
     n_failing: int
     n_checked: int
     worst: tuple[tuple[str, float], ...]
+    """Name and value of the worst few quantities, the worst first."""
 
     def listed(self, form: str) -> str:
         named = ", ".join(f"{name} ({form.format(value)})" for name, value in self.worst)
@@ -191,27 +162,19 @@ class Quantities:
 
 
 class LongRun(Finding):
-    """Sampling will take long, because steps cost gradients of all the data.
-
-    Attributes
-    ----------
-    cost : str
-        Cost of a step.
-    at_most : bool
-        Whether the run may end earlier, at a precision.
-    share : float
-        Share of the steps for which there is time.
-    cores : int
-        Processors, if the chains do not use all of them.
-    """
+    """Sampling will take long, because steps cost gradients of all the data."""
 
     severity = Severity.NOTE
     seconds: float
     n_steps: int
     cost: str
+    """Cost of a step."""
     at_most: bool
+    """Whether the run may end earlier, at a precision."""
     share: float
+    """Share of the steps for which there is time."""
     cores: int
+    """Processors, if the chains do not use all of them."""
 
     def describe(self) -> Words:
         at_most = "at most " if self.at_most else ""
@@ -239,22 +202,15 @@ class Stopped(Finding):
 
 
 class NotPreciseEnough(Finding):
-    """The run reached its last iteration before its draws had the requested precision.
-
-    Attributes
-    ----------
-    asked : str
-        Requested precision, as in ``ess=400,rhat=1.01``.
-    quantity : str
-        A quantity below the precision; empty if nothing moved.
-    r_hat : float or None
-        None for one chain.
-    """
+    """The run reached its last iteration before its draws had the requested precision."""
 
     asked: str
+    """Requested precision, as in ``ess=400,rhat=1.01``."""
     quantity: str
+    """A quantity below the precision; empty if nothing moved."""
     ess: float
     r_hat: float | None
+    """None for one chain."""
 
     def describe(self) -> Words:
         r_hat = f" and an R-hat of {self.r_hat:.3f}" if self.r_hat is not None else ""
@@ -274,26 +230,18 @@ class LeftOut(Finding):
 
 
 class StuckChain(Finding):
-    """A chain (counted from 1) that accepted almost nothing or never moved.
-
-    Attributes
-    ----------
-    n_accepted, n_steps : int or None
-        None if the draws do not record them.
-    of_nuts : bool
-        Whether NUTS made the draws.
-    of_all : bool
-        Whether set-up showed that all chains would hardly move.
-    n_modes : int
-        Modes of the posterior at which chains of surrogate transitions started.
-    """
+    """A chain (counted from 1) that accepted almost nothing or never moved."""
 
     chain: int
     n_accepted: int | None
     n_steps: int | None
+    """None if the draws do not record them."""
     of_nuts: bool
+    """Whether NUTS made the draws."""
     of_all: bool = False
+    """Whether set-up showed that all chains would hardly move."""
     n_modes: int = 1
+    """Modes of the posterior at which chains of surrogate transitions started."""
 
     def describe(self) -> Words:
         text = f"Chain {self.chain} never moved."
@@ -355,35 +303,24 @@ class OneChain(Finding):
 
 
 class HighRHat(Finding):
-    """R-hat is above ``limit``.
-
-    Attributes
-    ----------
-    effects : tuple of str
-        Effects that the likelihood multiplies by other parameters, with no variable for the product.
-    no_mode : str
-        Why the search before sampling found no mode; empty if it found one, or there was none.
-    hardly_moves : bool
-        Whether set-up showed that the chains would hardly move.
-    signs : tuple of tuple of str
-        Parameters whose signs can change together without changing the posterior, the smallest first.
-    n_modes : int
-        Modes of the posterior at which chains of surrogate transitions started.
-    copies : bool or None
-        Whether the modes that the draws are from are copies of each other; None if it is one mode, or unknown.
-    no_surrogate : str
-        Why there is no surrogate, although there are effects with an unknown scale; empty otherwise.
-    """
+    """R-hat is above ``limit``."""
 
     limit: float
     quantities: Quantities
     effects: tuple[str, ...] = ()
+    """Effects that the likelihood multiplies by other parameters, with no variable for the product."""
     no_mode: str = ""
+    """Why the search before sampling found no mode; empty if it found one, or there was none."""
     hardly_moves: bool = False
+    """Whether set-up showed that the chains would hardly move."""
     signs: tuple[tuple[str, ...], ...] = ()
+    """Parameters whose signs can change together without changing the posterior, the smallest first."""
     n_modes: int = 1
+    """Modes of the posterior at which chains of surrogate transitions started."""
     copies: bool | None = None
+    """Whether the modes that the draws are from are copies of each other; None if it is one mode, or unknown."""
     no_surrogate: str = ""
+    """Why there is no surrogate, although there are effects with an unknown scale; empty otherwise."""
 
     def describe(self) -> Words:
         return Words(
@@ -442,20 +379,14 @@ class TooFewDraws(Finding):
 
 
 class LowEss(Finding):
-    """The smaller of bulk and tail ESS is below ``wanted``.
-
-    Attributes
-    ----------
-    wanted, per_chain : int
-        Effective draws over all chains, and per chain.
-    iterations : int or None
-        Iterations that would suffice at this rate; None while the chains disagree, because the rate is then unknown.
-    """
+    """The smaller of bulk and tail ESS is below ``wanted``."""
 
     wanted: int
     per_chain: int
+    """Effective draws over all chains, and per chain."""
     quantities: Quantities
     iterations: int | None
+    """Iterations that would suffice at this rate; None while the chains disagree, because the rate is then unknown."""
 
     def describe(self) -> Words:
         return Words(

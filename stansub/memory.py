@@ -27,19 +27,13 @@ _SIGNS = ("failed to map segment", "Cannot allocate memory", "bad_alloc")
 
 
 class Room(NamedTuple):
-    """Memory that this process may still use.
-
-    Attributes
-    ----------
-    where : str
-        What limits it, as the end of "... are".
-    libraries : int
-        Part of it that a run needs besides data and draws.
-    """
+    """Memory that this process may still use."""
 
     size: int
     where: str
+    """What limits it, as the end of "... are"."""
     libraries: int = _LIBRARIES
+    """Part of it that a run needs besides data and draws."""
 
     def __str__(self) -> str:
         return f"{amount(self.size)} are {self.where}"

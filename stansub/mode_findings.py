@@ -14,21 +14,15 @@ _NAMED, _SHARES = 4, 6
 
 
 class MissedMode(Finding):
-    """A mode that no chain visited.
-
-    Attributes
-    ----------
-    above : float
-        Difference from the highest mode that was visited; nan if none was.
-    values : dict of str to list of float
-        The parameters that differ most: the value there, and the smallest and largest of the draws.
-    """
+    """A mode that no chain visited."""
 
     severity = Severity.REJECT
     share: float
     log_density: float
     above: float
+    """Difference from the highest mode that was visited; nan if none was."""
     values: Mapping[str, list[float]]
+    """The parameters that differ most: the value there, and the smallest and largest of the draws."""
 
     def describe(self) -> Words:
         above = (
@@ -72,23 +66,17 @@ class FewClimbs(Finding):
 
 @dataclass(frozen=True)
 class Restriction:
-    """A restriction of parameters that leaves one of several modes that are copies of each other.
-
-    Attributes
-    ----------
-    kind : str
-        "ordered" or "positive_ordered", for the type of the parameter; "bound", for a lower bound of it; "bounded by",
-        for a lower bound of the second by the first; "larger", if the first must be larger than the second, or than
-        ``value``.
-    names : tuple of str
-        One or two parameters, or elements.
-    value : float
-        The bound; 0 if there is none.
-    """
+    """A restriction of parameters that leaves one of several modes that are copies of each other."""
 
     kind: str
+    """Kind: "ordered" or "positive_ordered", for the type of the parameter; "bound", for a lower bound of it; "bounded
+    by", for a lower bound of the second by the first; "larger", if the first must be larger than the second, or than
+    ``value``.
+    """
     names: tuple[str, ...]
+    """One or two parameters, or elements."""
     value: float = 0.0
+    """The bound; 0 if there is none."""
 
     @classmethod
     def describe(cls, restrictions: Sequence[Restriction]) -> str:
@@ -112,28 +100,19 @@ class Restriction:
 
 
 class LabelsSwitch(Finding):
-    """The posterior does not change if parameters or their elements change places, or are mirrored.
-
-    Attributes
-    ----------
-    permuted : tuple of str
-        Parameters whose elements change places.
-    becomes : mapping of str to str
-        What other parameters become, such as ``1 - p`` or ``-beta``.
-    shares : tuple of float
-        Shares of the draws that are near each of these copies of a mode; empty if unknown.
-    n_jumping, n_chains : int
-        Chains that visited several modes, and all chains.
-    restrictions : tuple of Restriction
-        What leaves one copy.
-    """
+    """The posterior does not change if parameters or their elements change places, or are mirrored."""
 
     permuted: tuple[str, ...]
+    """Parameters whose elements change places."""
     becomes: Mapping[str, str] = field(default_factory=dict)
+    """What other parameters become, such as ``1 - p`` or ``-beta``."""
     shares: tuple[float, ...] = ()
+    """Shares of the draws that are near each of these copies of a mode; empty if unknown."""
     n_jumping: int = 0
     n_chains: int = 0
+    """Chains that visited several modes, and all chains."""
     restrictions: tuple[Restriction, ...] = ()
+    """What leaves one copy."""
 
     def describe(self) -> Words:
         what = "Labels" if self._exchanges else "Signs"
@@ -169,23 +148,16 @@ class LabelsSwitch(Finding):
 
 
 class SeveralModes(Finding):
-    """The draws are from several modes that are not copies of each other.
-
-    Attributes
-    ----------
-    shares : tuple of float
-        Shares of the draws.
-    n_jumping, n_chains : int
-        Chains that visited several modes, and all chains.
-    values : mapping of str to list of float
-        The parameters that differ most, at each mode.
-    """
+    """The draws are from several modes that are not copies of each other."""
 
     severity = Severity.NOTE
     shares: tuple[float, ...]
+    """Shares of the draws."""
     n_jumping: int
     n_chains: int
+    """Chains that visited several modes, and all chains."""
     values: Mapping[str, list[float]]
+    """The parameters that differ most, at each mode."""
 
     def describe(self) -> Words:
         at = [f"{name} is {listed([f'{value:.3g}' for value in values])}" for name, values in self.values.items()]
@@ -198,31 +170,23 @@ class SeveralModes(Finding):
 
 @dataclass(frozen=True)
 class VisitedModes:
-    """The modes that draws are from, where there are several.
-
-    Attributes
-    ----------
-    shares : sequence of float
-        Shares of the draws that are near each, the largest first.
-    copy_of : sequence of int
-        For each mode, the first one of which it is a copy; itself if there is none. Like ``shares``, it is empty if
-        only places at which chains stayed are known, of which some are images of others.
-    n_jumping, n_chains : int
-        Chains that visited several modes, and all chains.
-    values : mapping of str to sequence of float
-        The parameters that differ most between modes that are no copies, at each of these.
-    permuted, becomes, restrictions
-        See `LabelsSwitch`.
-    """
+    """The modes that draws are from, where there are several."""
 
     shares: Sequence[float]
+    """Shares of the draws that are near each, the largest first."""
     copy_of: Sequence[int]
+    """For each mode, the first one of which it is a copy; itself if there is none. Like ``shares``, it is empty if only
+    places at which chains stayed are known, of which some are images of others.
+    """
     n_jumping: int
     n_chains: int
+    """Chains that visited several modes, and all chains."""
     values: Mapping[str, Sequence[float]]
+    """The parameters that differ most between modes that are no copies, at each of these."""
     permuted: Sequence[str] = ()
     becomes: Mapping[str, str] = field(default_factory=dict)
     restrictions: Sequence[Restriction] = ()
+    """See `LabelsSwitch`."""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> VisitedModes:

@@ -31,28 +31,20 @@ class StoppedError(EndedError):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of work.
-
-    Attributes
-    ----------
-    remedy : str
-        What would make it shorter.
-    began, counted_from : float
-        Times when the stage and its current count began (see `stansub.clock.now`).
-    done, total : int
-        Its count; 0 of 0 if unknown.
-    waits : str
-        What it waits for; empty if nothing.
-    """
+    """A stage of work."""
 
     name: str
     text: str
     remedy: str
+    """What would make it shorter."""
     began: float
     counted_from: float
+    """Times when the stage and its current count began (see `stansub.clock.now`)."""
     done: int = 0
     total: int = 0
+    """Its count; 0 of 0 if unknown."""
     waits: str = ""
+    """What it waits for; empty if nothing."""
 
     @property
     def seconds(self) -> float:

@@ -48,29 +48,20 @@ def updated(before: Choices, *chosen: Chosen) -> dict[str, Chosen]:
 
 
 class ModesFound(Chosen):
-    """Result of the search for modes.
-
-    Attributes
-    ----------
-    log_density : float
-        Log density at the mode with most evidence.
-    n_reached, n_starts : int
-        Starts that ended there, and all starts.
-    shares : tuple of float
-        Shares of the evidence of the modes that may hold a share of the posterior.
-    interchangeable : tuple of str
-        Parameters whose labels switch between modes.
-    below : tuple of float
-        Differences in log density of modes with negligible evidence from the highest.
-    """
+    """Result of the search for modes."""
 
     about = "mode"
     log_density: float
+    """Log density at the mode with most evidence."""
     n_reached: int
     n_starts: int
+    """Starts that ended there, and all starts."""
     shares: tuple[float, ...]
+    """Shares of the evidence of the modes that may hold a share of the posterior."""
     interchangeable: tuple[str, ...]
+    """Parameters whose labels switch between modes."""
     below: tuple[float, ...]
+    """Differences in log density of modes with negligible evidence from the highest."""
     n_passes: float
     seconds: float
 
@@ -89,26 +80,20 @@ class ModesFound(Chosen):
 
 
 class SurrogateSettled(Chosen):
-    """An expansion of the likelihood from which a surrogate is sampled.
-
-    Attributes
-    ----------
-    noise : float
-        Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws.
-    sampler : str
-        How it is sampled.
-    n_starts, n_reached, n_modes : int
-        If the likelihood is of no known family: climbs from random starts, those that reached the highest maximum, and
-        the modes of the posterior that they found.
-    """
+    """An expansion of the likelihood from which a surrogate is sampled."""
 
     about = "surrogate"
     noise: float
+    """Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws."""
     n_passes: int
     sampler: str
+    """How it is sampled."""
     n_starts: int = 0
     n_reached: int = 0
     n_modes: int = 1
+    """If the likelihood is of no known family: climbs from random starts, those that reached the highest maximum, and
+    the modes of the posterior that they found.
+    """
 
     def describe(self) -> str:
         error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"
@@ -129,16 +114,11 @@ class ProductsLeft(Chosen):
 
 
 class StartsMoved(Chosen):
-    """Chains do not begin at their inits, which they could not leave.
-
-    Attributes
-    ----------
-    chains : tuple of int
-        Their numbers, from 1.
-    """
+    """Chains do not begin at their inits, which they could not leave."""
 
     about = "starts"
     chains: tuple[int, ...]
+    """Their numbers, from 1."""
 
     def describe(self) -> str:
         numbers = listed([str(one) for one in self.chains])
@@ -150,51 +130,35 @@ class StartsMoved(Chosen):
 
 
 class SignsChange(Chosen):
-    """Signs of parameters can change together without changing the posterior, so chains start on both sides.
-
-    Attributes
-    ----------
-    names : tuple of tuple of str
-        Parameters that change their signs together, the smallest first.
-    """
+    """Signs of parameters can change together without changing the posterior, so chains start on both sides."""
 
     about = "signs"
     names: tuple[tuple[str, ...], ...]
+    """Parameters that change their signs together, the smallest first."""
 
     def describe(self) -> str:
         return f"{same_with_signs(self.names)}; unless you give `inits`, every second chain starts with other signs"
 
 
 class TransitionsTaken(Chosen):
-    """Surrogate transitions are used.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the user requested them.
-    effects : tuple of str
-        Parameters that are effects with an unknown scale; there may be none.
-    normal : float or None
-        Share of normal moves that would be accepted on the surrogate; None if not tried.
-    accepted : float
-        Share of the transitions tried that were accepted.
-    hardly_moves : bool
-        Whether so few are accepted, or so many diverge, that the chains will not mix.
-    diverging : float
-        Share of the transitions on the surrogate that diverged.
-    of_surrogate : float or None
-        Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them.
-    """
+    """Surrogate transitions are used."""
 
     about = "proposal"
     asked: bool
+    """Whether the user requested them."""
     effects: tuple[str, ...]
+    """Parameters that are effects with an unknown scale; there may be none."""
     n_parameters: int
     normal: float | None
+    """Share of normal moves that would be accepted on the surrogate; None if not tried."""
     accepted: float
+    """Share of the transitions tried that were accepted."""
     hardly_moves: bool
+    """Whether so few are accepted, or so many diverge, that the chains will not mix."""
     diverging: float = 0.0
+    """Share of the transitions on the surrogate that diverged."""
     of_surrogate: float | None = None
+    """Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them."""
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
@@ -211,19 +175,13 @@ class TransitionsTaken(Chosen):
 
 
 class StepCost(Chosen):
-    """Cost of a step, measured during set-up, if trajectories on the posterior itself make all or some of them.
-
-    Attributes
-    ----------
-    gradients : float or None
-        Mean number of gradients of all the data, if known.
-    seconds : float
-        Seconds if no other chain runs.
-    """
+    """Cost of a step, measured during set-up, if trajectories on the posterior itself make all or some of them."""
 
     about = "cost of a step"
     gradients: float | None
+    """Mean number of gradients of all the data, if known."""
     seconds: float
+    """Seconds if no other chain runs."""
 
     def describe(self) -> str:
         n = "several" if self.gradients is None else rounded(self.gradients)
@@ -231,33 +189,24 @@ class StepCost(Chosen):
 
 
 class TransitionsLeft(Chosen):
-    """Surrogate transitions are not used, though the text suggests them.
-
-    Attributes
-    ----------
-    effects : tuple of str
-        Parameters that are effects with an unknown scale; if there are none, an observation reads few of many
-        parameters.
-    hardly_moves : bool
-        Whether other moves will not mix, because there are many parameters.
-    reason : str
-        Why there is no surrogate; empty if there is one.
-    normal : float or None
-        Share of normal moves that would be accepted on the surrogate, if that is the reason.
-    accepted : float or None
-        Share of the transitions tried that were accepted, if that is the reason.
-    diverging : float
-        Share of the transitions on the surrogate that diverged.
-    """
+    """Surrogate transitions are not used, though the text suggests them."""
 
     about = "surrogate transitions"
     effects: tuple[str, ...]
+    """Parameters that are effects with an unknown scale; if there are none, an observation reads few of many
+    parameters.
+    """
     n_parameters: int
     hardly_moves: bool = False
+    """Whether other moves will not mix, because there are many parameters."""
     reason: str = ""
+    """Why there is no surrogate; empty if there is one."""
     normal: float | None = None
+    """Share of normal moves that would be accepted on the surrogate, if that is the reason."""
     accepted: float | None = None
+    """Share of the transitions tried that were accepted, if that is the reason."""
     diverging: float = 0.0
+    """Share of the transitions on the surrogate that diverged."""
 
     def describe(self) -> str:
         there_are = "there are " if self.effects else ""
@@ -276,29 +225,20 @@ class TransitionsLeft(Chosen):
 
 
 class LevelsSettled(Chosen):
-    """Groupings whose levels move and are accepted one by one are found, and the chains use them.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the user requested them.
-    n_levels : tuple of int
-        Levels of each grouping; 1 for common coefficients.
-    accepted : tuple of float
-        Share of the moves of each grouping's levels accepted at the end of set-up.
-    n_slices : int
-        Moves without data.
-    hardly_moves : bool
-        Whether so few moves of a grouping's levels are accepted that the chains will not mix.
-    """
+    """Groupings whose levels move and are accepted one by one are found, and the chains use them."""
 
     about = "proposal"
     asked: bool
+    """Whether the user requested them."""
     n_levels: tuple[int, ...]
+    """Levels of each grouping; 1 for common coefficients."""
     accepted: tuple[float, ...]
+    """Share of the moves of each grouping's levels accepted at the end of set-up."""
     n_slices: int
+    """Moves without data."""
     n_passes: int
     hardly_moves: bool = False
+    """Whether so few moves of a grouping's levels are accepted that the chains will not mix."""
 
     def describe(self) -> str:
         why = "requested" if self.asked else "the likelihood multiplies coefficients of two groupings"

@@ -18,27 +18,19 @@ class TooLarge:
 
 
 class VariatesByCost(Chosen):
-    """The order of control variates with the smallest total cost of set-up and decisions.
-
-    Attributes
-    ----------
-    blocks : tuple of float
-        Blocks that a decision needs with none, with order 1 and with order 2.
-    memory : int
-        Bytes; 0 with none.
-    seconds : float
-        Approximate seconds to make them.
-    far_from_quadratic : bool
-        Whether no order helps, because the log likelihood is far from quadratic within the posterior.
-    """
+    """The order of control variates with the smallest total cost of set-up and decisions."""
 
     about = "control variates"
     order: int
     blocks: tuple[float, float, float]
+    """Blocks that a decision needs with none, with order 1 and with order 2."""
     n_blocks: int
     memory: int
+    """Bytes; 0 with none."""
     seconds: float
+    """Approximate seconds to make them."""
     far_from_quadratic: bool
+    """Whether no order helps, because the log likelihood is far from quadratic within the posterior."""
     too_large: tuple[TooLarge, ...]
     memory_allowed: int
 
@@ -69,20 +61,14 @@ class VariatesAsAsked(Chosen):
 
 
 class VariatesForBounds(Chosen):
-    """The test needs bounds on the remainders of control variates of this order: proved, or learned from draws.
-
-    Attributes
-    ----------
-    n_draws : int
-        Draws from which bounds were learned; 0 if they are proved.
-    function : str
-        Function of the program that gives the bounds; empty if they follow from linear predictors.
-    """
+    """The test needs bounds on the remainders of control variates of this order: proved, or learned from draws."""
 
     about = "control variates"
     order: int
     n_draws: int = 0
+    """Draws from which bounds were learned; 0 if they are proved."""
     function: str = ""
+    """Function of the program that gives the bounds; empty if they follow from linear predictors."""
 
     def describe(self) -> str:
         bounds = f"bounds learned from {self.n_draws} draws" if self.n_draws else "proved bounds"
@@ -92,16 +78,11 @@ class VariatesForBounds(Chosen):
 
 
 class RangeByPredictors(Chosen):
-    """The range of a concentration bound follows from proved bounds on the remainders of control variates.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the user named this source; otherwise no function of the program gives the range.
-    """
+    """The range of a concentration bound follows from proved bounds on the remainders of control variates."""
 
     about = "range"
     asked: bool
+    """Whether the user named this source; otherwise no function of the program gives the range."""
 
     def describe(self) -> str:
         why = "as requested" if self.asked else "no function of the program gives another range"
@@ -109,22 +90,16 @@ class RangeByPredictors(Chosen):
 
 
 class VariatesOfObservations(Chosen):
-    """Each observation has its own control variate, with proved bounds on the remainders.
-
-    Attributes
-    ----------
-    order : {2, 3}
-    candidates : float
-        Observations that a decision is expected to pick, of `n_observations`.
-    screened : bool
-        Whether a decision first reads rounded rows of all observations.
-    """
+    """Each observation has its own control variate, with proved bounds on the remainders."""
 
     about = "control variates"
     order: int
+    """2 or 3."""
     candidates: float
+    """Observations that a decision is expected to pick, of `n_observations`."""
     n_observations: int
     screened: bool = False
+    """Whether a decision first reads rounded rows of all observations."""
 
     def describe(self) -> str:
         text = (
