@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stansub.diagnostics.statistics import Side, mcse
+from stansub.diagnostics.statistics import Side
+from stansub.output import convergence
 from stansub.output.statistics import still
 from stansub.types import FloatArray
 
@@ -173,4 +174,4 @@ def _normal_scores(values: FloatArray) -> FloatArray:
 
 
 def _correlation_error(x: FloatArray, y: FloatArray, r: float) -> float:
-    return float(mcse((x * y - r * (x**2 + y**2) / 2)[:, :, None])[0])
+    return float(convergence.mcse_mean((x * y - r * (x**2 + y**2) / 2)[:, :, None])[0])

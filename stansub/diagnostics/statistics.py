@@ -1,19 +1,19 @@
 """Differences of two samplers' marginal distributions, in Monte Carlo standard errors and in posterior sds.
 
-Monte Carlo standard errors and ESS are ArviZ's (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, Bayesian
-Analysis 16(2)); the two sides' errors add in quadrature.
+Monte Carlo standard errors and ESS are those of `stansub.output.convergence`; the two sides' errors add in quadrature.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special, stats
 
-from stansub.output.inference_data import arviz_module
+from stansub.output import convergence
 from stansub.output.statistics import still
 from stansub.types import FloatArray
 
@@ -61,25 +61,22 @@ def side(values: FloatArray) -> Side:
     """Return statistics of draws of shape (chain, draw, quantity); NaN for quantities with non-finite draws."""
     with np.errstate(all="ignore"):
         mean = values.mean(axis=(0, 1))
-        ess_quantiles = np.stack([_statistic("ess", values, method="quantile", prob=p) for p in PROBABILITIES])
+        ess_quantiles = np.stack(
+            [_of_finite(partial(convergence.ess_quantile, probability=p), values) for p in PROBABILITIES]
+        )
         return Side(
             values=values,
             mean=mean,
             sd=np.where(still(values), 0.0, values.std(axis=(0, 1), ddof=1)),
             fourth=((values - mean) ** 4).mean(axis=(0, 1)),
-            mcse_mean=_statistic("mcse", values, method="mean"),
-            mcse_sd=_statistic("mcse", values, method="sd"),
+            mcse_mean=_of_finite(convergence.mcse_mean, values),
+            mcse_sd=_of_finite(convergence.mcse_sd, values),
             quantiles=np.quantile(values, PROBABILITIES, axis=(0, 1)),
             ess_quantiles=ess_quantiles,
-            ess_bulk=_statistic("ess", values, method="bulk"),
+            ess_bulk=_of_finite(convergence.ess_bulk, values),
             ess_tail=np.minimum(ess_quantiles[0], ess_quantiles[-1]),
-            r_hat=_statistic("rhat", values) if len(values) > 1 else np.full(values.shape[2], np.nan),
+            r_hat=_of_finite(convergence.r_hat, values),
         )
-
-
-def mcse(values: FloatArray) -> FloatArray:
-    """Return the Monte Carlo standard error of the means of values of shape (chain, draw, quantity)."""
-    return _statistic("mcse", values, method="mean")
 
 
 def share(level: float, n: int) -> float:
@@ -120,7 +117,7 @@ def compare_marginals(names: Sequence[str], draws: Side, reference: Side, *, lev
     lack the extremes has a small sd and underestimates its error. An sd with an error above 10 % is not tested.
 
     The z of these and of quantiles refer to Student's t, because the standard errors are estimates. Over runs of AR(1)
-    and of independent chains, the log of ArviZ's Monte Carlo variance has a variance of up to 16 / ESS (simulated), and
+    and of independent chains, the log of the Monte Carlo variance has a variance of up to 16 / ESS (simulated), and
     the log variance of the draws itself adds 4 mcse_sd^2 / sd^2. A variance of 2 / v corresponds to v degrees of
     freedom. The degrees of the two sides are combined after Welch (1947).
 
@@ -307,21 +304,18 @@ def independence_lag(values: FloatArray, ess: float) -> tuple[int, float]:
 def _pooled_r_hat(x: FloatArray, y: FloatArray) -> FloatArray:
     """Return rank-normalised split R-hat over the chains of both samplers, thinned to equal numbers of draws."""
     n = min(x.shape[1], y.shape[1])
-    return _statistic("rhat", np.concatenate([_thinned(x, n), _thinned(y, n)]))
+    return _of_finite(convergence.r_hat, np.concatenate([_thinned(x, n), _thinned(y, n)]))
 
 
 def _thinned(values: FloatArray, n: int) -> FloatArray:
     return values[:, np.linspace(0, values.shape[1] - 1, n).round().astype(int)]
 
 
-def _statistic(name: str, values: FloatArray, **options: Any) -> FloatArray:
-    """Return ArviZ's statistic of this name for each quantity; NaN for those that are not finite."""
-    import xarray
-
+def _of_finite(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+    """Return a statistic of each quantity; NaN for those that are not finite."""
     finite = np.isfinite(values).all(axis=(0, 1))
     result = np.full(values.shape[2], np.nan)
     if finite.any():
-        dataset = xarray.Dataset({"x": (("chain", "draw", "scalar"), values[:, :, finite])})
         with np.errstate(all="ignore"):
-            result[finite] = getattr(arviz_module(), name)(dataset, **options)["x"].values
+            result[finite] = statistic(values[:, :, finite])
     return result

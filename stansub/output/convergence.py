@@ -36,6 +36,11 @@ def ess_tail(draws: FloatArray) -> FloatArray:
     return _statistic("ess", draws, method="tail", prob=_TAILS)
 
 
+def ess_quantile(draws: FloatArray, probability: float) -> FloatArray:
+    """Return the effective sample size for a quantile, shape (quantity,)."""
+    return _statistic("ess", draws, method="quantile", prob=probability)
+
+
 def ess_mean(draws: FloatArray) -> FloatArray:
     """Return the effective sample size for means, shape (quantity,)."""
     return _statistic("ess", draws, method="mean")
