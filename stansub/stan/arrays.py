@@ -28,21 +28,14 @@ class Variable(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Arrays:
-    """Variables of the data block, all of them or some rows of which make a model's data.
-
-    Attributes
-    ----------
-    values : mapping of str to ndarray or number
-        Numbers of int64 or float64; complex ones as pairs.
-    axes : mapping of str to int
-        The dimension, of the variables that have one, with an element for each row.
-    counts : collection of str
-        Integers that are the number of rows.
-    """
+    """Variables of the data block, all of them or some rows of which make a model's data."""
 
     values: Mapping[str, NDArray[np.int64] | NDArray[np.float64] | int | float]
+    """Numbers of int64 or float64; complex ones as pairs."""
     axes: Mapping[str, int]
+    """The dimension, of the variables that have one, with an element for each row."""
     counts: Collection[str]
+    """Integers that are the number of rows."""
 
     @cached_property
     def _held(self) -> dict[str, NDArray[Any]]:

@@ -41,29 +41,21 @@ _MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
 
 @dataclass(frozen=True)
 class Home:
-    """A folder in which BridgeStan's build works.
-
-    Attributes
-    ----------
-    path : Path
-        The folder, as ``bridgestan.set_bridgestan_path`` takes it.
-    origin : str
-        Provider of the folder: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan``
-        package, a new download, or this package (``"made"``).
-    version : str
-        Version of BridgeStan's C API.
-    stanc : Path
-        The Stan compiler that belongs to it.
-    identity : str
-        Hash of what a library compiled here depends on.
-    """
+    """A folder in which BridgeStan's build works."""
 
     path: Path
+    """The folder, as ``bridgestan.set_bridgestan_path`` takes it."""
     origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]
+    """Provider of the folder: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan``
+    package, a new download, or this package (``"made"``).
+    """
     version: str
+    """Version of BridgeStan's C API."""
     stan_version: str
     stanc: Path
+    """The Stan compiler that belongs to it."""
     identity: str
+    """Hash of what a library compiled here depends on."""
 
 
 def find_home() -> Home:

@@ -20,18 +20,12 @@ Builtin = Callable[[Sequence[Value], int], Value]
 
 
 class Density(NamedTuple):
-    """A density of observations.
-
-    Attributes
-    ----------
-    name : str
-        Name of the density without the product of a matrix and coefficients.
-    arguments : tuple
-        Outcome and arguments, for all observations.
-    """
+    """A density of observations."""
 
     name: str
+    """Name of the density without the product of a matrix and coefficients."""
     arguments: tuple[Value, ...]
+    """Outcome and arguments, for all observations."""
 
 
 def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Density]:

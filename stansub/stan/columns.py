@@ -21,24 +21,16 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True)
 class Origins:
-    """Origins of values that were not given by name.
-
-    Attributes
-    ----------
-    texts : mapping
-        By variable, in words.
-    levels : mapping
-        By variable, the names of its levels, of which the first is 1.
-    sizes : mapping
-        Integers that follow from the levels of columns, by name.
-    ends : mapping
-        By variable read from a table in partitions, the ends of these among its rows.
-    """
+    """Origins of values that were not given by name."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
+    """By variable, in words."""
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By variable, the names of its levels, of which the first is 1."""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    """Integers that follow from the levels of columns, by name."""
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By variable read from a table in partitions, the ends of these among its rows."""
 
 
 def level_sizes(declarations: Sequence[Declaration], origins: Origins) -> dict[str, str]:

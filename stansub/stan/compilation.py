@@ -39,19 +39,13 @@ from stansub.types import FloatArray, Places
 
 
 class CompiledParts(NamedTuple):
-    """A program in parts.
-
-    Attributes
-    ----------
-    library : Library or None
-        None if nothing is decided from single observations of it.
-    exporting : Library or None
-        The program that returns its transformed data; None if not needed.
-    """
+    """A program in parts."""
 
     parts: Parts
     library: Library | None
+    """None if nothing is decided from single observations of it."""
     exporting: Library | None
+    """The program that returns its transformed data; None if not needed."""
 
     @classmethod
     def of(cls, parts: Parts, *compiling: Future[Path] | None) -> CompiledParts | None:

@@ -34,34 +34,22 @@ Value = Any
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A container with an entry for each observation.
-
-    Attributes
-    ----------
-    inner : number, Expression or ndarray
-        An observation's entry.
-    which : ndarray of int64 or None
-        The observations, from 0, if they are not all in order.
-    """
+    """A container with an entry for each observation."""
 
     inner: Value
+    """An observation's entry."""
     which: NDArray[np.int64] | None = None
+    """The observations, from 0, if they are not all in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """Sum over the observations.
-
-    Attributes
-    ----------
-    each : number or Expression
-        An observation's term.
-    rest : number or Expression
-        Term that is added once.
-    """
+    """Sum over the observations."""
 
     each: Number
+    """An observation's term."""
     rest: Number = 0.0
+    """Term that is added once."""
 
     def __add__(self, other: Value) -> Total:
         if isinstance(other, Total):

@@ -46,17 +46,12 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Whole:
-    """Cut into instances of the user's program.
-
-    Attributes
-    ----------
-    sizes : collection of str
-        Integers that may count observations.
-    """
+    """Cut into instances of the user's program."""
 
     library: Library
     data: Data
     sizes: Collection[str]
+    """Integers that may count observations."""
     seed: int
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:

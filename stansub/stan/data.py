@@ -46,23 +46,17 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Data:
-    """Values of the data block.
-
-    Attributes
-    ----------
-    values : dict
-        A numpy array per variable, a number for scalars; tuples are dicts of these with keys "1", "2", ... as in JSON.
-    origins : Origins
-        Which variables came from columns, and which values follow from others.
-    files : tuple of WatchedFile
-        Files in which values remain while they are used.
-    """
+    """Values of the data block."""
 
     values: dict[str, Any]
+    """A numpy array per variable, a number for scalars; tuples are dicts of these with keys "1", "2", ... as in JSON.
+    """
     declarations: tuple[Declaration, ...]
     source: str
     origins: Origins = field(default_factory=Origins)
+    """Which variables came from columns, and which values follow from others."""
     files: tuple[WatchedFile, ...] = ()
+    """Files in which values remain while they are used."""
 
     def integer(self, name: str) -> int:
         """Return the value of a scalar integer variable."""
@@ -221,21 +215,15 @@ def _in_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Raw:
-    """Values and columns by name as given, with the name of their source in messages.
-
-    Attributes
-    ----------
-    columns : mapping
-        Columns by variable, if their names differ.
-    files : tuple of WatchedFile
-        Files in which values remain while they are used.
-    """
+    """Values and columns by name as given, with the name of their source in messages."""
 
     values: Mapping[str, Any]
     source: str
     tables: tuple[Table, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    """Columns by variable, if their names differ."""
     files: tuple[WatchedFile, ...] = ()
+    """Files in which values remain while they are used."""
 
     def checked(self, declarations: tuple[Declaration, ...]) -> Data:
         """Return the values as data of a program.

@@ -31,22 +31,15 @@ from stansub.types import FloatArray
 
 
 class Link(NamedTuple):
-    """Function of an argument that must be affine.
-
-    Attributes
-    ----------
-    of : callable
-        From its values for an observation to what must be affine: one value, or several for a vector.
-    is_vector : bool
-        Whether an observation has several values of it.
-    is_known : bool
-        Whether it must not depend on parameters at all.
-    """
+    """Function of an argument that must be affine."""
 
     of: Callable[[Sequence[Number]], Sequence[Number]]
+    """From its values for an observation to what must be affine: one value, or several for a vector."""
     words: str
     is_vector: bool = False
+    """Whether an observation has several values of it."""
     is_known: bool = False
+    """Whether it must not depend on parameters at all."""
 
 
 def _cutpoints(values: Sequence[Number]) -> Sequence[Number]:
@@ -80,21 +73,15 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """Input for the choice of a family.
-
-    Attributes
-    ----------
-    y : ndarray, shape (n,)
-        The observations.
-    known : sequence of ndarray, shape (n,)
-        Arguments that must be known.
-    constant : sequence of ndarray, shape (n,), or None
-        The others after their links, row by row: their values, or None if they depend on parameters.
-    """
+    """Input for the choice of a family."""
 
     y: FloatArray
+    """Shape (n,): the observations."""
     known: Sequence[FloatArray]
+    """Each of shape (n,): arguments that must be known."""
     constant: Sequence[FloatArray | None]
+    """Each of shape (n,): the others after their links, row by row: their values, or None if they depend on parameters.
+    """
 
 
 class Spec(NamedTuple):
@@ -173,21 +160,14 @@ SPECS = {
 
 
 class Product(NamedTuple):
-    """A density that contains the product of a matrix and coefficients.
-
-    Attributes
-    ----------
-    density : str
-        The density without the product.
-    place : int
-        Position of the matrix among its arguments.
-    n_arguments : int
-        Number of arguments, from the matrix on, that replace one.
-    """
+    """A density that contains the product of a matrix and coefficients."""
 
     density: str
+    """The density without the product."""
     place: int
+    """Position of the matrix among its arguments."""
     n_arguments: int
+    """Number of arguments, from the matrix on, that replace one."""
 
 
 PRODUCTS = {

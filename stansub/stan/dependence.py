@@ -32,15 +32,11 @@ class Step(NamedTuple):
     """A simple statement, with the variables that it uses.
 
     Variables of nested scopes have their own keys, so that equal names in different scopes are distinct.
-
-    Attributes
-    ----------
-    reads : frozenset of str
-        Includes what decides whether and how often the statement runs.
     """
 
     statement: Statement
     reads: frozenset[str]
+    """Includes what decides whether and how often the statement runs."""
     writes: frozenset[str]
 
     @property

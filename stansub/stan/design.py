@@ -24,17 +24,12 @@ Known: TypeAlias = DataColumn | float
 
 @dataclass(frozen=True)
 class Cut:
-    """Data that can be cut along some sizes.
-
-    Attributes
-    ----------
-    axes : mapping of str to int
-        The variables along these, with their axes.
-    """
+    """Data that can be cut along some sizes."""
 
     data: Data
     sizes: tuple[str, ...]
     axes: Mapping[str, int]
+    """The variables along these, with their axes."""
 
     @classmethod
     def of(cls, data: Data, *sizes: str) -> Cut:

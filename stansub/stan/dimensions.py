@@ -62,18 +62,12 @@ class Growth(Enum):
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Dimensions of data.
-
-    Attributes
-    ----------
-    values : mapping
-        Values of the data, of which integers decide dimensions.
-    dims : mapping
-        Declared dimensions by variable.
-    """
+    """Dimensions of data."""
 
     values: Mapping[str, Any]
+    """Values of the data, of which integers decide dimensions."""
     dims: Mapping[str, tuple[Expression, ...]]
+    """Declared dimensions by variable."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], declarations: Iterable[Declaration]) -> Dimensions:

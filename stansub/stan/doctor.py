@@ -21,21 +21,15 @@ from stansub.stan.toolchain import remove_abandoned
 
 @dataclass(frozen=True)
 class Check:
-    """One check of ``stansub doctor``.
-
-    Attributes
-    ----------
-    value : str
-        Result.
-    is_needed : bool
-        Whether stansub needs it: compiling works without what failed but is not needed.
-    """
+    """One check of ``stansub doctor``."""
 
     name: str
     ok: bool
     value: str
+    """Result."""
     remedy: str = ""
     is_needed: bool = True
+    """Whether stansub needs it: compiling works without what failed but is not needed."""
 
 
 def examine() -> list[Check]:

@@ -18,19 +18,13 @@ from stansub.errors import RunError
 
 @dataclass(frozen=True)
 class WatchedFile:
-    """A file, or a folder of files, with its state when it was opened.
-
-    Attributes
-    ----------
-    state : tuple
-        Name, identity, size and modification time of each file.
-    mapping : MappedFile or None
-        The file in memory, if it is read in place.
-    """
+    """A file, or a folder of files, with its state when it was opened."""
 
     path: Path
     state: tuple[tuple[str, int, int, int], ...]
+    """Name, identity, size and modification time of each file."""
     mapping: MappedFile | None = field(default=None, repr=False, compare=False)
+    """The file in memory, if it is read in place."""
 
     @classmethod
     def of(cls, path: Path) -> WatchedFile:

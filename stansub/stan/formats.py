@@ -44,16 +44,11 @@ _FORMATS = {
 
 
 class Values(NamedTuple):
-    """Values by name.
-
-    Attributes
-    ----------
-    files : tuple of WatchedFile
-        Files in which they remain while they are used.
-    """
+    """Values by name."""
 
     by_name: Mapping[str, Any]
     files: tuple[WatchedFile, ...] = ()
+    """Files in which they remain while they are used."""
 
 
 def is_data_file(path: Path) -> bool:

@@ -37,31 +37,21 @@ def either(condition: Sign, first: Any, other: Any, n: int) -> Any:
 
 @dataclass
 class Frame:
-    """Variables of a scope, and the observations for which its statements run.
-
-    Attributes
-    ----------
-    live : ndarray of bool or None
-        None for all.
-    returned : list
-        Values returned, with the masks of their observations, or the condition on parameters.
-    outside : frozenset of str
-        Variables declared outside the loop over observations.
-    in_rows : bool
-        Whether this is an iteration of the loop over observations.
-    known : dict
-        Integers that differ among observations, while one value is followed (`stansub.stan.cases`).
-    unset : dict
-        Variables that nothing but loops over observations has assigned, with their values before.
-    """
+    """Variables of a scope, and the observations for which its statements run."""
 
     values: dict[str, Any]
     live: Mask | None = None
+    """None for all."""
     returned: list[tuple[Mask | Sign | None, Value]] = field(default_factory=list)
+    """Values returned, with the masks of their observations, or the condition on parameters."""
     outside: frozenset[str] = frozenset()
+    """Variables declared outside the loop over observations."""
     in_rows: bool = False
+    """Whether this is an iteration of the loop over observations."""
     known: dict[Node, int] = field(default_factory=dict)
+    """Integers that differ among observations, while one value is followed (`stansub.stan.cases`)."""
     unset: dict[str, Value] = field(default_factory=dict)
+    """Variables that nothing but loops over observations has assigned, with their values before."""
 
     def declare(self, name: str, value: Value, *, is_set: bool) -> None:
         """Declare a variable with its value, or with what it has before it is set."""

@@ -31,24 +31,16 @@ _NO_NAMES = frozenset({"alignas", "decltype", "defined", "noexcept", "operator",
 
 @dataclass(frozen=True)
 class Headers:
-    """Stan's headers of functions, and the names that they mention.
-
-    Attributes
-    ----------
-    guards : mapping of str to str
-        The include guard of each header of functions.
-    words : mapping of str to collection of str
-        The names in each header.
-    declaring : mapping of str to list of str
-        The headers that declare each name.
-    common : frozenset of str
-        Headers that every program needs.
-    """
+    """Stan's headers of functions, and the names that they mention."""
 
     guards: Mapping[str, str]
+    """The include guard of each header of functions."""
     words: Mapping[str, Collection[str]]
+    """The names in each header."""
     declaring: Mapping[str, list[str]]
+    """The headers that declare each name."""
     common: frozenset[str]
+    """Headers that every program needs."""
 
     @classmethod
     @functools.lru_cache(maxsize=1)

@@ -124,28 +124,19 @@ def _text(statement: Statement, chosen: Choose, sizes: Sizes, unused: Symbols) -
 
 @dataclass(frozen=True)
 class _Received:
-    """A call whose value is added to the target, or assigned to a variable.
-
-    Attributes
-    ----------
-    head : str
-        The declaration of the variable, if it is declared with the value.
-    variable : Name or None
-        The variable; None for the target.
-    body : tuple of Statement
-        What the function does before it returns.
-    local : Declaration or None
-        The function's variable that stands for the target or the variable; None if it returns another expression.
-    given : mapping
-        Its arguments by name, and values of its constants, such as the number of observations.
-    """
+    """A call whose value is added to the target, or assigned to a variable."""
 
     head: str
+    """The declaration of the variable, if it is declared with the value."""
     variable: Name | None
+    """The variable; None for the target."""
     body: tuple[Statement, ...]
+    """What the function does before it returns."""
     returned: Expression
     local: Declaration | None
+    """The function's variable that stands for the target or the variable; None if it returns another expression."""
     given: Mapping[str, Expression]
+    """Its arguments by name, and values of its constants, such as the number of observations."""
 
     @classmethod
     def of(cls, statement: Statement, chosen: Choose, sizes: Sizes) -> _Received | None:

@@ -38,24 +38,16 @@ _BULK = 1 << 13
 
 @dataclass(frozen=True)
 class Slicer:
-    """Makes instances of the program with some of the observations.
-
-    Attributes
-    ----------
-    library : Library
-        The compiled program.
-    data : Data
-        All observations, in the user's order.
-    sizes : tuple of str
-        Size variables, each of which counts the observations.
-    order : ndarray of int32 or None
-        Row of the data at each place; None for the user's order.
-    """
+    """Makes instances of the program with some of the observations."""
 
     library: Library
+    """The compiled program."""
     data: Data
+    """All observations, in the user's order."""
     sizes: tuple[str, ...]
+    """Size variables, each of which counts the observations."""
     order: Places | None = None
+    """Row of the data at each place; None for the user's order."""
     seed: int = 0
 
     @cached_property
@@ -135,26 +127,19 @@ class BlockModels:
 
 @dataclass(frozen=True)
 class Instances:
-    """A model for each block, and the one or three models of the global part.
-
-    Attributes
-    ----------
-    slicers : tuple of Slicer
-        Makers of the instances of each sum's blocks, in the order of the sums.
-    alone : bool
-        Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
-    room : int
-        Memory for models that are kept.
-    """
+    """A model for each block, and the one or three models of the global part."""
 
     kind: ClassVar[Literal["instances"]] = "instances"
 
     slicers: tuple[Slicer, ...]
+    """Makers of the instances of each sum's blocks, in the order of the sums."""
     blocks: Blocks
     models: BlockModels
     global_models: tuple[Model, ...]
     alone: bool = False
+    """Whether the log density of a block's model, without Jacobian, is its log likelihood alone."""
     room: int = _ALWAYS
+    """Memory for models that are kept."""
 
     @property
     def dim(self) -> int:

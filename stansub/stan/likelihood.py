@@ -65,25 +65,18 @@ class NotSeparableError(InputError):
 
 @dataclass(frozen=True)
 class LikelihoodSplit:
-    """A program in two parts.
-
-    Attributes
-    ----------
-    arguments : tuple of Declaration
-        phi, in order, as parameters of the likelihood's program: positive ones by their logarithm, probabilities by
-        their logit, ordered ones by the first and the logarithms of differences.
-    likelihood : Program
-        Only the likelihood.
-    surrogate : str
-        Code of the program with an approximation of the likelihood; phi is its generated quantity.
-    declarations : tuple of Declaration
-        The user's data that it needs.
-    """
+    """A program in two parts."""
 
     arguments: tuple[Declaration, ...]
+    """phi, in order, as parameters of the likelihood's program: positive ones by their logarithm, probabilities by
+    their logit, ordered ones by the first and the logarithms of differences.
+    """
     likelihood: Program
+    """Only the likelihood."""
     surrogate: str
+    """Code of the program with an approximation of the likelihood; phi is its generated quantity."""
     declarations: tuple[Declaration, ...]
+    """The user's data that it needs."""
 
 
 def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
@@ -126,28 +119,19 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Dependences of statements.
-
-    Attributes
-    ----------
-    observed, changing : set of str
-        Variables that depend on observations, and on parameters.
-    declared : mapping
-        Parameters, transformed parameters, and variables of the model block, by key.
-    local : mapping
-        Variables declared inside branches and loops, likewise.
-    writers : mapping
-        The statements that write a variable, by key.
-    numbers : set of str
-        Numbers in the data.
-    """
+    """Dependences of statements."""
 
     observed: frozenset[str]
     changing: frozenset[str]
+    """Variables that depend on observations, and on parameters."""
     declared: Mapping[str, Declaration]
+    """Parameters, transformed parameters, and variables of the model block, by key."""
     local: Mapping[str, Declaration]
+    """Variables declared inside branches and loops, likewise."""
     writers: Mapping[str, Collection[Statement]]
+    """The statements that write a variable, by key."""
     numbers: frozenset[str]
+    """Numbers in the data."""
 
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:

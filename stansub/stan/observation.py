@@ -65,21 +65,14 @@ _MOST_STATEMENTS, _COPIED = 3_000_000, 1000
 
 
 class ObservationTerm(NamedTuple):
-    """The likelihood of one observation.
-
-    Attributes
-    ----------
-    term : Expression
-        Its logarithm, up to terms that do not depend on parameters.
-    density : Density or None
-        Its density, if it is a single one.
-    shapes : tuple of ndarray of int64
-        For each parameter, the unconstrained places of its elements, if it has one for each.
-    """
+    """The likelihood of one observation."""
 
     term: Expression
+    """Its logarithm, up to terms that do not depend on parameters."""
     density: Density | None
+    """Its density, if it is a single one."""
     shapes: tuple[NDArray[np.int64], ...]
+    """For each parameter, the unconstrained places of its elements, if it has one for each."""
 
 
 def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:

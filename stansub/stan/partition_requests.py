@@ -20,43 +20,29 @@ from stansub.types import FloatArray
 
 
 class Description(NamedTuple):
-    """What a run must know of a partition.
-
-    Attributes
-    ----------
-    digest : str
-        Digest of its rows.
-    fixed : dict
-        Values that are not read from its columns, except the number of observations.
-    shape : str
-        What the predictors of all partitions must share.
-    error : float
-        Of the proof.
-    constant : float or None
-        Of the predictors.
-    """
+    """What a run must know of a partition."""
 
     n_observations: int
     digest: str
+    """Digest of its rows."""
     fixed: dict[str, Any]
+    """Values that are not read from its columns, except the number of observations."""
     origins: Origins
     shape: str
+    """What the predictors of all partitions must share."""
     error: float
+    """Of the proof."""
     constant: float | None
+    """Of the predictors."""
     sizes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Describe:
-    """Request for the description of a partition.
-
-    Attributes
-    ----------
-    saved : frozenset of str or None
-        Variables with a value per row that the run writes; None for all of them.
-    """
+    """Request for the description of a partition."""
 
     saved: frozenset[str] | None = frozenset()
+    """Variables with a value per row that the run writes; None for all of them."""
 
     def answer(self, holder: Posterior, *, threads: int = 1) -> Description:
         """Return the description.

@@ -48,33 +48,23 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class PartitionRecipe:
-    """A partition that is not opened; it can be pickled.
-
-    Attributes
-    ----------
-    key : str
-        Identifies the partition among those of all runs.
-    part : path or callable
-        The file, or a function without arguments that returns a table.
-    others : tuple
-        Values that are not in the partitions, as in `DataSources`.
-    columns : mapping
-        Columns by variable.
-    observations : str or None
-        Name of the data variable that counts the observations, if given.
-    stamp : str
-        Digest of the end of the file, where Parquet describes its content; empty for functions.
-    """
+    """A partition that is not opened; it can be pickled."""
 
     key: str
+    """Identifies the partition among those of all runs."""
     model: str = field(compare=False)
     code: str = field(compare=False, repr=False)
     part: Path | Callable[[], Any] = field(compare=False)
+    """The file, or a function without arguments that returns a table."""
     others: tuple[Mapping[str, Any], ...] = field(compare=False, repr=False)
+    """Values that are not in the partitions, as in `DataSources`."""
     columns: Mapping[str, Sequence[str]] = field(compare=False)
+    """Columns by variable."""
     seed: int = field(compare=False)
     observations: str | None = field(compare=False)
+    """Name of the data variable that counts the observations, if given."""
     stamp: str = field(compare=False, default="")
+    """Digest of the end of the file, where Parquet describes its content; empty for functions."""
 
     @property
     def name(self) -> str:
@@ -135,17 +125,12 @@ def _compiled(model: str, code: str) -> CompiledModel:
 
 @dataclass(frozen=True)
 class PartitionedData(Data):
-    """Data in partitions; ``values`` has those that are not along the rows.
-
-    Attributes
-    ----------
-    recorded : str
-        The sources as text (see `DataSources.recorded`).
-    """
+    """Data in partitions; ``values`` has those that are not along the rows."""
 
     holders: Holders[Posterior] = field(kw_only=True, repr=False)
     described: tuple[Description, ...] = field(kw_only=True, repr=False)
     recorded: str = field(kw_only=True, default="")
+    """The sources as text (see `DataSources.recorded`)."""
 
     def report_to(self, progress: Progress) -> None:
         """Let waits for partitions show in ``progress``, whose checks end them."""

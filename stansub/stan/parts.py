@@ -38,29 +38,20 @@ SWITCHES = "stansub_parts"
 
 @dataclass(frozen=True)
 class Parts:
-    """The derived program.
-
-    Attributes
-    ----------
-    declarations : tuple of Declaration
-        Its data block without switches: the user's data and transformed data that it needs.
-    computed : tuple of Declaration
-        Those that are transformed data.
-    exporting : str
-        A program that returns these; empty if there are none.
-    sizes : tuple of str
-        Integers that may count observations: they size data that some group depends on, and no parameters.
-    groups : tuple of frozenset of str
-        For each switch, the members of ``sizes`` on which its statements depend.
-    """
+    """The derived program."""
 
     program: Program
     code: str
     declarations: tuple[Declaration, ...]
+    """Its data block without switches: the user's data and transformed data that it needs."""
     computed: tuple[Declaration, ...]
+    """Those that are transformed data."""
     exporting: str
+    """A program that returns these; empty if there are none."""
     sizes: tuple[str, ...]
+    """Integers that may count observations: they size data that some group depends on, and no parameters."""
     groups: tuple[frozenset[str], ...]
+    """For each switch, the members of ``sizes`` on which its statements depend."""
 
     @cached_property
     def with_all_data(self) -> Program:

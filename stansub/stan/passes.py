@@ -43,21 +43,14 @@ _MOST = 12
 
 
 class Rewriting(NamedTuple):
-    """Result of passes over a program.
-
-    Attributes
-    ----------
-    program : Program
-        The program itself if no pass applies.
-    passes : tuple of str
-        Names of the applied passes, in order.
-    refusals : tuple of Remark
-        Why other passes were not applied.
-    """
+    """Result of passes over a program."""
 
     program: Program
+    """The program itself if no pass applies."""
     passes: tuple[str, ...] = ()
+    """Names of the applied passes, in order."""
     refusals: tuple[Remark, ...] = ()
+    """Why other passes were not applied."""
 
 
 @lru_cache(maxsize=64)

@@ -22,42 +22,28 @@ _DATA, _SILENT = "for its transformed data", "without print, for threads"
 
 
 class PlannedProgram(NamedTuple):
-    """A program to compile.
-
-    Attributes
-    ----------
-    why : str
-        What it is for, in half a sentence.
-    goal : str
-        Purpose for the progress display; empty for the user's own program.
-    suffix : str
-        Suffix of the name of its library.
-    options : mapping
-        More arguments of `stansub.stan.toolchain.compile_library`.
-    """
+    """A program to compile."""
 
     role: str
     code: str
     why: str
+    """What it is for, in half a sentence."""
     goal: str = ""
+    """Purpose for the progress display; empty for the user's own program."""
     suffix: str = ""
+    """Suffix of the name of its library."""
     options: Mapping[str, Any] = {}
+    """More arguments of `stansub.stan.toolchain.compile_library`."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The programs to compile.
-
-    Attributes
-    ----------
-    programs : tuple of PlannedProgram
-        In the order in which compilers start.
-    parts : Parts or None
-        The program in parts, if there is one.
-    """
+    """The programs to compile."""
 
     programs: tuple[PlannedProgram, ...]
+    """In the order in which compilers start."""
     parts: Parts | None
+    """The program in parts, if there is one."""
 
     @property
     def reasons(self) -> dict[str, str]:

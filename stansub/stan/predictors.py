@@ -39,16 +39,11 @@ _ROWS, _COMPUTED, _FOLLOWED, _FIRST = 1 << 15, 1 << 23, 1 << 16, 61
 
 
 class Text(NamedTuple):
-    """Text that is followed, with its data.
-
-    Attributes
-    ----------
-    values : Data
-        Its data, and transformed data as far as known.
-    """
+    """Text that is followed, with its data."""
 
     program: Program
     values: Data
+    """Its data, and transformed data as far as known."""
 
     def follow(self, n: int) -> ObservationTerm:
         """Return the likelihood of one of n observations."""
@@ -137,19 +132,13 @@ def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) 
 
 
 class Affine(NamedTuple):
-    """A density of a known family with affine arguments.
-
-    Attributes
-    ----------
-    given : list of ndarray, shape (n,)
-        Observations and known arguments.
-    arguments : list of Argument
-        The other arguments, after their links.
-    """
+    """A density of a known family with affine arguments."""
 
     spec: Spec
     given: list[FloatArray]
+    """Each of shape (n,): observations and known arguments."""
     arguments: list[Argument]
+    """The other arguments, after their links."""
 
 
 def _in_family(followed: ObservationTerm, n: int) -> tuple[Family, list[Argument]]:
@@ -260,18 +249,12 @@ def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
 
 
 class Compared(NamedTuple):
-    """Log likelihoods of predictors beside those of the program.
-
-    Attributes
-    ----------
-    holds : bool
-        Whether changes of all blocks' log likelihoods match.
-    constant : float or None
-        What the sum of all log likelihoods of the predictors lacks to the program's; None if rounding hides it.
-    """
+    """Log likelihoods of predictors beside those of the program."""
 
     holds: bool
+    """Whether changes of all blocks' log likelihoods match."""
     constant: float | None = None
+    """What the sum of all log likelihoods of the predictors lacks to the program's; None if rounding hides it."""
 
 
 def compare(

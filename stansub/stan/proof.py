@@ -80,24 +80,16 @@ class Population(factors.Population, Protocol):
 
 @dataclass(frozen=True)
 class Proof:
-    """Result of comparing the program's own log density with global part plus sum over blocks.
-
-    Attributes
-    ----------
-    points : int
-        Number of parameter values compared.
-    error : float
-        Largest difference, relative to the sum of the absolute values of the terms.
-    is_empty : bool
-        Whether no block's value changed between parameter values, so that there is no likelihood.
-    terms : sequence of ndarray, shape (n_blocks,)
-        Log likelihoods of the blocks at the points, if all could be compared.
-    """
+    """Result of comparing the program's own log density with global part plus sum over blocks."""
 
     points: int
+    """Number of parameter values compared."""
     error: float
+    """Largest difference, relative to the sum of the absolute values of the terms."""
     is_empty: bool = False
+    """Whether no block's value changed between parameter values, so that there is no likelihood."""
     terms: Sequence[FloatArray] = field(default=(), repr=False, compare=False)
+    """Each of shape (n_blocks,): log likelihoods of the blocks at the points, if all could be compared."""
 
     @property
     def holds(self) -> bool:

@@ -18,29 +18,21 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Proved:
-    """A posterior that was cut and proved, without the rows.
-
-    Attributes
-    ----------
-    sizes : tuple of str
-        Integers that count the observations.
-    points, proof, seed, observations
-        Of the posterior; the proof without the values of blocks.
-    in_shares : bool
-        Whether the program was evaluated in shares of the rows (`stansub.stan.shares.Shares`).
-    predictors : LinearPredictors
-        The linear predictors, whose designs are columns of data that are not there.
-    """
+    """A posterior that was cut and proved, without the rows."""
 
     digest: str
     sizes: tuple[str, ...]
+    """Integers that count the observations."""
     block_size: int
     points: Sequence[FloatArray] = field(repr=False)
     proof: Proof
     seed: int
     observations: str | None
+    """Of the posterior; the proof without the values of blocks."""
     in_shares: bool
+    """Whether the program was evaluated in shares of the rows (`stansub.stan.shares.Shares`)."""
     predictors: LinearPredictors = field(repr=False)
+    """The linear predictors, whose designs are columns of data that are not there."""
 
     @classmethod
     def of(cls, posterior: Posterior) -> Proved | None:

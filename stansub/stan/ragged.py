@@ -88,28 +88,19 @@ def _with_integers(loop: For) -> For:
 
 @dataclass(frozen=True)
 class _Ragged:
-    """A loop over groups, one after the other in the data or from where data say to where data say.
-
-    Attributes
-    ----------
-    position : Expression
-        Start of the group.
-    n : Expression
-        Number of rows of the group.
-    last : Expression or None
-        The last row of the group, if data say where it is.
-    rows : mapping
-        Data by name, with their numbers of rows.
-    own : set of str
-        Densities that are functions of the program, which may use all values at once.
-    """
+    """A loop over groups, one after the other in the data or from where data say to where data say."""
 
     loop: For
     position: Expression
+    """Start of the group."""
     n: Expression
+    """Number of rows of the group."""
     last: Expression | None
+    """The last row of the group, if data say where it is."""
     rows: Mapping[str, Expression]
+    """Data by name, with their numbers of rows."""
     own: Set[str]
+    """Densities that are functions of the program, which may use all values at once."""
 
     @classmethod
     def of(cls, program: Program, loop: For) -> _Ragged | None:

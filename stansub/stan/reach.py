@@ -131,21 +131,14 @@ class Term(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """Reach of an expression.
-
-    Attributes
-    ----------
-    reach : Reach
-        For a container with an element for each observation, the reach of an element.
-    axis : int or None
-        The dimension that counts the observations; -1 for a number that is a sum over them.
-    changing : bool
-        Whether it depends on parameters.
-    """
+    """Reach of an expression."""
 
     reach: Reach = NONE
+    """For a container with an element for each observation, the reach of an element."""
     axis: int | None = None
+    """The dimension that counts the observations; -1 for a number that is a sum over them."""
     changing: bool = False
+    """Whether it depends on parameters."""
 
     @property
     def together(self) -> _Value:
@@ -189,35 +182,24 @@ def _walked(program: Program, size: str) -> _Walk:
 
 @dataclass
 class _Walk:
-    """State of a walk through statements.
-
-    Attributes
-    ----------
-    values : dict
-        Reach of variables.
-    found : dict
-        Reach of the statements that add.
-    entries : dict
-        Reach of the statements through which other rows come in.
-    index : str
-        The loop variable over observations; empty outside such a loop.
-    outside : frozenset of str
-        Variables declared outside this loop.
-    guard : Reach
-        Reach of what decides whether a statement runs.
-    turns : bool
-        Whether statements may run repeatedly.
-    """
+    """State of a walk through statements."""
 
     program: Program
     size: str
     values: dict[str, _Value] = field(default_factory=dict)
+    """Reach of variables."""
     found: dict[Statement, Reach] = field(default_factory=dict)
+    """Reach of the statements that add."""
     entries: dict[Statement, Reach] = field(default_factory=dict)
+    """Reach of the statements through which other rows come in."""
     index: str = ""
+    """The loop variable over observations; empty outside such a loop."""
     outside: frozenset[str] = frozenset()
+    """Variables declared outside this loop."""
     guard: Reach = NONE
+    """Reach of what decides whether a statement runs."""
     turns: bool = False
+    """Whether statements may run repeatedly."""
     scope: dict[str, UnsizedType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

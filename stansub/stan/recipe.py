@@ -16,24 +16,16 @@ from stansub.stan.source import Source
 
 @dataclass(frozen=True)
 class PosteriorRecipe:
-    """A posterior without its libraries and evaluators; it can be pickled.
-
-    Attributes
-    ----------
-    values : Data
-        The data in the user's order.
-    seed : int
-        Seed of the shuffle and of ``transformed data``.
-    observations : str or None
-        Name of the data variable that counts the observations, if given.
-    evaluator : {"instances", "uncut"}
-    """
+    """A posterior without its libraries and evaluators; it can be pickled."""
 
     source: Source
     values: Data
+    """The data in the user's order."""
     block_size: int
     seed: int
+    """Seed of the shuffle and of ``transformed data``."""
     observations: str | None
+    """Name of the data variable that counts the observations, if given."""
     evaluator: Literal["instances", "uncut"]
 
     @classmethod

@@ -21,16 +21,11 @@ from stansub.stan.syntax import (
 
 
 class Recursion(NamedTuple):
-    """A variable that depends on its own value in the previous iteration.
-
-    Attributes
-    ----------
-    statement : Assign
-        The last statement that changes it.
-    """
+    """A variable that depends on its own value in the previous iteration."""
 
     variable: str
     statement: Assign
+    """The last statement that changes it."""
     loop: For
 
 

@@ -38,34 +38,23 @@ class RefusedError(Exception):
 
 
 class Edits(NamedTuple):
-    """Additions of a pass to a program.
-
-    Attributes
-    ----------
-    lines : sequence of str
-        More transformed data.
-    replacements : sequence of (Span, str)
-        Parts of transformed data, parameters, transformed parameters and model, with their replacements.
-    """
+    """Additions of a pass to a program."""
 
     lines: Sequence[str]
+    """More transformed data."""
     replacements: Sequence[tuple[Span, str]]
+    """Parts of transformed data, parameters, transformed parameters and model, with their replacements."""
 
 
 class Pass(NamedTuple):
-    """A pass: a function from programs to programs.
-
-    Attributes
-    ----------
-    name : str
-        Description of what it writes.
-    find : callable
-        Its additions to a program; None if there is nothing to write.
-        Raises `RefusedError` if it is meant for the program but cannot write it.
-    """
+    """A pass: a function from programs to programs."""
 
     name: str
+    """Description of what it writes."""
     find: Callable[[Program], Edits | None]
+    """Its additions to a program; None if there is nothing to write. Raises `RefusedError` if it is meant for the
+    program but cannot write it.
+    """
 
     @classmethod
     def named(cls, name: str) -> Callable[[Callable[[Program], Edits | None]], Pass]:
@@ -83,15 +72,10 @@ class Pass(NamedTuple):
 
 @dataclass
 class Symbols:
-    """Unused names for additions to a program.
-
-    Attributes
-    ----------
-    taken : set of str
-        Names in the program, or given out before.
-    """
+    """Unused names for additions to a program."""
 
     taken: set[str] = field(default_factory=set)
+    """Names in the program, or given out before."""
 
     @classmethod
     def of(cls, program: Program) -> Symbols:

@@ -15,26 +15,18 @@ from stansub.types import FloatArray
 
 
 class Part(NamedTuple):
-    """Rows of an argument for some observations.
-
-    Attributes
-    ----------
-    n : int
-        Number of observations.
-    dense : dict
-        By variable: the elements read and their factors, shape (n or 1, number of elements).
-    columns : tuple of Column
-        Factors of variables of which each observation reads one element.
-    sparse : frozenset of int
-        These variables.
-    offset : ndarray, shape (n,) or (1,)
-    """
+    """Rows of an argument for some observations."""
 
     n: int
+    """Number of observations."""
     dense: dict[int, tuple[NDArray[np.int64], FloatArray]]
+    """By variable: the elements read and their factors, shape (n or 1, number of elements)."""
     columns: tuple[Column, ...]
+    """Factors of variables of which each observation reads one element."""
     sparse: frozenset[int]
+    """These variables."""
     offset: FloatArray
+    """Shape (n,) or (1,)."""
 
 
 @dataclass

@@ -28,16 +28,12 @@ _LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma
 
 
 class Argument(NamedTuple):
-    """An argument of all observations, affine in the unconstrained parameters.
-
-    Attributes
-    ----------
-    slopes : ndarray or csr_array, shape (n, dim) or (1, dim)
-    offset : ndarray, shape (n,) or (1,)
-    """
+    """An argument of all observations, affine in the unconstrained parameters."""
 
     slopes: Slopes
+    """Shape (n, dim) or (1, dim)."""
     offset: FloatArray
+    """Shape (n,) or (1,)."""
 
 
 def tail_rounding(family: Family, *, logits: bool = False) -> Callable[[FloatArray], FloatArray] | None:

@@ -74,30 +74,22 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A number of each observation.
-
-    Attributes
-    ----------
-    kind : str
-        ``data``, ``affine``, ``select`` (the first of two where a mask holds), or an operation.
-    parts : tuple
-        Operands of an operation: expressions and numbers.
-    values : ndarray, shape (n,), or None
-        Values of data, the mask of a selection, or the constant of an affine expression, which may have one entry.
-    slopes : ndarray or csr_array, shape (n, dim) or (1, dim), or None
-        Slopes of an affine expression.
-    is_single : bool
-        Whether it is the same for all observations.
-    depth : int
-        Operations in a row, its own included.
-    """
+    """A number of each observation."""
 
     kind: str
+    """``data``, ``affine``, ``select`` (the first of two where a mask holds), or an operation."""
     parts: tuple[Number, ...] = ()
+    """Operands of an operation: expressions and numbers."""
     values: NDArray[Any] | None = None
+    """Shape (n,): values of data, the mask of a selection, or the constant of an affine expression, which may have one
+    entry.
+    """
     slopes: Slopes | None = None
+    """Shape (n, dim) or (1, dim): slopes of an affine expression."""
     is_single: bool = field(init=False)
+    """Whether it is the same for all observations."""
     depth: int = field(init=False)
+    """Operations in a row, its own included."""
 
     def __post_init__(self) -> None:
         depth = 1 + max((one.depth for one in self.parts if isinstance(one, Expression)), default=0)

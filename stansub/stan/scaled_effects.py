@@ -106,21 +106,15 @@ def _connected(products: Sequence[_Product]) -> list[list[_Product]]:
 
 
 class _Part(NamedTuple):
-    """The elements of a variable that observations read.
-
-    Attributes
-    ----------
-    expression : Expression
-        These elements, such as ``z[ : , 2]`` if an observation reads ``z[g[n], 2]``; or a function of several.
-    type : SizedType
-        Its type.
-    picked : tuple of Expression
-        Indices of what an observation reads, ``g[n]``, or of a loop; ``:`` if it reads a whole dimension before these.
-    """
+    """The elements of a variable that observations read."""
 
     expression: Expression
+    """These elements, such as ``z[ : , 2]`` if an observation reads ``z[g[n], 2]``; or a function of several."""
     type: SizedType
+    """Its type."""
     picked: tuple[Expression, ...]
+    """Indices of what an observation reads, ``g[n]``, or of a loop; ``:`` if it reads a whole dimension before these.
+    """
 
     def pick(self, axis: int) -> Expression:
         """Return the index in one dimension."""
@@ -128,51 +122,33 @@ class _Part(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """Scales of effects.
-
-    Attributes
-    ----------
-    expression : Expression
-        The scales.
-    text : str
-        Effects with these scales, with `_VARIABLE` for the effects.
-    """
+    """Scales of effects."""
 
     expression: Expression
+    """The scales."""
     text: str
+    """Effects with these scales, with `_VARIABLE` for the effects."""
 
 
 class _Product(NamedTuple):
-    """A product of effects, their scales, and other factors.
-
-    Attributes
-    ----------
-    span : Span
-        Its place.
-    statement : Statement
-        The block's own statement that contains it.
-    effects : tuple of str
-        Names of effects, as often as they are read.
-    parts : set of str
-        The elements of effects that observations read.
-    type : SizedType
-        Of the value.
-    value : str
-        Effects times their scales.
-    used : set of str
-        Variables in the value.
-    text : str
-        The product, with `_VARIABLE` for a variable that has the value.
-    """
+    """A product of effects, their scales, and other factors."""
 
     span: Span
+    """Its place."""
     statement: Statement
+    """The block's own statement that contains it."""
     effects: tuple[str, ...]
+    """Names of effects, as often as they are read."""
     parts: frozenset[str]
+    """The elements of effects that observations read."""
     type: SizedType
+    """Of the value."""
     value: str
+    """Effects times their scales."""
     used: set[str]
+    """Variables in the value."""
     text: str
+    """The product, with `_VARIABLE` for a variable that has the value."""
 
 
 class _Factor(NamedTuple):

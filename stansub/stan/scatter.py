@@ -55,17 +55,12 @@ def observation_by_observation(program: Program) -> Edits | None:
 
 @dataclass(frozen=True)
 class _Filling:
-    """``for (entry in lower : upper) variable[indices] = value;`` with places of ``variable`` that data list.
-
-    Attributes
-    ----------
-    lists : dict of int to Expression
-        Which of the indices are ``list[entry]``, with their lists.
-    """
+    """``for (entry in lower : upper) variable[indices] = value;`` with places of ``variable`` that data list."""
 
     variable: Declaration
     indices: tuple[Expression, ...]
     lists: dict[int, Expression]
+    """Which of the indices are ``list[entry]``, with their lists."""
     operator: str
     value: Expression
     entry: Name
@@ -104,19 +99,13 @@ class _Filling:
 
 @dataclass
 class _Writer:
-    """Rewritten statements, and the declarations that they need.
-
-    Attributes
-    ----------
-    found : list of (Span, str)
-        Statements, with their form by observations.
-    lines : list of str
-        Additional transformed data.
-    """
+    """Rewritten statements, and the declarations that they need."""
 
     program: Program
     found: list[tuple[Span, str]] = field(default_factory=list)
+    """Statements, with their form by observations."""
     lines: list[str] = field(default_factory=list)
+    """Additional transformed data."""
     _number: int = 0
 
     def __post_init__(self) -> None:

@@ -85,16 +85,12 @@ class Shares(SumOfParts):
 
     The cut into blocks, which are much smaller, proves that it is such a sum. The program with one observation returns
     what does not depend on the observations.
-
-    Attributes
-    ----------
-    few : tuple of Model
-        Models with the first observation, the last, and both.
     """
 
     slicer: Slicer
     n: int
     few: tuple[Model, Model, Model]
+    """Models with the first observation, the last, and both."""
 
     @classmethod
     def of(cls, library: Library, program: Program, data: Data, size: str, *, seed: int) -> Shares | None:

@@ -50,19 +50,13 @@ _SCALED = frozenset({"cauchy", "double_exponential", "logistic", "lognormal", "n
 
 
 class Structure(NamedTuple):
-    """A kind of likelihood that is not a sum over observations.
-
-    Attributes
-    ----------
-    why : str
-        Why it is not such a sum, in half a sentence.
-    find : callable
-        Returns the statement that shows it, as text, or nothing.
-    """
+    """A kind of likelihood that is not a sum over observations."""
 
     name: str
     why: str
+    """Why it is not such a sum, in half a sentence."""
     find: Callable[[Reading], str]
+    """Returns the statement that shows it, as text, or nothing."""
 
 
 class NamedStructure(NamedTuple):
@@ -169,19 +163,13 @@ class Reading:
 
 @dataclass(frozen=True)
 class Scope:
-    """Statements that run once for all observations.
-
-    Attributes
-    ----------
-    over : set of str
-        Names whose length, or value, is the number of observations.
-    caller : str
-        The program's statement that calls the function with this body, if any.
-    """
+    """Statements that run once for all observations."""
 
     statements: Sequence[Statement]
     over: set[str]
+    """Names whose length, or value, is the number of observations."""
     caller: str = ""
+    """The program's statement that calls the function with this body, if any."""
 
     @cached_property
     def lengths(self) -> set[str]:

@@ -82,24 +82,16 @@ def with_summaries(program: Program) -> Edits | None:
 
 @dataclass(frozen=True)
 class _Other:
-    """Values that data of other rows decide.
-
-    Attributes
-    ----------
-    shapes : mapping
-        Types of the data.
-    sizes : frozenset of str
-        Integers that may count the observations.
-    functions : frozenset of str
-        Functions whose value is one number.
-    program : Program
-        The program, whose types decide which numbers may be sizes.
-    """
+    """Values that data of other rows decide."""
 
     shapes: Mapping[str, SizedType]
+    """Types of the data."""
     sizes: frozenset[str]
+    """Integers that may count the observations."""
     functions: frozenset[str]
+    """Functions whose value is one number."""
     program: Program
+    """The program, whose types decide which numbers may be sizes."""
 
     def outermost(self, node: Node, *, is_nonlinear: bool = False) -> Iterator[tuple[Expression, SizedType]]:
         """Yield such values with their types, none inside another.

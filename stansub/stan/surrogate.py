@@ -98,20 +98,14 @@ class Surrogate(Dynamics):
 
 @dataclass(frozen=True)
 class Split:
-    """A posterior split in two, proved: the part without data, and the likelihood in its own arguments.
-
-    Attributes
-    ----------
-    values : Data
-        The data that this program needs.
-    whole : Model or None
-        The program itself with all data, if this process holds them.
-    """
+    """A posterior split in two, proved: the part without data, and the likelihood in its own arguments."""
 
     library: Library
     values: Data
+    """The data that this program needs."""
     predictors: SparsePredictors
     whole: Model | None = None
+    """The program itself with all data, if this process holds them."""
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """Return the surrogate with an approximation of the likelihood."""

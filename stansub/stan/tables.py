@@ -28,41 +28,29 @@ _HEADER, _DELIMITERS = 65_536, {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length.
-
-    Attributes
-    ----------
-    types : mapping
-        Arrow types by column.
-    batches : callable
-        From names of columns to batches of these, in order.
-    ends : tuple of int
-        Ends of the partitions among the rows, if the table is in partitions.
-    """
+    """Columns of equal length."""
 
     name: str
     types: Mapping[str, pa.DataType]
+    """Arrow types by column."""
     n_rows: int
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]] = field(repr=False)
+    """From names of columns to batches of these, in order."""
     files: tuple[WatchedFile, ...] = ()
     ends: tuple[int, ...] = ()
+    """Ends of the partitions among the rows, if the table is in partitions."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column and the array that receives its values.
-
-    Attributes
-    ----------
-    out : ndarray of int64 or float64, shape (n_rows,)
-    lower, upper : int or None
-        Bounds of integers, if known.
-    """
+    """A column and the array that receives its values."""
 
     column: str
     out: NDArray[Any]
+    """Shape (n_rows,): int64 or float64."""
     lower: int | None = None
     upper: int | None = None
+    """Bounds of integers, if known."""
 
 
 def open_file(path: Path, kind: str) -> Table:

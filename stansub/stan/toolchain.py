@@ -140,23 +140,17 @@ def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callabl
 
 
 class _Wanted(NamedTuple):
-    """A library with its dependencies.
-
-    Attributes
-    ----------
-    stem, flags, header
-        Of its file, for stanc, and of C++ definitions.
-    foundation, key : str
-        Hashes of what all libraries depend on, and of everything this library depends on.
-    """
+    """A library with its dependencies."""
 
     home: Home
     cache: Path
     stem: str
     flags: list[str]
     header: bytes | None
+    """Of its file, for stanc, and of C++ definitions."""
     foundation: str
     key: str
+    """Hashes of what all libraries depend on, and of everything this library depends on."""
 
     @classmethod
     def of(cls, code: str, name: str, user_header: Path | None, stanc_args: Sequence[str]) -> _Wanted:

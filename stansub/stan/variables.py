@@ -19,26 +19,18 @@ V = TypeVar("V", bound="Variables")
 
 @dataclass(frozen=True)
 class Variables:
-    """What a program says about its variables.
-
-    Attributes
-    ----------
-    observed, changing : set of str
-        Names of variables that depend on observations, and on parameters.
-    own : sequence of Statement
-        Statements of the likelihood.
-    declared : mapping
-        Variables that blocks declare, by name.
-    outside : set of str
-        Names of what has no value before the likelihood's statements: observations and indices of loops.
-    """
+    """What a program says about its variables."""
 
     program: Program
     observed: set[str]
     changing: set[str]
+    """Names of variables that depend on observations, and on parameters."""
     own: Sequence[Statement]
+    """Statements of the likelihood."""
     declared: Mapping[str, Declaration]
+    """Variables that blocks declare, by name."""
     outside: Set[str]
+    """Names of what has no value before the likelihood's statements: observations and indices of loops."""
 
     @classmethod
     def of(cls: type[V], program: Program, size: str) -> V:

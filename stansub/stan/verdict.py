@@ -20,21 +20,14 @@ from stansub.stan.structures import NamedStructure
 
 
 class Verdict(NamedTuple):
-    """Verdict whether a program qualifies.
-
-    Attributes
-    ----------
-    word : str
-        "qualifies", "may qualify" or "will not qualify".
-    because : str
-        Reason, in half a sentence.
-    code : int
-        The exit code of `stansub check`.
-    """
+    """Verdict whether a program qualifies."""
 
     word: str
+    """Word: "qualifies", "may qualify" or "will not qualify"."""
     because: str
+    """Reason, in half a sentence."""
     code: int
+    """The exit code of `stansub check`."""
 
     def __str__(self) -> str:
         return f"{self.word}: {self.because}"
@@ -42,25 +35,17 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Examination:
-    """Result of examining a program.
-
-    Attributes
-    ----------
-    observations : str
-        Name of the integer that counts the observations; empty if not given.
-    values : Data or None
-        The data, if given.
-    posterior : Posterior or None
-        Set if there were data and the program qualifies.
-    reason : str
-        How the numerical check failed, if it did.
-    """
+    """Result of examining a program."""
 
     source: Source
     observations: str = ""
+    """Name of the integer that counts the observations; empty if not given."""
     values: Data | None = None
+    """The data, if given."""
     posterior: Posterior | None = None
+    """Set if there were data and the program qualifies."""
     reason: str = ""
+    """How the numerical check failed, if it did."""
 
     @cached_property
     def structure(self) -> NamedStructure | None:

@@ -45,17 +45,12 @@ class OneBlock:
 
 @dataclass(frozen=True)
 class Uncut(OneBlock):
-    """All observations as one block, whose value is the whole log density; the global part is 0.
-
-    Attributes
-    ----------
-    model : Differentiable
-        The user's program with all the data, or with shares of them.
-    """
+    """All observations as one block, whose value is the whole log density; the global part is 0."""
 
     kind: ClassVar[Literal["uncut"]] = "uncut"
 
     model: Differentiable
+    """The user's program with all the data, or with shares of them."""
 
     @property
     def dim(self) -> int:

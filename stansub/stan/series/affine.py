@@ -10,15 +10,10 @@ from stansub.stan.syntax import Expression, Infix, Literal, Prefix, bare, names
 
 @dataclass(frozen=True)
 class Affine:
-    """A sum of whole multiples of terms, and a constant.
-
-    Attributes
-    ----------
-    terms : tuple of (Expression, int)
-        Expressions that are not sums, and their non-zero factors.
-    """
+    """A sum of whole multiples of terms, and a constant."""
 
     terms: tuple[tuple[Expression, int], ...]
+    """Expressions that are not sums, and their non-zero factors."""
     constant: int
 
     @classmethod

@@ -118,17 +118,12 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
 
 @dataclass(frozen=True)
 class _Line:
-    """A loop over rows or columns of tables.
-
-    Attributes
-    ----------
-    cell : Name
-        Variable of a loop over the cells of one of them.
-    """
+    """A loop over rows or columns of tables."""
 
     program: Program
     loop: For
     cell: Name
+    """Variable of a loop over the cells of one of them."""
 
     def over_cells(self) -> list[Statement]:
         """Return loops over cells, after what else the loop does; empty if it has no such densities, or other ones."""

@@ -93,19 +93,13 @@ def _check_past_in_loop(rows: Rows, loop: For, changing: set[str]) -> None:
 
 @dataclass
 class _Writer:
-    """Rewritten statements, and the declarations that they need.
-
-    Attributes
-    ----------
-    found : list of (Span, str)
-        Statements, and their replacements over rows.
-    copied : set of str
-        Computed variables with copies for rows.
-    """
+    """Rewritten statements, and the declarations that they need."""
 
     program: Program
     found: list[tuple[Span, str]] = field(default_factory=list)
+    """Statements, and their replacements over rows."""
     copied: set[str] = field(default_factory=set)
+    """Computed variables with copies for rows."""
 
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)

@@ -63,30 +63,20 @@ class Parts(Protocol):
 
 @dataclass
 class Nest:
-    """Nested loops whose innermost body runs once for each row.
-
-    Attributes
-    ----------
-    rows : Rows
-        Rows of data, to which variables are added.
-    loops : tuple of For
-        From the outermost in; their bounds are data.
-    body : tuple of statements
-        Statements for a row.
-    computed : Parts
-        Variables with a computed value for each observation.
-    filled : frozenset of str
-        Variables that the loop fills.
-    of_units : bool
-        Whether rows are units with their own parameters rather than observations.
-    """
+    """Nested loops whose innermost body runs once for each row."""
 
     rows: Rows
+    """Rows of data, to which variables are added."""
     loops: tuple[For, ...]
+    """From the outermost in; their bounds are data."""
     body: tuple[Statement, ...]
+    """Statements for a row."""
     computed: Parts
+    """Variables with a computed value for each observation."""
     filled: frozenset[str] = frozenset()
+    """Variables that the loop fills."""
     of_units: bool = False
+    """Whether rows are units with their own parameters rather than observations."""
     size: Expression = field(default=ONE, init=False)
     _fills: dict[tuple[For, ...], list[Statement]] = field(default_factory=dict)
 

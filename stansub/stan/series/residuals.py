@@ -52,23 +52,16 @@ def with_residuals(program: Program) -> Edits | None:
 
 
 class _ResidualLoop(NamedTuple):
-    """A loop over observations that stores residuals.
-
-    Attributes
-    ----------
-    keeping : For
-        ``for (i in 1:J_lag[n]) Err[n + 1, i] = err[n + 1 - i];``, its second.
-    kept : str
-        The variable that stores them.
-    lags : str
-        Data with the number of lags of each observation.
-    """
+    """A loop over observations that stores residuals."""
 
     loop: For
     residual: Assign
     keeping: For
+    """``for (i in 1:J_lag[n]) Err[n + 1, i] = err[n + 1 - i];``, its second."""
     kept: str
+    """The variable that stores them."""
     lags: str
+    """Data with the number of lags of each observation."""
     before: tuple[Statement, ...]
 
 

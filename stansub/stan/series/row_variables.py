@@ -55,24 +55,16 @@ class DividedError(Exception):
 
 @dataclass
 class RowVariables:
-    """Computed variables, by ranges of their elements.
-
-    Attributes
-    ----------
-    rows : Rows
-        Rows of data, to which new ones are added.
-    before : tuple of statements
-        Statements that may fill the variables, in order.
-    lines : list of statements
-        Statements that declare and fill the new variables.
-    copied : set of str
-        Variables with such copies.
-    """
+    """Computed variables, by ranges of their elements."""
 
     rows: Rows
+    """Rows of data, to which new ones are added."""
     before: tuple[Statement, ...]
+    """Statements that may fill the variables, in order."""
     lines: list[Statement] = field(default_factory=list)
+    """Statements that declare and fill the new variables."""
     copied: set[str] = field(default_factory=set)
+    """Variables with such copies."""
     variables: dict[str, Declaration] = field(init=False)
     _names: dict[tuple[str, Affine, Expression], str] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)

@@ -43,19 +43,13 @@ ONE = Literal("1")
 
 
 class Read(NamedTuple):
-    """A read of a variable, or of a part of it, in the program.
-
-    Attributes
-    ----------
-    node : Expression
-        The variable with its indices, or the function that returns the part.
-    indices : tuple of Expression
-        Empty if the whole variable is read; for ``head`` and similar functions the slice that they return.
-    """
+    """A read of a variable, or of a part of it, in the program."""
 
     node: Expression
+    """The variable with its indices, or the function that returns the part."""
     variable: str
     indices: tuple[Expression, ...]
+    """Empty if the whole variable is read; for ``head`` and similar functions the slice that they return."""
 
 
 class Index(NamedTuple):
@@ -88,20 +82,14 @@ class Index(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A range of elements of variables with about as many elements as there are observations.
-
-    Attributes
-    ----------
-    lower : Affine
-        The first element of the range.
-    size : Expression
-        This number as an expression.
-    """
+    """A range of elements of variables with about as many elements as there are observations."""
 
     whole: Affine
     lower: Affine
+    """The first element of the range."""
     n: Affine
     size: Expression
+    """This number as an expression."""
 
     @property
     def upper(self) -> Affine:
@@ -120,22 +108,15 @@ class Stretch(NamedTuple):
 
 @dataclass
 class Rows:
-    """Variables that are added to ``transformed data``.
-
-    Attributes
-    ----------
-    shapes : dict
-        Types of its data and transformed data.
-    lines : list of str
-        Stan code that declares and fills the new variables.
-    observed : set of str
-        Data from which rows were made.
-    """
+    """Variables that are added to ``transformed data``."""
 
     program: Program
     shapes: dict[str, SizedType] = field(init=False)
+    """Types of its data and transformed data."""
     lines: list[str] = field(default_factory=list)
+    """Stan code that declares and fills the new variables."""
     observed: set[str] = field(default_factory=set)
+    """Data from which rows were made."""
     _made: dict[str, str] = field(default_factory=dict)
     _counts: dict[str, Name] = field(default_factory=dict)
     _number: int = 0

@@ -40,19 +40,13 @@ class Function(Node):
 
 @dataclass(frozen=True)
 class Block(Node):
-    """A program block.
-
-    Attributes
-    ----------
-    span : Span
-        The block with its name and braces; empty if the program has no such block.
-    inside : Span
-        Text between the braces.
-    """
+    """A program block."""
 
     statements: tuple[Statement, ...] = ()
     span: Span = NOWHERE
+    """The block with its name and braces; empty if the program has no such block."""
     inside: Span = NOWHERE
+    """Text between the braces."""
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:

@@ -213,19 +213,13 @@ class Jacobian(Statement):
 
 @dataclass(frozen=True)
 class Tilde(Statement):
-    """``left ~ distribution(...) T[lower, upper];``.
-
-    Attributes
-    ----------
-    distribution : Call
-        Without the left-hand side.
-    truncation : tuple of Group, at most one
-        Its bounds in square brackets; either may be an empty `Slice`.
-    """
+    """``left ~ distribution(...) T[lower, upper];``."""
 
     left: Expression
     distribution: Call
+    """Without the left-hand side."""
     truncation: tuple[Group, ...] = ()
+    """Its bounds in square brackets; either may be an empty `Slice`."""
 
     @property
     def right(self) -> str:
@@ -241,16 +235,11 @@ class Tilde(Statement):
 
 @dataclass(frozen=True)
 class Assign(Statement):
-    """``x[i] = expression;``, also with ``+=`` and similar operators, or to several variables at once.
-
-    Attributes
-    ----------
-    operator : str
-        ``=``, ``+=``, ...
-    """
+    """``x[i] = expression;``, also with ``+=`` and similar operators, or to several variables at once."""
 
     place: Expression
     operator: str
+    """``=``, ``+=``, ..."""
     expression: Expression
 
     @property

@@ -24,15 +24,10 @@ NOWHERE = Span(0, 0)
 
 
 class Token(NamedTuple):
-    """A token of the language.
-
-    Attributes
-    ----------
-    kind : str
-        ``name``, ``number``, ``string`` or ``mark`` (operators and punctuation).
-    """
+    """A token of the language."""
 
     kind: str
+    """``name``, ``number``, ``string`` or ``mark`` (operators and punctuation)."""
     text: str
     span: Span
 

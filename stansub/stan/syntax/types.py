@@ -16,15 +16,10 @@ _MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_st
 
 @dataclass(frozen=True)
 class Bound(Node):
-    """A bound or transform such as ``lower=0``.
-
-    Attributes
-    ----------
-    kind : str
-        ``lower``, ``upper``, ``offset`` or ``multiplier``.
-    """
+    """A bound or transform such as ``lower=0``."""
 
     kind: str
+    """``lower``, ``upper``, ``offset`` or ``multiplier``."""
     value: Expression
 
     def __str__(self) -> str:
@@ -33,23 +28,16 @@ class Bound(Node):
 
 @dataclass(frozen=True)
 class SizedType(Node):
-    """The type of a declaration: ``array[J] vector<lower=0>[K]``.
-
-    Attributes
-    ----------
-    base : str
-        Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
-    elements : tuple of SizedType
-        Types of a tuple's elements.
-    dims : tuple of Expression
-        Inner sizes: N and K of ``matrix[N, K]``.
-    """
+    """The type of a declaration: ``array[J] vector<lower=0>[K]``."""
 
     array_dims: tuple[Expression, ...]
     base: str
+    """Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``."""
     elements: tuple[SizedType, ...] = ()
+    """Types of a tuple's elements."""
     bounds: tuple[Bound, ...] = ()
     dims: tuple[Expression, ...] = ()
+    """Inner sizes: N and K of ``matrix[N, K]``."""
 
     @property
     def all_dims(self) -> tuple[Expression, ...]:
@@ -126,19 +114,13 @@ class SizedType(Node):
 
 @dataclass(frozen=True)
 class UnsizedType:
-    """The type of an argument or return value of a function: ``array[,] real``.
-
-    Attributes
-    ----------
-    base : str
-        ``void`` for a function without return value.
-    elements : tuple of UnsizedType
-        Types of a tuple's elements.
-    """
+    """The type of an argument or return value of a function: ``array[,] real``."""
 
     base: str
+    """``void`` for a function without return value."""
     depth: int = 0
     elements: tuple[UnsizedType, ...] = ()
+    """Types of a tuple's elements."""
 
     def __str__(self) -> str:
         array = f"array[{',' * (self.depth - 1)}] " if self.depth else ""
