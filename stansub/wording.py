@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from string import Formatter
 from typing import Any, dataclass_transform
@@ -68,7 +68,7 @@ def filled(template: str, value: object) -> str:
     return _Template().vformat(template, (value,), {})
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class SelfDescribing:
     """A value that describes itself, by templates (see `filled`) or a method; each subclass is a frozen dataclass."""
 
