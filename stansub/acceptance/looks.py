@@ -29,15 +29,12 @@ class Schedule(Protocol):
     @property
     def first(self) -> int:
         """Return the units at the first look in a large population."""
-        ...
 
     def starting_at(self, first: int) -> Schedule:
         """Return the same schedule with another first look."""
-        ...
 
     def looks(self, n_units: int) -> IntArray:
         """Return the units at each look; the last is ``n_units``."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,36 +159,29 @@ class Kernel(Protocol):
 
     def init(self, position: FloatArray) -> State:
         """Return the state at a position of shape (dim,)."""
-        ...
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Return the next state and its statistics by name; ``params`` is what is adapted, such as a proposal."""
-        ...
 
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, control: BatchControl
     ) -> tuple[State, int]:
         """Fill the first rows of ``out`` with up to ``n_steps`` steps; return the number done, fewer if stopped."""
-        ...
 
     def set_level(self, level: float) -> None:
         """Take decisions at another error level from now on, if the kernel supports it."""
-        ...
 
     def counts(self) -> dict[str, float]:
         """Return the counts of statistics that have no value per step, by name."""
-        ...
 
     def save(self) -> Any:
         """Return everything besides the position that the next step depends on, as values for a checkpoint.
 
         Allowed are None, numbers, text, bytes, numpy arrays and generators, and lists, tuples and dicts of these.
         """
-        ...
 
     def restore(self, state: State, saved: Any) -> None:
         """Restore the kernel that returned ``saved`` at this state."""
-        ...
 
 
 def step_by_step(

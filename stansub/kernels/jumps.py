@@ -81,19 +81,15 @@ class Move(Protocol):
 
     def weight(self, position: FloatArray) -> float:
         """Return the weight of the move at a position; moves are picked in proportion to it, and never at 0."""
-        ...
 
     def draw(self, rng: np.random.Generator, position: FloatArray) -> Auxiliary:
         """Draw auxiliary variables."""
-        ...
 
     def log_density(self, position: FloatArray, drawn: Auxiliary) -> float:
         """Return the log density of these draws, with the probability of discrete ones; -inf if impossible."""
-        ...
 
     def transform(self, position: FloatArray, drawn: Auxiliary) -> Moved:
         """Return where the move leads; the position is a copy that may be modified and returned."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,19 +43,15 @@ class StateSpace(Protocol):
 
     def draw_first(self, rng: np.random.Generator, position: FloatArray, shape: tuple[int, ...]) -> FloatArray:
         """Draw states at time 0, of the given shape."""
-        ...
 
     def draw_next(self, rng: np.random.Generator, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
         """Draw states at time t, one for each of the states at time t - 1."""
-        ...
 
     def log_transition(self, position: FloatArray, t: int, states: FloatArray, following: FloatArray) -> FloatArray:
         """Return the log density of the states at time t given those at time t - 1; ``following`` has n = 1."""
-        ...
 
     def log_observation(self, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
         """Return the log density of the observations at time t given the states there."""
-        ...
 
 
 class Sweep(NamedTuple):

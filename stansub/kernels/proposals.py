@@ -38,7 +38,6 @@ class Proposal(Protocol):
         log_ratio : float
             log q(position | proposed) - log q(proposed | position); 0 for symmetric proposals.
         """
-        ...
 
 
 class BuiltIn(ABC):
@@ -102,7 +101,6 @@ class Adaptive(Proposal, Protocol):
 
     def adapter(self, dim: int) -> Adapter:
         """Return a new adapter for this number of parameters."""
-        ...
 
 
 class Adapter(Protocol):
@@ -122,15 +120,12 @@ class Adapter(Protocol):
 
     def learn(self, records: Records) -> None:
         """Adapt to a batch of steps."""
-        ...
 
     def proposal(self) -> Proposal:
         """Return the proposal for the next batch."""
-        ...
 
     def final(self) -> Proposal:
         """Return the proposal for sampling."""
-        ...
 
 
 @dataclass(eq=False)

@@ -60,7 +60,6 @@ class Context(Protocol):
     @property
     def exact_decider(self) -> Decider:
         """Return a decider that uses all the data for every decision."""
-        ...
 
     @property
     def names(self) -> abc.Sequence[str]: ...
@@ -68,20 +67,16 @@ class Context(Protocol):
     @property
     def split(self) -> Split:
         """Return the posterior split into prior and likelihood; raise NoPredictorsError if that is impossible."""
-        ...
 
     @property
     def tables(self) -> Callable[[float], Table] | None:
         """Return the function from an error level to its looks, if the level changes during the run."""
-        ...
 
     def touched_by(self, index: NDArray[np.int64], *, exact: bool = False) -> Subset | None:
         """Return the factors that depend on any of these parameters; None for all."""
-        ...
 
     def among(self, observations: IntArray, *, exact: bool = False) -> Subset:
         """Return the subset of these observations, given by number from 0."""
-        ...
 
 
 @runtime_checkable
@@ -94,11 +89,9 @@ class Recipe(Protocol):
 
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
-        ...
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         """Return the leaves to be adapted, in the structure of the kernel's params."""
-        ...
 
 
 @dataclass(frozen=True)

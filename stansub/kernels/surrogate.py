@@ -51,15 +51,12 @@ class Decisions(Protocol):
 
     def at(self, phi: FloatArray) -> Any:
         """Return what decisions need to know of a place, given the likelihood's arguments there."""
-        ...
 
     def decide(self, rng: np.random.Generator, here: Any, there: Any) -> Info:
         """Decide whether to move between two places; return the statistics."""
-        ...
 
     def counts(self) -> dict[str, float]:
         """Return the counts of statistics that have no value per step."""
-        ...
 
 
 class FullDataDecisions:

@@ -123,8 +123,6 @@ class Engine(Protocol):
 
     def unavailable(self) -> Missing | None:
         """Return why the engine cannot be used; None if it can."""
-        ...
 
     def run(self, program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
         """Return draws and statistics of all chains."""
-        ...

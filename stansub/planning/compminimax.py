@@ -97,11 +97,9 @@ class Error(Protocol):
 
     def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
         """Return the bound at a distance epsilon of the kernels, at most alpha / 2."""
-        ...
 
     def exact(self, n: Numbers) -> Numbers:
         """Return the bound of the exact kernel."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ class Advancing(Protocol):
 
     def advance(self) -> bool:
         """Do the next piece; return False if nothing is left or the work was stopped."""
-        ...
 
 
 class Work(Protocol):
@@ -50,11 +49,9 @@ class Work(Protocol):
 
     def begin(self, executor: Executor) -> Future[Any]:
         """Submit the next turn."""
-        ...
 
     def end(self, result: Any) -> bool:
         """Process the result of a turn; return False if nothing is left."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ class Bounds(Protocol):
 
     def check(self, name: str, value: Any) -> None:
         """Raise InputError if a value is not allowed."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,6 @@ class Population(factors.Population, Protocol):
 
     def single(self, places: NDArray[np.int64]) -> Evaluator:
         """Return an evaluator whose blocks are the observations at these places, one each."""
-        ...
 
     @property
     def kind(self) -> Literal["instances", "uncut", "functions", "partitions"]: ...

@@ -24,7 +24,6 @@ class Population(Protocol):
     @property
     def kind(self) -> str:
         """Return how the factors are evaluated, as named by option, output and checkpoints."""
-        ...
 
     @property
     def blocks(self) -> Blocks: ...
@@ -34,15 +33,12 @@ class Population(Protocol):
 
     def evaluator(self) -> Evaluator:
         """Return a new evaluator, for one thread at a time."""
-        ...
 
     def in_passing(self) -> Population:
         """Return the population for evaluating each block once or twice, in less memory if possible."""
-        ...
 
     def in_bulk(self) -> Population:
         """Return the population for evaluating all blocks, with larger blocks if each costs a call."""
-        ...
 
 
 class Density(Protocol):
@@ -69,11 +65,9 @@ class Target(Protocol):
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> Predictors:
         """Return the linear predictors of the observations; raise NoPredictorsError if there are none."""
-        ...
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """Return the split into prior and likelihood in its own arguments; raise NoPredictorsError if there is none."""
-        ...
 
     def remainder_bounds(
         self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
@@ -82,7 +76,6 @@ class Target(Protocol):
 
         Raise NoPredictorsError if there are none.
         """
-        ...
 
     @property
     def full(self) -> Density: ...
@@ -99,7 +92,6 @@ class Target(Protocol):
     @property
     def pilot(self) -> Target | None:
         """Return the target of a random sample of the observations, if this process does not hold all of them."""
-        ...
 
 
 class CutTarget(Target, Protocol):
@@ -107,12 +99,10 @@ class CutTarget(Target, Protocol):
 
     def for_decisions(self, progress: Callable[[str], None] | None = None) -> CutTarget:
         """Return the target with smaller factors; itself if they are small enough."""
-        ...
 
     @property
     def decision_size(self) -> int | None:
         """Return the observations per smaller factor; None if the factors are small enough."""
-        ...
 
 
 def known_predictors(posterior: Target, log: Callable[[str], None]) -> Predictors | None:

@@ -22,7 +22,6 @@ class HasPredictors(Protocol):
 
     def predictors(self) -> Predictors:
         """Return the predictors of its observations."""
-        ...
 
 
 @dataclass(frozen=True)

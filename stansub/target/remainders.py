@@ -96,26 +96,21 @@ class Family(Protocol):
 
     def part(self, rows: Rows) -> Family:
         """Return the family of some observations."""
-        ...
 
     def compacted(self) -> Family:
         """Return the family in less memory if possible; only its parts can then be evaluated."""
-        ...
 
     def smoothed(self, centre: FloatArray, lengths: FloatArray) -> Family:
         """Return the family with kinks smoothed on the scale of the lengths of the arguments about a centre.
 
         Its log likelihoods keep their kinks; its derivatives, and values returned with these, are smooth.
         """
-        ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return all f_i, up to constants, shape (n,)."""
-        ...
 
     def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log likelihoods, shape (n,), and gradients, shape (q, n), at the least cost."""
-        ...
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return derivatives in the arguments of some orders, at less than their total cost.
@@ -123,7 +118,6 @@ class Family(Protocol):
         Order 0 is `log_lik`, order 1 gives gradients, shape (q, n), and order 2 Hessians, shape (q, q, n). Order 3,
         available if `highest` is 3, gives third derivatives, shape (n,).
         """
-        ...
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return upper bounds of the sum of absolute derivatives of an order, times lengths, on boxes.
@@ -144,7 +138,6 @@ class Family(Protocol):
             error of a Taylor expansion of one order less is at most this times t^order / order! if the arguments differ
             from the centre by at most `lengths * t`, t <= `radius`. With kinks, floor + t^order replaces t^order.
         """
-        ...
 
 
 @dataclass(frozen=True)

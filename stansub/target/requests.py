@@ -24,7 +24,6 @@ class Request(Protocol[Holder, Answer]):
 
     def answer(self, holder: Holder, *, threads: int = 1) -> Answer:
         """Return the answer for the observations of one holder, the same for any number of threads."""
-        ...
 
 
 class Holders(Protocol[H]):
@@ -37,7 +36,6 @@ class Holders(Protocol[H]):
 
     def answers(self, requests: Mapping[int, Request[H, A]]) -> list[A]:
         """Return answers to requests, given by the number of the holder, in the order of the requests."""
-        ...
 
 
 def ask_all(holders: Holders[H], request: Request[H, A]) -> list[A]:

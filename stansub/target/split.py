@@ -86,7 +86,6 @@ class Dynamics(Protocol):
 
     def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> HamiltonianSampler:
         """Return a sampler of the density in these coordinates, with the metric of a precision there."""
-        ...
 
 
 class Surrogate(Dynamics, Protocol):
@@ -94,15 +93,12 @@ class Surrogate(Dynamics, Protocol):
 
     def phi(self, theta: FloatArray) -> FloatArray:
         """Return the likelihood's arguments."""
-        ...
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of these coordinates."""
-        ...
 
     def gibbs(self, effects: NormalEffects) -> Sampler:
         """Return a sampler of effects and their scales, which need not be exactly those of the surrogate."""
-        ...
 
 
 class Split(Protocol):
@@ -113,12 +109,9 @@ class Split(Protocol):
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """Return the surrogate with an approximation of the likelihood."""
-        ...
 
     def prior(self) -> Surrogate:
         """Return the posterior without its likelihood, whose arguments have no scale fixed."""
-        ...
 
     def posterior(self) -> Dynamics | None:
         """Return the posterior itself; None if this process cannot evaluate it at once."""
-        ...

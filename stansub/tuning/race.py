@@ -80,22 +80,18 @@ class Normal(Protocol):
     @property
     def position(self) -> FloatArray:
         """Return its mean, shape (dim,)."""
-        ...
 
     @property
     def cholesky(self) -> FloatArray:
         """Return the lower triangular factor of its covariance, shape (dim, dim)."""
-        ...
 
     @property
     def hessian(self) -> FloatArray:
         """Return the Hessian of its log density, shape (dim, dim)."""
-        ...
 
     @property
     def third(self) -> FloatArray:
         """Return the third derivatives of the posterior's log density there; empty if unknown."""
-        ...
 
 
 @dataclass(frozen=True)
