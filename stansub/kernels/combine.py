@@ -38,6 +38,12 @@ class _Combined(ABC):
         )
 
     @property
+    def _direct(self) -> list[Kernel]:
+        """Return the parts without decisions, those of combined parts included."""
+        within = [part._direct if isinstance(part, _Combined) else [part] for part in self.parts.values()]
+        return [one for each in within for one in each if not one.deciders]
+
+    @property
     def stats(self) -> tuple[Stat, ...]:
         """Return the statistics of the whole step, then of each part."""
         own = [one.of(name) for name, part in self.parts.items() for one in part.stats if one.per_step]
@@ -50,8 +56,9 @@ class _Combined(ABC):
 
     @property
     def n_evaluated(self) -> int:
-        """Return the observations evaluated by decisions so far."""
-        return sum(int(one.n_evaluated) for one in self.deciders)
+        """Return the observations evaluated so far."""
+        deciding = sum(int(one.n_evaluated) for one in self.deciders)
+        return deciding + sum(one.n_evaluated for one in self._direct)
 
     def init(self, position: FloatArray) -> State:
         """Move all parts to a position and return its state."""
@@ -66,7 +73,7 @@ class _Combined(ABC):
 
     def counts(self) -> dict[str, float]:
         """Return the counts of statistics that have no value per step."""
-        several = [counts_of(one) for one in self.deciders]
+        several = [*map(counts_of, self.deciders), *(one.counts() for one in self._direct)]
         return {
             count.name: max([0, *values]) if count.largest else sum(values)
             for count in COUNTS

@@ -235,6 +235,14 @@ class TestRecipe:
         assert record.share_of_data == 1.0
         assert record.acceptance_rate == pytest.approx(stats["walk.accepted"].values.mean())
 
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_observations_of_both_count(self, nested: bool) -> None:
+        walk = OnParameters(Metropolis("random-walk", exact=True), ["beta.1"])
+        gibbs = Sequence(gibbs=self.KERNEL) if nested else self.KERNEL
+        idata = self.drawn(Sequence(gibbs=gibbs, walk=walk), iter_sampling=200)
+        # The variables of all observations, and both ends of a move of the walk.
+        assert record_of(idata).passes_per_step == pytest.approx(1 + 2)
+
     def test_a_run_is_resumed(self, tmp_path: Path) -> None:
         kernel = replace(self.KERNEL, mini_batch=20)
         whole = self.drawn(kernel, iter_sampling=60)
