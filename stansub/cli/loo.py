@@ -54,6 +54,7 @@ def loo(
     from stansub.diagnostics.elpd import loo_compare
     from stansub.diagnostics.loo import loo as leave_out
     from stansub.errors import InputError
+    from stansub.output.plain import plain
 
     if len(set(draws)) < len(draws):
         raise InputError("the same file was given twice; name two different ones")
@@ -75,7 +76,7 @@ def loo(
     if json:
         figures = {"models": {name: one.to_dict() for name, one in found.items()}}
         rows = {} if compared is None else {"comparison": compared.to_dict("index")}
-        typer.echo(json_module.dumps(figures | rows, indent=1))
+        typer.echo(json_module.dumps(plain(figures | rows), indent=1))
         return
     for name, one in found.items():
         typer.echo(f"{name}: {one}\n" if compared is not None else str(one))

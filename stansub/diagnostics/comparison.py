@@ -16,6 +16,7 @@ from stansub.diagnostics.verdict import Evidence, Verdict, judge, n_tests
 from stansub.errors import InputError
 from stansub.findings import Finding, Unrecorded
 from stansub.output.inference_data import InferenceData, attrs
+from stansub.output.plain import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,20 +65,21 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every figure as plain values for JSON, None if undefined; `verdict` is the word."""
-        return {
+        figures = {
             "verdict": self.verdict.word,
             "headline": self.verdict.headline,
-            "reasons": list(self.verdict.reasons),
+            "reasons": self.verdict.reasons,
             "model": self.name,
-            "overall": {name: _plain(value) for name, value in self.overall.items()},
-            "worst_pair": None if self.worst_pair is None else list(self.worst_pair),
-            "parameters": _rows(self.parameters),
-            "cost": _rows(self.cost),
-            "notes": list(self.cost.attrs["notes"]),
-            "alignment": {name: list(names) for name, names in vars(self.alignment).items()},
+            "overall": self.overall,
+            "worst_pair": self.worst_pair,
+            "parameters": self.parameters.to_dict("index"),
+            "cost": self.cost.to_dict("index"),
+            "notes": self.cost.attrs["notes"],
+            "alignment": vars(self.alignment),
             "cautions": [finding.describe()._asdict() for finding in self.findings],
             "reference_cautions": [finding.describe()._asdict() for finding in self.reference_findings],
         }
+        return dict(plain(figures))
 
 
 def compare_draws(
@@ -163,15 +165,3 @@ def _overall(evidence: Evidence, covariances: Covariances, level: float) -> dict
         "worst_pair_z": pair.z if pair else math.nan,
     }
     return {name: float(value) for name, value in figures.items()}
-
-
-def _rows(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame's rows by name."""
-    return {
-        str(name): {str(column): _plain(value) for column, value in row.items()}
-        for name, row in frame.to_dict("index").items()
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else float(value) if math.isfinite(value) else None

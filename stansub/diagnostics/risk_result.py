@@ -15,6 +15,7 @@ from stansub.diagnostics.risk_curves import MIN_REPEATS, grid, split
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES
 from stansub.diagnostics.risk_runs import Trajectory
 from stansub.diagnostics.risk_truth import Truth
+from stansub.output.plain import plain
 from stansub.output.record import audit_of
 from stansub.run.state import Totals
 from stansub.types import FloatArray
@@ -78,8 +79,8 @@ class Risk:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, NaN as None."""
         frames = {"settings": self.settings.reset_index(), "curves": self.curves, "losses": self.losses}
-        plain = {name: _plain(frame.to_dict("records")) for name, frame in frames.items()}
-        return {**_plain(self.facts), "notes": list(self.notes), "headlines": headlines(self), **plain}
+        rows = {name: frame.to_dict("records") for name, frame in frames.items()}
+        return dict(plain({**self.facts, "notes": self.notes, "headlines": headlines(self), **rows}))
 
 
 def headlines(found: Risk) -> list[str]:
@@ -198,14 +199,3 @@ def _summed(several: Sequence[Totals]) -> Totals:
     for one in several:
         total.add(one)
     return total
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without numpy types; None if it is not finite."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from stansub import clock, streams
 from stansub.errors import InputError
+from stansub.output.plain import plain
 from stansub.planning.level_mixture import schedules
 from stansub.planning.nuts_cost import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, NutsCost, nuts_cost
 from stansub.planning.pilot import Measurement, measure, methods_of
@@ -284,19 +285,18 @@ class BudgetPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON values; a risk is null if nothing is ready in time."""
-        return {
+        figures = {
             "model": self.name,
             "budget_seconds": self.budget,
             "n_observations": self.n_observations,
             "planning_seconds": self.seconds,
-            "ways": [
-                {"way": one.label, **one.facts(), "risk": _plain(one.risk(self.budget)._asdict())} for one in self.all
-            ],
+            "ways": [{"way": one.label, **one.facts(), "risk": one.risk(self.budget)._asdict()} for one in self.all],
             "best": self.best.label,
             "certain": self.certain,
             "compminimax": None if self.worst_case is None else self.worst_case.facts(),
             "options": self.own.options(self.budget),
         }
+        return dict(plain(figures))
 
 
 def best_of(methods: Sequence[_Predicted], budget: float) -> _Predicted:
@@ -421,7 +421,3 @@ def budgets(found: BudgetPlan) -> FloatArray:
     """Return times from the start of the first chains to ten times the budget, for a picture."""
     first = min(found.budget / 10, 2 * min(one.set_up for one in found.methods))
     return np.geomspace(first, 10 * found.budget, 60)
-
-
-def _plain(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -12,8 +12,8 @@ from stansub.diagnostics.statistics import share as test_level
 from stansub.findings import Words
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.inference_data import InferenceData, attrs, group
-from stansub.output.record import error_level, estimates_of
-from stansub.output.words import with_level
+from stansub.output.record import error_level, record_of, total
+from stansub.output.words import short_audit, with_level
 from stansub.report import figures
 from stansub.report.figures import sampler_names
 from stansub.stan.sources import DataSources
@@ -456,23 +456,15 @@ def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     if facts.get("versions"):
         yield "Versions", ", ".join(f"{key} {value}" for key, value in dict(facts["versions"]).items())
     if "n_divergences" in facts:
-        yield "Divergences", f"{_total(facts['n_divergences']):,}"
-    if "n_audited" in facts:
-        wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
-        estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
-        parts = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
-        parts += [estimates.clause] if estimates is not None else []
-        yield "Audit", "; ".join(parts) or "none"
+        yield "Divergences", f"{total(facts, 'n_divergences'):,.0f}"
+    if "test" in facts:
+        yield "Audit", short_audit(record_of(idata))
     if facts.get("stopped"):
         yield "Stopped", str(facts["stopped"])
     if facts.get("time_split"):
         yield "Split of the time", str(facts["time_split"])
     if facts.get("created_at"):
         yield "Created", str(facts["created_at"])[:19].replace("T", " ")
-
-
-def _total(values: Any) -> int:
-    return int(sum(values)) if isinstance(values, list) else int(values)
 
 
 def _text(value: Any) -> str:
