@@ -56,13 +56,13 @@ struct Tables {
 
 // A density of parameters theta: scales s with densities h_k(s_k), blocks of effects with u = S z and z ~ N(0, I), where S
 // is a function of the scales as in coordinates.hpp, other coefficients, and a likelihood that is normal in u and these
-// coefficients, exp(b.u - u.M u / 2). theta has u or z of a block.
+// coefficients, exp(b.u - u.M u / 2). theta has u, plus a mean that other coefficients determine, or z of a block.
 class NormalEffects {
  public:
   struct Blocks {
     std::vector<std::int32_t> sizes, places, starts, columns;  // places among u, columns among the scales
     std::vector<double> coefficients, constants;
-    std::vector<std::uint8_t> has_effects;  // whether theta has u, not z
+    std::vector<std::uint8_t> has_effects;  // whether theta has u plus its mean, not z
   };
   // Lines through the scales, by rows. Along a line, u or z is fixed.
   struct Moves {
@@ -74,6 +74,11 @@ class NormalEffects {
     std::vector<std::int32_t> starts, columns;
     std::vector<double> values, linear;  // M by rows, and b
   };
+  // Means of coefficients, by rows: linear functions of coefficients that have no such mean.
+  struct Means {
+    std::vector<std::int32_t> starts, columns;
+    std::vector<double> values;
+  };
 
   // Student's t distribution from which scales are proposed: its centre and root, by rows; or empty for none.
   struct Proposal {
@@ -81,12 +86,14 @@ class NormalEffects {
   };
 
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
-                Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal)
+                Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal, Means means)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
-        normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)), cholesky_(std::move(pattern)) {
+        normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)), cholesky_(std::move(pattern)),
+        means_(std::move(means)) {
     const std::size_t d = coefficient_places_.size();
     if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
-        tables_.values.size() != scale_places_.size() * tables_.n || tables_.slopes.size() != tables_.values.size() ||
+        means_.starts.size() != d + 1 || tables_.values.size() != scale_places_.size() * tables_.n ||
+        tables_.slopes.size() != tables_.values.size() ||
         (!proposal_.centre.empty() && proposal_.centre.size() != scale_places_.size()) ||
         proposal_.root.size() != proposal_.centre.size() * proposal_.centre.size())
       throw std::invalid_argument("the parts of normal effects do not fit together");
@@ -114,6 +121,7 @@ class NormalEffects {
     for (std::size_t k = 0; k < scale_places_.size(); ++k) now_.scales[k] = theta[scale_places_[k]];
     set_functions();
     for (std::size_t i = 0; i < coefficient_places_.size(); ++i) now_.effects[i] = theta[coefficient_places_[i]];
+    add_means(-1, [&](std::size_t i) -> double& { return now_.effects[i]; });
     for (const Block& block : blocks_) {
       if (!block.has_effects)
         for (std::int32_t i = 0; i < block.size; ++i) now_.standard[block.places[i]] = now_.effects[block.places[i]];
@@ -134,6 +142,7 @@ class NormalEffects {
       if (!block.has_effects)
         for (std::int32_t i = 0; i < block.size; ++i)
           out[coefficient_places_[block.places[i]]] = now_.standard[block.places[i]];
+    add_means(1, [&](std::size_t i) -> double& { return out[coefficient_places_[i]]; });
   }
 
   // Log density of theta, up to a constant.
@@ -183,6 +192,13 @@ class NormalEffects {
     bool fixes_effects;
     double width;
   };
+
+  template <class Coefficient>
+  void add_means(double factor, Coefficient at) const {
+    for (std::size_t i = 0; i < coefficient_places_.size(); ++i)
+      for (std::int32_t k = means_.starts[i]; k < means_.starts[i + 1]; ++k)
+        at(i) += factor * means_.values[k] * at(means_.columns[k]);
+  }
 
   static std::size_t n_functions(std::int32_t k) { return static_cast<std::size_t>(k) * (k + 1) / 2; }
 
@@ -548,6 +564,7 @@ class NormalEffects {
   double share_;  // of the sweeps that have moves
   Proposal proposal_;
   RepeatedCholesky cholesky_;
+  Means means_;
   Blocks own_;
   std::vector<Block> blocks_;
   std::vector<Move> moves_;

@@ -393,7 +393,8 @@ void bind_transitions(nb::module_& m) {
              const Vector<std::int32_t>& move_starts, const Vector<std::int32_t>& move_columns,
              const Vector<double>& directions, const Vector<double>& widths,
              const Vector<std::uint8_t>& fixes_effects, double share, const Vector<double>& centre,
-             const Matrix& root) {
+             const Matrix& root, const Vector<std::int32_t>& mean_starts, const Vector<std::int32_t>& mean_columns,
+             const Vector<double>& means) {
             const auto numbers = [](const Matrix& one) { return std::vector<double>(one.data(), one.data() + one.size()); };
             new (self) NormalEffects(
                 to_vector(coefficients), to_vector(scales), Tables{low, step, values.shape(1), numbers(values), numbers(slopes)},
@@ -404,12 +405,14 @@ void bind_transitions(nb::module_& m) {
                                 std::vector<double>(pattern_rows.shape(0), 1.0)}, to_vector(order)},
                 {to_vector(move_starts), to_vector(move_columns), to_vector(directions), to_vector(widths),
                  to_vector(fixes_effects)},
-                share, {to_vector(centre), numbers(root)});
+                share, {to_vector(centre), numbers(root)},
+                {to_vector(mean_starts), to_vector(mean_columns), to_vector(means)});
           },
           "coefficients"_a, "scales"_a, "low"_a, "step"_a, "values"_a, "slopes"_a, "sizes"_a, "places"_a, "starts"_a,
           "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
           "precision"_a, "linear"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
-          "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a, "share"_a, "centre"_a, "root"_a)
+          "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a, "share"_a, "centre"_a, "root"_a,
+          "mean_starts"_a, "mean_columns"_a, "means"_a)
       .def_prop_ro("dim", &NormalEffects::dim)
       .def(
           "log_density",

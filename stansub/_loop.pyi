@@ -1200,6 +1200,9 @@ class NormalEffects:
         share: float,
         centre: NDArray[np.float64],
         root: NDArray[np.float64],
+        mean_starts: NDArray[np.int32],
+        mean_columns: NDArray[np.int32],
+        means: NDArray[np.float64],
     ) -> None: ...
     @property
     def dim(self) -> int:

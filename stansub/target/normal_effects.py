@@ -2,8 +2,8 @@
 
 The density is that of scales s, each with a function h_k(s_k) of its own, of blocks of effects u = S z, z ~ N(0, I),
 where S is a function of the scales as in `stansub.target.coordinates`, and of other coefficients. It is multiplied by a
-likelihood that is normal in u and these coefficients. Formulas: ``cpp/normal_effects.hpp``; proof:
-``docs/decisions/23``.
+likelihood that is normal in u and these coefficients. Effects that are parameters may have a mean, which is added to u.
+Formulas: ``cpp/normal_effects.hpp``; proof: ``docs/decisions/23``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
@@ -57,6 +56,8 @@ class NormalEffects:
         integrated out; empty for no such proposals.
     root : ndarray, shape (n_scales, n_scales) or (0, 0)
         Its root, a lower triangle.
+    mean_starts, mean_columns, means : ndarray
+        What is added to each coefficient, by rows: a linear function of coefficients to which nothing is added.
     """
 
     coefficients: Places
@@ -87,24 +88,14 @@ class NormalEffects:
     share: float
     centre: FloatArray
     root: FloatArray
+    mean_starts: Places
+    mean_columns: Places
+    means: FloatArray
 
     @property
     def dim(self) -> int:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
-
-    @property
-    def n_matrices(self) -> int:
-        """Return the number of blocks of several effects whose S changes along a line, summed over all lines."""
-        numbers = self.sizes * (self.sizes + 1) // 2
-        shape = len(self.constants), len(self.scales)
-        reads = sp.csr_array((np.ones(len(self.columns)), self.columns, self.starts), shape=shape)
-        of_block = np.repeat(np.arange(len(self.sizes)), numbers)
-        blocks = sp.csr_array((np.ones(len(of_block)), (of_block, np.arange(len(of_block)))))
-        shape = len(self.widths), len(self.scales)
-        lines = sp.csr_array((np.ones(len(self.move_columns)), self.move_columns, self.move_starts), shape=shape)
-        changes = (blocks @ reads)[self.sizes > 1] @ lines.T
-        return int(changes.nnz)
 
     def compiled(self) -> _loop.NormalEffects:
         """Return the density and its sampler, for one thread."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
+from stansub.tuning.effect_functions import functions_of
 from stansub.types import FloatArray
 
 Map = Callable[[FloatArray], FloatArray]
@@ -262,11 +263,7 @@ def _functions(matrix: FloatArray) -> FloatArray:
     k = len(matrix)
     if np.abs(np.triu(matrix, 1)).max(initial=0) > _ROUNDING or not (np.diag(matrix) > 0).all():
         return np.full(k * (k + 1) // 2, np.nan)
-    found = []
-    for i, row in enumerate(matrix):
-        rests = np.sqrt(np.cumsum(row[i::-1] ** 2))[::-1]  # norms of the rest of each row from each entry on
-        found += [*np.arctanh(row[:i] / rests[:i]), np.log(rests[0])]
-    return np.array(found)
+    return functions_of(np.tril(matrix))
 
 
 def _proved(

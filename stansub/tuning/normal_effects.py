@@ -24,15 +24,17 @@ from stansub.target.cholesky import cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
+from stansub.tuning.centred_effects import ROUNDING, centred, means_of
 from stansub.tuning.coordinates import Effects
+from stansub.tuning.effect_functions import Functions, slopes_of_log_determinant, triangles_of
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]
 
 # Grid of the tables: how far it extends beyond draws, and the distance of nodes.
 _BELOW, _ABOVE, _STEP = 20.0, 10.0, 0.05
-# Points of the proof, and relative differences up to which gradients may differ there.
-_PROVED, _SAME, _ROUNDING = 3, 1e-3, 1e-7
+# Points of the proof, and relative differences up to which gradients may differ there; step of differences of S.
+_PROVED, _SAME, _APART = 3, 1e-3, 1e-5
 # Smallest distance of differences of other coefficients' priors.
 _LEAST_SD = 1e-3
 # Share of precision from the data above which an effect hardly moves with a scale that it shares.
@@ -56,57 +58,6 @@ class _Tables(NamedTuple):
     nodes: FloatArray
     values: FloatArray
     slopes: FloatArray
-
-
-class _Functions(NamedTuple):
-    """Functions that matrices S of blocks are made of.
-
-    Attributes
-    ----------
-    sizes : ndarray
-    places : ndarray
-        Places of the effects among the parameters, block by block.
-    rows : csr_array, shape (n_functions, dim)
-    constants : ndarray, shape (n_functions,)
-    has_effects : ndarray of bool
-        Whether the parameters of a block are u rather than z.
-    """
-
-    sizes: Places
-    places: Places
-    rows: sp.csr_array
-    constants: FloatArray
-    has_effects: NDArray[np.bool_]
-
-    def __call__(self, theta: FloatArray) -> FloatArray:
-        """Return the functions' values."""
-        return np.asarray(self.rows @ theta + self.constants)
-
-    @property
-    def numbers(self) -> Places:
-        """Return the number of functions of each block: the elements of a lower triangle."""
-        return self.sizes * (self.sizes + 1) // 2
-
-    @property
-    def firsts(self) -> Places:
-        """Return the place of each block's first function."""
-        return np.cumsum(self.numbers) - self.numbers
-
-    @classmethod
-    def of(cls, full: Coordinates) -> _Functions:
-        """Return those of coordinates."""
-        plain = np.zeros(len(full.sizes), bool)
-        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), full.rows, full.constants, plain)
-
-    def joined(self, other: _Functions) -> _Functions:
-        """Return the functions of both."""
-        return _Functions(
-            np.concatenate([self.sizes, other.sizes]),
-            np.concatenate([self.places, other.places]),
-            sp.csr_array(sp.vstack([self.rows, other.rows])),
-            np.concatenate([self.constants, other.constants]),
-            np.concatenate([self.has_effects, other.has_effects]),
-        )
 
 
 def find_normal_effects(
@@ -146,11 +97,23 @@ class _Search:
     check: Callable[[], None]
 
     @cached_property
-    def mean(self) -> FloatArray:
-        return np.asarray(self.draws.mean(axis=0))
+    def means(self) -> sp.csr_array:
+        """What is added to coefficients as their mean, a linear function of parameters, shape (dim, dim)."""
+        candidates = np.setdiff1d(np.flatnonzero(~_columns(self._likelihood.jacobian)), self.full.rows.indices)
+        others = np.setdiff1d(np.flatnonzero(_columns(self._likelihood.jacobian)), self.full.places)
+        return means_of(self._prior, np.asarray(self.draws.mean(axis=0)), others, candidates)
 
     @cached_property
-    def prior(self) -> Callable[[FloatArray], FloatArray]:
+    def centred_draws(self) -> FloatArray:
+        """Draws without the means."""
+        return without(self.means, self.draws)
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        return np.asarray(self.centred_draws.mean(axis=0))
+
+    @cached_property
+    def _prior(self) -> Callable[[FloatArray], FloatArray]:
         model = self.split.prior().model
 
         def gradient(theta: FloatArray) -> FloatArray:
@@ -160,7 +123,18 @@ class _Search:
         return gradient
 
     @cached_property
-    def phi(self) -> AffineMap:
+    def prior(self) -> Callable[[FloatArray], FloatArray]:
+        """Gradient of the log density without the likelihood, by parameters without their means."""
+        means, of_theta = self.means, self._prior
+
+        def gradient(x: FloatArray) -> FloatArray:
+            slopes = of_theta(x + means @ x)
+            return np.asarray(slopes + means.T @ slopes)
+
+        return gradient
+
+    @cached_property
+    def _likelihood(self) -> AffineMap:
         surrogate, coordinates = self.split.surrogate(self.about), self.full.compiled()
 
         def phi(x: FloatArray) -> FloatArray:
@@ -172,21 +146,31 @@ class _Search:
         return AffineMap.of(phi, self.full.dim)
 
     @cached_property
+    def phi(self) -> AffineMap:
+        """The likelihood's arguments, by parameters without their means."""
+        own, means = self._likelihood, self.means
+        return AffineMap(
+            lambda x: own.function(x + means @ x), sp.csc_array(own.jacobian + own.jacobian @ means), own.constant
+        )
+
+    @cached_property
     def coefficients(self) -> Places:
-        return np.flatnonzero(abs(self.phi.jacobian).max(axis=0).toarray().ravel() > _ROUNDING)
+        return np.flatnonzero(_columns(self.phi.jacobian))
 
     @cached_property
     def scales(self) -> Places:
         return np.setdiff1d(np.arange(self.full.dim), self.coefficients)
 
     def found(self) -> Structure | None:
-        if not all(self.phi.error(self.full.inward(one)) <= _ROUNDING for one in self.draws[[0, -1]]):
+        if not all(self._likelihood.error(self.full.inward(one)) <= ROUNDING for one in self.draws[[0, -1]]):
             return None
         others = np.setdiff1d(self.coefficients, self.full.places)
-        centred = self._centred(others)
-        if centred is None:
+        moved = self.mean.copy()
+        moved[self.scales] += self.rng.uniform(-0.5, 0.5, len(self.scales))
+        effects = centred(self.prior, self.mean, moved, others, self.scales)
+        if effects is None:
             return None
-        functions = _Functions.of(self.full).joined(centred)
+        functions = Functions.of(self.full).joined(effects)
         if not functions.places.size:
             return None
         if not np.isin(functions.rows.indices, self.scales).all() or not self.scales.size:
@@ -194,57 +178,26 @@ class _Search:
         tables = self._tables(functions)
         if tables is None or not all(self._is_proved(functions, tables) for _ in range(_PROVED)):
             return None
-        others = np.setdiff1d(others, centred.places)
-        return Structure(self.prior, self.phi, self.coefficients, others, self.scales, functions, tables)
+        others = np.setdiff1d(others, effects.places)
+        return Structure(self.prior, self.phi, self.means, self.coefficients, others, self.scales, functions, tables)
 
-    def _centred(self, others: Places) -> _Functions | None:
-        """Return coefficients whose prior is normal about 0 with a scale that is a function of other parameters."""
-        moved = self.mean.copy()
-        moved[self.scales] += self.rng.uniform(-0.5, 0.5, len(self.scales))
-        curvatures = [self._curvatures(theta, others) for theta in (self.mean, moved)]
-        changed = np.abs(curvatures[0] - curvatures[1]) > _ROUNDING * (1 + np.abs(curvatures[0]))
-        own, here = others[changed], curvatures[0][changed]
-        slopes, constants = np.zeros((len(own), len(self.scales))), np.zeros(len(own))
-        if own.size:
-            if not (here > 0).all():
-                return None
-            for slope, k in zip(slopes.T, self.scales, strict=True):
-                theta = self.mean.copy()
-                theta[k] += 1
-                with np.errstate(invalid="ignore"):
-                    slope[:] = -0.5 * np.log(self._curvatures(theta, others)[changed] / here)
-            if not np.isfinite(slopes).all():
-                return None
-            slopes[np.abs(slopes) < _ROUNDING] = 0
-            constants = -0.5 * np.log(here) - slopes @ self.mean[self.scales]
-        at, column = np.nonzero(slopes)
-        rows = sp.csr_array((slopes[at, column], (at, self.scales[column])), shape=(len(own), self.full.dim))
-        return _Functions(np.ones(len(own), np.int64), own, rows, constants, np.ones(len(own), bool))
-
-    def _curvatures(self, theta: FloatArray, others: Places) -> FloatArray:
-        """Return by how much the prior's slopes fall if all of some coefficients grow from 0 to 1."""
-        at = [theta.copy(), theta.copy()]
-        at[0][others], at[1][others] = 0, 1
-        return np.asarray(self.prior(at[0])[others] - self.prior(at[1])[others])
-
-    def _tables(self, functions: _Functions) -> _Tables | None:
+    def _tables(self, functions: Functions) -> _Tables | None:
         """Return the log priors of scales where all of them are defined."""
-        lows, highs = (of(self.draws[:, self.scales]) for of in (np.min, np.max))
+        lows, highs = (of(self.centred_draws[:, self.scales]) for of in (np.min, np.max))
         nodes = np.arange(lows - _BELOW, highs + _ABOVE, _STEP / 2)
         theta = self.mean.copy()
         theta[functions.places] = 0
-        own = functions.rows[np.repeat(functions.has_effects, functions.numbers)]
-        of_effects = np.asarray(own.sum(axis=0))[self.scales]  # of u = 0, whose density is 1 / S
         slopes = np.full((len(nodes), len(self.scales)), np.nan)
         for node, slope in zip(nodes, slopes, strict=True):
             theta[self.scales] = node
             try:
-                slope[:] = self.prior(theta)[self.scales] + of_effects
+                # The density of u = 0 is 1 / |S|.
+                slope[:] = (self.prior(theta) + _slopes(functions, theta))[self.scales]
             except EndedError:
                 raise
             except RunError:
                 pass
-        middle = int(np.searchsorted(nodes, np.median(self.draws[:, self.scales])))
+        middle = int(np.searchsorted(nodes, np.median(self.centred_draws[:, self.scales])))
         bad = np.flatnonzero(~np.isfinite(slopes).all(axis=1))
         first, end = bad[bad < middle].max(initial=-1) + 1, bad[bad >= middle].min(initial=len(nodes))
         n = (end - first - 1) // 2  # intervals, by Simpson's rule
@@ -256,26 +209,49 @@ class _Search:
         nodes = nodes[first : first + 2 * n + 1 : 2]
         return _Tables(nodes, values - values.max(axis=1, keepdims=True), slopes[:, ::2].copy())
 
-    def _is_proved(self, functions: _Functions, tables: _Tables) -> bool:
+    def _is_proved(self, functions: Functions, tables: _Tables) -> bool:
         """Return whether the prior's gradient at a random point is that of effects and tables."""
-        theta = self.draws[self.rng.integers(len(self.draws))].copy()
+        draws = self.centred_draws
+        theta = draws[self.rng.integers(len(draws))].copy()
         theta[self.scales] += self.rng.standard_normal(len(self.scales))
         nodes, values, slopes = tables
         theta[self.scales] = np.clip(theta[self.scales], nodes[0], nodes[-1])
-        scales = functions(theta)
-        by_place, expected = np.repeat(functions.has_effects, functions.sizes), np.zeros(len(theta))
-        z = self.rng.standard_normal(len(functions.places))
-        theta[functions.places] = z
-        expected[functions.places] = -z
-        single = np.repeat(functions.has_effects, functions.numbers)
-        size = np.exp(scales[single])
-        theta[functions.places[by_place]] *= size
-        expected[functions.places[by_place]] /= size
+        expected = np.zeros(len(theta))
+        z = self.rng.standard_normal(len(theta))
+        theta[functions.places], expected[functions.places] = z[functions.places], -z[functions.places]
         for k, place in enumerate(self.scales):
             expected[place] = scipy.interpolate.CubicHermiteSpline(nodes, values[k], slopes[k])(theta[place], 1)
-        expected += functions.rows[single].T @ (z[by_place] ** 2 - 1)
+        expected -= _slopes(functions, theta)
+        scales = functions(theta)
+        for places, which in functions.by_size():
+            k, f = places.shape[1], scales[which]
+            lower, own = triangles_of(f, k), z[places]
+            theta[places] = np.einsum("nij,nj->ni", lower, own)
+            inverse = np.linalg.inv(lower)
+            expected[places] = -np.einsum("nji,nj->ni", inverse, own)
+            for j, step in enumerate(_APART * np.eye(f.shape[1])):
+                change = (triangles_of(f + step, k) - triangles_of(f - step, k)) / (2 * _APART)
+                expected += functions.rows[which[:, j]].T @ np.einsum("ni,nij,njk,nk->n", own, inverse, change, own)
         error = np.abs(self.prior(theta) - expected) / (1 + np.abs(expected))
         return bool(np.delete(error, np.setdiff1d(self.coefficients, functions.places)).max() < _SAME)
+
+
+def _slopes(functions: Functions, theta: FloatArray) -> FloatArray:
+    """Return the gradient of the sum of log |S| over blocks whose parameters are effects, shape (dim,)."""
+    scales, found = functions(theta), np.zeros(len(theta))
+    for places, which in functions.by_size():
+        found += functions.rows[which.ravel()].T @ slopes_of_log_determinant(scales[which], places.shape[1]).ravel()
+    return found
+
+
+def _columns(matrix: sp.csc_array) -> NDArray[np.bool_]:
+    """Return which columns are not 0."""
+    return np.asarray(abs(matrix).max(axis=0).toarray().ravel() > ROUNDING)
+
+
+def without(means: sp.csr_array, draws: FloatArray) -> FloatArray:
+    """Return draws, shape (n, dim), less what is added to coefficients."""
+    return np.asarray(draws - draws @ means.T)
 
 
 class _Move(NamedTuple):
@@ -305,16 +281,19 @@ class Structure:
         Gradient of the log density without the likelihood.
     phi : AffineMap
         The likelihood's arguments in coordinates with u in the place of z.
+    means : csr_array, shape (dim, dim)
+        What is added to coefficients, as a linear function of parameters; prior and phi are of parameters without it.
     coefficients, others, scales : ndarray
         Places of u or z and of other coefficients, of these others alone, and of scales.
     """
 
     prior: Callable[[FloatArray], FloatArray]
     phi: AffineMap
+    means: sp.csr_array
     coefficients: Places
     others: Places
     scales: Places
-    functions: _Functions
+    functions: Functions
     tables: _Tables
 
     @property
@@ -324,6 +303,7 @@ class Structure:
 
     def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
         """Return them with an approximation's second-order expansion and mean slope, given draws of a surrogate."""
+        draws = without(self.means, draws)
         functions, index, of_scale = self.functions, np.full(self.dim, -1), np.full(self.dim, -1)
         index[self.coefficients] = np.arange(len(self.coefficients))
         of_scale[self.scales] = np.arange(len(self.scales))
@@ -332,6 +312,7 @@ class Structure:
         factor = cholesky(self._dominant(precision, places))
         moves = list(self._moves(precision, index, draws))
         directions = sp.csr_array(np.array([one.direction[self.scales] for one in moves]))
+        means = sp.csr_array(self.means[self.coefficients][:, self.coefficients])
         return NormalEffects(
             self.coefficients.astype(np.int32),
             self.scales.astype(np.int32),
@@ -360,6 +341,9 @@ class Structure:
             np.array([one.fixes for one in moves], np.uint8),
             1.0,
             *self._proposal(draws),
+            means.indptr.astype(np.int32),
+            means.indices.astype(np.int32),
+            means.data,
         )
 
     def _proposal(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -371,13 +355,14 @@ class Structure:
         return scales.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(scales, rowvar=False)))
 
     def joined(self, effects: Effects) -> Effects:
-        """Return effects with those that are parameters themselves, if few of these share a scale."""
+        """Return effects with single ones about 0 that are parameters themselves, if few of these share a scale."""
         functions, jacobian = self.functions, sp.csc_array(self.phi.jacobian)
         firsts = np.cumsum(functions.sizes) - functions.sizes
-        own = np.flatnonzero(functions.has_effects)
+        has_mean = np.diff(self.means.indptr)[functions.places[firsts]] > 0
+        own = np.flatnonzero(functions.has_effects & (functions.sizes == 1) & ~has_mean)
         places = functions.places[firsts[own]]
         at = jacobian.indptr[places]
-        alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < _ROUNDING)
+        alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < ROUNDING)
         own, places, at = own[alone], places[alone], at[alone]
         full, first = effects.full, functions.firsts[own]
         both = Coordinates.of(
@@ -421,7 +406,7 @@ class Structure:
                 ends.append(self.prior(theta)[others])
             curvatures[:, k] = (ends[0] - ends[1]) / (2 * max(sd, _LEAST_SD))
         curvatures = (curvatures + curvatures.T) / 2
-        curvatures[np.abs(curvatures) < _ROUNDING] = 0
+        curvatures[np.abs(curvatures) < ROUNDING] = 0
         linear[places] += here + curvatures @ mean[others]
         spread = sp.csr_array(
             (np.ones(len(places)), (places, np.arange(len(places)))), shape=(len(linear), len(places))

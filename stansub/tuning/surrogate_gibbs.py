@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from stansub.kernels.surrogate import Gibbs
 from stansub.target.approximation import Approximation
@@ -103,9 +104,23 @@ def _apart(effects: NormalEffects) -> int:
 
 
 def sweep_cost(effects: NormalEffects) -> float:
-    """Return the microseconds of a sweep: a value of the surrogate, two slices along each line, and factors."""
-    lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions) + 0.02 * effects.n_matrices
+    """Return the microseconds of a sweep: a value of the surrogate, two slices along each line, and factors.
+
+    Along a line that changes a matrix S of several effects, each point of a slice needs the products with it.
+    """
+    lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions)
+    products = 0.008 * float(_changed(effects) @ effects.sizes.astype(float) ** 2)
     squares = float(np.sum(np.diff(effects.pattern_starts).astype(float) ** 2))
-    factors = 0.0003 * squares + 0.05 * len(effects.sizes)
-    n = 1 + TRIES * bool(len(effects.centre))
-    return 2 + 0.1 * effects.dim + 16 * effects.share * lines + n * factors + 0.001 * len(effects.precision)
+    factors = (0.0003 * squares + 0.05 * len(effects.sizes)) * (1 + TRIES * bool(len(effects.centre)))
+    return 2 + 0.1 * effects.dim + 16 * effects.share * (lines + products) + factors + 0.001 * len(effects.precision)
+
+
+def _changed(effects: NormalEffects) -> FloatArray:
+    """Return the number of lines that change each block's S, of those with several effects; 0 for others."""
+    n, numbers = len(effects.scales), effects.sizes * (effects.sizes + 1) // 2
+    of_functions = np.repeat(np.repeat(np.arange(len(numbers)), numbers), np.diff(effects.starts))
+    reads = sp.csr_array((np.ones(len(of_functions)), (of_functions, effects.columns)), shape=(len(numbers), n))
+    lines = sp.csr_array(
+        (np.ones(len(effects.move_columns)), effects.move_columns, effects.move_starts), shape=(len(effects.widths), n)
+    )
+    return np.where(effects.sizes > 1, np.asarray((reads @ lines.T > 0).sum(axis=1), np.float64), 0.0)

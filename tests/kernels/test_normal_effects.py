@@ -15,12 +15,12 @@ from stansub.target.normal_effects import NormalEffects
 
 Array = NDArray[np.float64]
 # Scales a, b, c with standard normal logarithms; effects of a, three of them; a pair with scales a and b and a
-# correlation of c, as z; an effect of a and b, as u; a common coefficient.
+# correlation of c, as z; an effect of a and b, as u plus a mean, 0.7 times the last one; a common coefficient.
 A, B, C = range(3)
 TRIPLE, PAIR, SINGLE, COMMON = slice(3, 6), slice(6, 8), 8, 9
 DIM, N_COEFFICIENTS = 10, 7
 NODES = np.arange(-12, 12.5, 0.5)
-NOISE = 0.7
+NOISE, MEAN = 0.7, 0.7
 DESIGN = np.random.default_rng(8).standard_normal((9, N_COEFFICIENTS))
 # Functions of blocks by scales, with constants: three of a, those of the pair by rows, and that of the single effect.
 FUNCTIONS = sp.csr_array([[1, 0, 0]] * 3 + [[1, 0, 0], [0, 0, 1], [0, 1, 0], [1.0, 0.5, 0]])
@@ -49,6 +49,7 @@ def without_observations(noise: float) -> NormalEffects:
         CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices), rows.data,
         np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr), places(LINES.indices),
         LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
+        places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]),
     )  # fmt: skip
 
 
@@ -62,13 +63,15 @@ def coefficients(theta: Array) -> Array:
     a, b, c = theta[:3]
     first, second = theta[PAIR]
     pair = [np.exp(a + 0.3) * first, np.exp(b - 0.2) * (np.tanh(c) * first + second / np.cosh(c))]
-    return np.concatenate([np.exp(a) * theta[TRIPLE], pair, theta[[SINGLE, COMMON]]])
+    own = theta[SINGLE] - MEAN * theta[COMMON]
+    return np.concatenate([np.exp(a) * theta[TRIPLE], pair, [own, theta[COMMON]]])
 
 
 def prior(rng: np.random.Generator) -> Array:
     theta = rng.standard_normal(DIM)
     theta[SINGLE] *= np.exp(theta[A] + 0.5 * theta[B])
     theta[COMMON] *= 2
+    theta[SINGLE] += MEAN * theta[COMMON]
     return theta
 
 
@@ -77,7 +80,8 @@ def log_density(theta: Array, y: Array) -> float:
     size = a + 0.5 * b
     others = np.delete(theta, [SINGLE, COMMON])
     residual = y - DESIGN @ coefficients(theta)
-    squares = others @ others + theta[SINGLE] ** 2 * np.exp(-2 * size) + theta[COMMON] ** 2 / 4
+    own = theta[SINGLE] - MEAN * theta[COMMON]
+    squares = others @ others + own**2 * np.exp(-2 * size) + theta[COMMON] ** 2 / 4
     return float(-0.5 * squares - size - 0.5 * residual @ residual / NOISE**2)
 
 
@@ -135,7 +139,7 @@ def functions(theta: Array, y: Array, noise: float) -> Array:
     fitted = DESIGN @ coefficients(theta)
     residual = y - fitted
     bounded = np.tanh(np.r_[theta[:3], theta[TRIPLE], theta[PAIR], theta[COMMON]])
-    standard = theta[SINGLE] * np.exp(-theta[A] - 0.5 * theta[B])
+    standard = (theta[SINGLE] - MEAN * theta[COMMON]) * np.exp(-theta[A] - 0.5 * theta[B])
     return np.r_[
         bounded, theta[:3] ** 2, theta[TRIPLE] ** 2, standard**2, np.tanh(residual @ residual / 9 / noise**2),
         np.tanh(residual @ fitted / 9 / noise), bounded[0] * np.tanh(np.abs(fitted).mean()),

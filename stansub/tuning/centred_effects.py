@@ -1,0 +1,154 @@
+"""Search for effects that are parameters themselves and normal, about a mean, given scales: u = m + S z.
+
+The gradient of their prior, -(S S')^-1 (u - m), is affine in u and in the mean m, which is a linear function of other
+parameters. Differences of gradients over whole units are therefore exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.tuning.effect_functions import Functions, functions_of
+from stansub.types import FloatArray
+
+Gradient = Callable[[FloatArray], FloatArray]
+Places = NDArray[np.int64]
+
+# Relative differences up to which gradients are equal; most effects of a block.
+ROUNDING, _LARGEST = 1e-7, 16
+
+
+def means_of(prior: Gradient, theta: FloatArray, others: Places, candidates: Places) -> sp.csr_array:
+    """Return the mean of each coefficient as a linear function of other parameters, shape (dim, dim).
+
+    Parameters
+    ----------
+    prior : callable
+        Gradient of the log density without the likelihood.
+    theta : ndarray, shape (dim,)
+    others : ndarray of int64
+        Places of the coefficients.
+    candidates : ndarray of int64
+        Places of parameters that the likelihood does not read.
+    """
+    dim, here = len(theta), prior(theta)[others]
+    slopes = list[tuple[int, FloatArray]]()
+    for k in candidates:
+        once, twice = (prior(theta + n * _unit(dim, k))[others] - here for n in (1, 2))
+        size = ROUNDING * (1 + np.abs(here))
+        if (np.abs(once) > size).any() and (np.abs(twice - 2 * once) <= size + ROUNDING * np.abs(once)).all():
+            slopes.append((k, np.where(np.abs(once) > size, once, 0.0)))
+    found = sp.lil_array((dim, dim))
+    if slopes:
+        columns = np.zeros((dim, len(slopes)))
+        columns[others] = np.column_stack([slope for _, slope in slopes])
+        for block, precisions in _precisions(prior, theta, _blocks(prior, theta, others)):
+            own = np.linalg.pinv(precisions, hermitian=True) @ columns[block]
+            for j, (k, _) in enumerate(slopes):
+                found[block.ravel(), k] = np.where(np.abs(own[..., j]) > ROUNDING, own[..., j], 0.0).ravel()
+    means = sp.csr_array(found)
+    means.eliminate_zeros()
+    return means
+
+
+def centred(prior: Gradient, theta: FloatArray, moved: FloatArray, others: Places, scales: Places) -> Functions | None:
+    """Return coefficients whose prior is normal about 0 with S a function of other parameters; None if it is undefined.
+
+    Parameters
+    ----------
+    moved : ndarray, shape (dim,)
+        ``theta`` with other scales.
+    """
+    dim, blocks = len(theta), _blocks(prior, theta, others)
+    here, there = (_precisions(prior, one, blocks) for one in (theta, moved))
+    found = [Functions.none(dim)]
+    for which, ((block, before), (_, after)) in enumerate(zip(here, there, strict=True)):
+        changed = (np.abs(after - before) > ROUNDING * (1 + np.abs(before))).any(axis=(1, 2))
+        if not changed.any():
+            continue
+        own = _functions(before[changed])
+        slopes = np.zeros((*own.shape, len(scales)))
+        for j, k in enumerate(scales):
+            precisions = _precisions(prior, theta + _unit(dim, k), blocks)[which][1]
+            slopes[..., j] = _functions(precisions[changed]) - own
+        if not (np.isfinite(own).all() and np.isfinite(slopes).all()):
+            return None
+        found.append(_joined(block[changed], own, np.where(np.abs(slopes) < ROUNDING, 0.0, slopes), theta, scales))
+    whole = found[0]
+    for one in found[1:]:
+        whole = whole.joined(one)
+    return whole
+
+
+def _joined(block: Places, own: FloatArray, slopes: FloatArray, theta: FloatArray, scales: Places) -> Functions:
+    n, k = block.shape
+    flat = slopes.reshape(-1, len(scales))
+    at, column = np.nonzero(flat)
+    rows = sp.csr_array((flat[at, column], (at, scales[column])), shape=(len(flat), len(theta)))
+    constants = own.ravel() - flat @ theta[scales]
+    return Functions(np.full(n, k), block.ravel(), rows, constants, np.ones(n, bool))
+
+
+def _functions(precisions: FloatArray) -> FloatArray:
+    """Return the functions of S with S S' the inverse of each precision; NaN for those that are not positive."""
+    if precisions.shape[-1] == 1:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(-0.5 * np.log(precisions[..., 0]))
+    try:
+        return functions_of(np.linalg.cholesky(np.linalg.inv(precisions)))
+    except np.linalg.LinAlgError:
+        n, k, _ = precisions.shape
+        return np.full((n, k * (k + 1) // 2), np.nan)
+
+
+def _blocks(prior: Gradient, theta: FloatArray, others: Places) -> list[Places]:
+    """Return the coefficients whose slopes depend on each other, shape (n, k) for blocks of each size k."""
+    start = theta.copy()
+    start[others] = 0
+    here = prior(start)[others]
+    step = np.modf(np.arange(1, len(others) + 1) * 0.6180339887498949)[0] + 0.5
+    together, moved = (_with(start, others, one) for one in (1.0, step))
+    alone = here - prior(together)[others]
+    if (np.abs(here - prior(moved)[others] - alone * step) <= ROUNDING * (1 + np.abs(alone))).all():
+        return [others[:, np.newaxis]]
+    columns = []
+    for k in others:
+        change = here - prior(start + _unit(len(theta), k))[others]
+        columns.append(sp.csc_array((np.abs(change) > ROUNDING * (1 + np.abs(change).max()))[:, np.newaxis]))
+    n, labels = sp.csgraph.connected_components(sp.hstack(columns), directed=False)
+    sizes = np.bincount(labels, minlength=n)
+    order = np.argsort(labels, kind="stable")
+    return [others[order[sizes[labels[order]] == k]].reshape(-1, k) for k in np.unique(sizes) if k <= _LARGEST]
+
+
+def _precisions(prior: Gradient, theta: FloatArray, blocks: Sequence[Places]) -> list[tuple[Places, FloatArray]]:
+    """Return each of the blocks with the precisions of its effects, shape (n, k, k)."""
+    start = theta.copy()
+    for block in blocks:
+        start[block] = 0
+    here, found = prior(start), [np.empty((*block.shape, block.shape[1])) for block in blocks]
+    for slot in range(max(block.shape[1] for block in blocks)):
+        moved = start.copy()
+        for block in blocks:
+            moved[block[:, slot : slot + 1]] = 1
+        change = here - prior(moved)
+        for block, own in zip(blocks, found, strict=True):
+            if slot < block.shape[1]:
+                own[..., slot] = change[block]
+    return [(block, (own + own.swapaxes(1, 2)) / 2) for block, own in zip(blocks, found, strict=True)]
+
+
+def _unit(dim: int, k: int) -> FloatArray:
+    found = np.zeros(dim)
+    found[k] = 1
+    return found
+
+
+def _with(theta: FloatArray, places: Places, values: float | FloatArray) -> FloatArray:
+    found = theta.copy()
+    found[places] = values
+    return found

@@ -1,0 +1,142 @@
+"""Effects that are normal about a mean that is a parameter are found from gradients of their prior."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.approximation import Approximation
+from stansub.target.normal_effects import NormalEffects
+from stansub.target.sparse import Quadratic
+from stansub.tuning.coordinates import Effects, find_effects
+from stansub.tuning.effect_functions import functions_of, slopes_of_log_determinant, triangles_of
+from stansub.tuning.normal_effects import Structure, find_normal_effects
+from stansub.tuning.surrogate_gibbs import sweep_cost
+
+Array = NDArray[np.float64]
+# A mean of pairs, their log scales and a correlation; pairs of three groups; a mean of single effects at two ages and
+# its slope, their log scale, and these effects; a coefficient.
+MU, SDS, CORRELATION, PAIRS = slice(0, 2), slice(2, 4), 4, slice(5, 11)
+LINE, TAU, SINGLE, ALPHA, DIM = slice(11, 13), 13, slice(14, 18), 18, 19
+AGES = np.array([0.0, 1.0, 2.5, -1.0])
+M = 11
+
+
+def phi(theta: Array) -> Array:
+    return theta[[*range(5, 11), *range(14, 19)]]
+
+
+def prior_about(theta: Array, pair: Array, line: Array) -> float:
+    s, rho = theta[[2, 3, CORRELATION, TAU]], theta[CORRELATION]
+    first, second = ((theta[PAIRS].reshape(3, 2) - pair) / np.exp(theta[SDS])).T
+    second = np.cosh(rho) * (second - np.tanh(rho) * first)
+    single = (theta[SINGLE] - line) / np.exp(theta[TAU])
+    squares = first @ first + second @ second + single @ single + np.sum(theta[[0, 1, 11, 12, ALPHA]] ** 2) / 4
+    log_determinant = 3 * (np.sum(theta[SDS]) - np.log(np.cosh(rho))) + 4 * theta[TAU]
+    return float(np.sum(s - 2 * np.logaddexp(0, 2 * s)) - squares / 2 - log_determinant)
+
+
+def linear_means(theta: Array) -> float:
+    return prior_about(theta, theta[MU], theta[11] + theta[12] * AGES)
+
+
+def means_of_scales(theta: Array) -> float:
+    return prior_about(theta, theta[MU] * np.exp(theta[SDS]), theta[11] + theta[12] * AGES)
+
+
+def bent_means(theta: Array) -> float:
+    return prior_about(theta, theta[MU], theta[11] + theta[12] ** 2 * AGES)
+
+
+class Model:
+    """A log density with gradients by differences."""
+
+    dim = DIM
+
+    def __init__(self, of: Callable[[Array], float]) -> None:
+        self.log_density = of
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        steps = 1e-4 * np.eye(DIM)
+        ends = [[self.log_density(theta + n * one) for n in (-2, -1, 1, 2)] for one in steps]
+        return self.log_density(theta), np.array([(a - 8 * b + 8 * c - d) / 12e-4 for a, b, c, d in ends])
+
+
+def expansion() -> Approximation:
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((M, M))
+    precision = sp.csr_array(root @ root.T + np.eye(M))
+    return Approximation.plain(Quadratic.of(rng.standard_normal(M), 0.0, rng.standard_normal(M), precision))
+
+
+def found(prior: Callable[[Array], float], draws: Array) -> Structure | None:
+    split = SimpleNamespace(
+        prior=lambda: SimpleNamespace(model=Model(prior)), surrogate=lambda about: SimpleNamespace(phi=phi)
+    )
+    rng = np.random.default_rng(2)
+    full = find_effects(phi, draws[-1], rng).full
+    return find_normal_effects(cast(Any, split), expansion(), full, draws, rng)
+
+
+@pytest.fixture
+def draws() -> Array:
+    return 0.5 * np.random.default_rng(3).standard_normal((10, DIM))
+
+
+def test_the_density_is_the_surrogate_s(draws: Array) -> None:
+    structure, about = found(linear_means, draws), expansion()
+    assert structure is not None
+    np.testing.assert_array_equal(structure.scales, [2, 3, CORRELATION, TAU])
+    np.testing.assert_array_equal(np.sort(structure.functions.sizes), [1, 1, 1, 1, 2, 2, 2])
+    means = structure.means.toarray()
+    np.testing.assert_allclose(means[SINGLE, LINE], np.column_stack([np.ones(4), AGES]), atol=1e-5)
+    np.testing.assert_allclose(means[PAIRS, MU], np.tile(np.eye(2), (3, 1)), atol=1e-5)
+    compiled = structure.about(about, draws).compiled()
+    points = np.random.default_rng(4).standard_normal((8, DIM))
+    gaps = [compiled.log_density(theta) - linear_means(theta) - about(phi(theta)) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
+
+
+def test_coordinates_about_0_do_not_suit_them(draws: Array) -> None:
+    structure = found(linear_means, draws)
+    assert structure is not None
+    assert structure.joined(Effects.none(DIM)).full.is_plain
+
+
+@pytest.mark.parametrize("prior", [means_of_scales, bent_means])
+def test_other_means_are_left_alone(prior: Callable[[Array], float], draws: Array) -> None:
+    assert found(prior, draws) is None
+
+
+def test_pairs_make_sweeps_dearer(draws: Array) -> None:
+    """Each of the three pairs depends on three scales, along each of which two slices fix effects or z."""
+    structure = found(linear_means, draws)
+    assert structure is not None
+    effects = structure.about(expansion(), draws)
+    ends = effects.starts[:11]
+    single = replace(effects, sizes=np.ones(10, np.int32), starts=ends, columns=effects.columns[: ends[-1]])
+
+    def of_lines(effects: NormalEffects) -> float:
+        without = replace(effects, widths=effects.widths[:0], move_starts=effects.move_starts[:1])
+        return sweep_cost(effects) - sweep_cost(without)
+
+    per_line = of_lines(effects), of_lines(single)
+    assert per_line[0] - per_line[1] == pytest.approx(16 * 0.008 * 3 * 6 * 4)
+
+
+def test_functions_determine_triangles() -> None:
+    rng = np.random.default_rng(5)
+    triangles = np.tril(rng.standard_normal((4, 3, 3)))
+    triangles[:, range(3), range(3)] = np.exp(rng.standard_normal((4, 3)))
+    functions = functions_of(triangles)
+    np.testing.assert_allclose(triangles_of(functions, 3), triangles, rtol=1e-12)
+    np.testing.assert_allclose(functions[:, [0, 2, 5]], np.log(np.linalg.norm(triangles, axis=2)))
+    slopes = slopes_of_log_determinant(functions, 3)
+    for j, step in enumerate(1e-6 * np.eye(6)):
+        up, down = (np.linalg.slogdet(triangles_of(functions + sign * step, 3))[1] for sign in (1, -1))
+        np.testing.assert_allclose((up - down) / 2e-6, slopes[:, j], atol=1e-8)
