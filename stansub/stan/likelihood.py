@@ -97,9 +97,11 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
         raise NotSeparableError("no statement of the model adds a term that depends on observations")
-    kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
-    free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
-    if more := reading.other_sizes(free) & size_candidates(program).keys() - program.sizes_of_parameters - set(sizes):
+    kept = needed([step for step in steps.evaluated if reading.in_likelihood(step)], adding)
+    written = frozenset().union(*(step.writes for step in kept))
+    free = frozenset().union(*(step.reads for step in kept)) - written
+    more = reading.other_sizes(written)
+    if more := more & size_candidates(program).keys() - program.sizes_of_parameters - set(sizes):
         return split_likelihood(program, *sizes, *sorted(more))
     changing = plain_names(reading.changing)
     linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
@@ -161,21 +163,23 @@ class _Reading:
     def of_observations(self, step: Step) -> bool:
         return bool(step.uses & self.observed)
 
-    def changes(self, step: Step) -> bool:
-        return step.has_effects or bool(step.uses & self.changing)
+    def in_likelihood(self, step: Step) -> bool:
+        """Return whether a statement that the likelihood needs is computed with it: others write its arguments.
+
+        Not only what depends on observations, but also constants such as ``real disc = 1``, and variables inside
+        branches and loops, which cannot be read outside.
+        """
+        is_constant = not (step.has_effects or step.uses & self.changing)
+        return self.of_observations(step) or is_constant or not step.writes.isdisjoint(self.local)
 
     def other_sizes(self, keys: Collection[str]) -> set[str]:
-        """Return names in the sizes of local variables that depend on parameters."""
-        found = (self.local[key] for key in keys if key in self.local and key in self.changing)
+        """Return names in the sizes of local variables that depend on parameters, but not on observations."""
+        found = (self.local[key] for key in keys if key in self.local and key in self.changing - self.observed)
         return names(*(dim for one in found for dim in one.all_dims))
 
     def in_order(self, keys: Collection[str]) -> list[str]:
         """Return the variables that depend on parameters, in the order of their declarations."""
-        found = {key for key in keys if key in self.changing}
-        if missing := found - self.declared.keys():
-            name = min(missing).partition("@")[0]
-            raise NotSeparableError(f"the likelihood reads {name}, which is declared inside a branch or loop")
-        return [key for key in self.declared if key in found]
+        return [key for key in self.declared if key in keys and key in self.changing]
 
     def argument(self, key: str, linear: Collection[str]) -> Declaration:
         """Return a variable as a parameter of the likelihood's program; ``linear`` ones have no link.

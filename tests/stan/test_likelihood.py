@@ -182,6 +182,32 @@ def test_variables_of_the_model_block_are_arguments() -> None:
     assert arguments(code) == ["vector[J] u"]
 
 
+@pytest.mark.parametrize("transformed", ["real k = 2;", "real k; k = 2; real other; other = k * a;"])
+def test_a_constant_among_transformed_parameters_is_computed_with_the_likelihood(transformed: str) -> None:
+    code = program(
+        parameters="real a; vector[J] u;", transformed=transformed, model="a ~ normal(0, k); y ~ normal(a + u[g], k);"
+    )
+    assert arguments(code) == ["real a", "vector[J] u"]
+    assert "k = 2" in split(code).likelihood.code
+
+
+def test_a_variable_inside_a_branch_is_computed_with_the_likelihood() -> None:
+    """As brms writes the location and scale of `skew_normal` responses; a prior that reads it stays with the rest."""
+    code = program(
+        parameters="real a; real<lower=0> s; vector[J] u;",
+        model="""if (J > 1) {
+            real d;
+            d = a / sqrt(1 + square(a));
+            for (n in 1 : N) y[n] ~ skew_normal(u[g[n]] - s * d, s, a);
+            d ~ normal(0, 1);
+        }""",
+    )
+    assert arguments(code) == ["real a", "real<lower=0> s", "vector[J] u"]
+    own = split(code)
+    assert "d ~ normal" in own.surrogate
+    assert "d ~ normal" not in own.likelihood.code
+
+
 def test_a_surrogate_needs_no_data_of_observations() -> None:
     code = program(
         data="vector[N] x;",
@@ -212,10 +238,6 @@ def test_arrays_and_matrices_are_laid_out() -> None:
         (
             program(parameters="vector[N] e;", model="e ~ std_normal(); y ~ normal(e, 1);"),
             r"grows with the observations \(N\)",
-        ),
-        (
-            program(parameters="real a;", model="if (J > 1) { real b = 2 * a; for (n in 1:N) y[n] ~ normal(b, 1); }"),
-            "reads b, which is declared inside a branch or loop",
         ),
         (program(parameters="real a;", model="y ~ std_normal();"), "reads no parameters"),
     ],
