@@ -22,11 +22,15 @@ from stansub.stan.reach import Reach, Term, entries, terms
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import undeclared, with_scaled_effects
+from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import data_along, main_size, outcome_sizes, reads_observations
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
+
+# Passes that write likelihoods over rows of data, or of groups of rows, without a new number of these.
+_BY_ROWS = frozenset((by_rows.name, with_residuals.name))
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ class Analysis:
     @cached_property
     def over_rows(self) -> Parts | None:
         """Return the program in parts if passes write all of its likelihood over rows of data, or of groups of rows."""
-        if self.counted != N_ROWS and by_rows.name not in self.rewriting.passes:
+        if self.counted != N_ROWS and _BY_ROWS.isdisjoint(self.rewriting.passes):
             return None
         parts = divide(self.rewriting.program)
-        return parts if parts is not None and parts.sizes == (self.counted,) else None
+        return parts if parts is not None and all(self.counted in over for over in parts.groups if over) else None
 
     @cached_property
     def table(self) -> frozenset[str]:

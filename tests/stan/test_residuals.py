@@ -6,6 +6,7 @@ import pytest
 from texts import canonical, words
 
 from stansub.stan import source
+from stansub.stan.analysis import Analysis
 from stansub.stan.parts import divide
 from stansub.stan.rewriting import RefusedError
 from stansub.stan.series.residuals import with_residuals
@@ -106,3 +107,13 @@ def test_errors_as_brms_writes_them() -> None:
     assert parts.sizes[0] == "N"
     assert {"stansub_lagged_Xc", "stansub_lagged_Y", "stansub_kept"} <= {one.name for one in parts.computed}
     assert "J_lag" not in {one.name for one in parts.declarations}
+
+
+def test_the_likelihood_of_effects_is_split_from_the_rest_over_rows_at_each_lag() -> None:
+    effects = "for (n in 1:N) mu[n] += u[g[n]] * w[n];"
+    code = read(f"{BEFORE} {effects}", RESIDUAL, KEEPING, ADDED, after="y ~ normal(mu, s); u ~ normal(0, s);")
+    own = Analysis.of(canonical(code.code.replace("vector[N] each;", ""))).likelihood_split("N")
+    assert [one.name for one in own.arguments] == ["a", "b", "ar", "u", "s"]
+    assert "stansub_lagged_mu" in own.likelihood.code
+    assert "e[n + 1 - i]" not in own.likelihood.code
+    assert "stansub_lagged" not in own.surrogate
