@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
 from stansub.target.groupings import Means, Pairs, pairs
-from stansub.target.sparse import Column, Quadratic, SparsePredictors, SparseRows
+from stansub.target.sparse import Column, Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
 # Nodes of a profile, in sds of a coordinate, and their distance.
@@ -331,6 +331,11 @@ class _Along:
         """Return which coefficients belong to groupings, shape (m,)."""
         return np.asarray(np.any([np.zeros(self.predictors.dim, bool), *self.groupings], axis=0))
 
+    @cached_property
+    def absorbs(self) -> NDArray[np.bool_]:
+        """Return which coefficients change with coordinates of others, shape (m,)."""
+        return np.diff(self.inverse.indptr) > 1
+
     def each(self, nodes: FloatArray) -> FloatArray:
         """Return the sums over the observations of each coefficient and their derivatives, shape (m, n_nodes, 2)."""
         parts = self.predictors.each(lambda part, _: _PartAlong(part, self).each(nodes))
@@ -349,46 +354,55 @@ class _PartAlong:
     """The same of a part of the observations."""
 
     def __init__(self, part: SparsePredictors, along: _Along) -> None:
-        self._part, self._family = part, part.family
+        self._part, self._along, self._family = part, along, part.family
         self._centre = part.at(along.point)
         self._value, self._slopes, self._curves = self._family.derivatives((0, 1, 2), self._centre)
-        self._units = [[_unit(column, row, along) for column in row.columns] for row in part.rows]
 
     def each(self, nodes: FloatArray) -> FloatArray:
         found = np.zeros((self._part.dim, len(nodes), 2))
-        for (j, node), (k, row) in product(enumerate(nodes), enumerate(self._part.rows)):
-            for column, unit in zip(row.columns, self._units[k], strict=True):
-                moved = self._centre.copy()
-                moved[k] += node * unit
-                value, slopes = self._family.derivatives((0, 1), moved)
-                curve = node * unit * self._curves[k, k]
-                omitted = value - self._value - node * unit * (self._slopes[k] + 0.5 * curve)
-                found[:, j, 0] += column.sums(omitted, len(found))
-                found[:, j, 1] += column.sums(unit * (slopes[k] - self._slopes[k] - curve), len(found))
+        before: list[Column] = []
+        for column in (column for row in self._part.rows for column in row.columns):
+            places = column.places
+            is_first = ~np.any([np.zeros(len(places), bool), *(one.places == places for one in before)], axis=0)
+            before.append(column)
+            if not is_first.any():
+                continue
+            unit = self._unit(places)
+            slope = np.sum(unit * self._slopes, axis=0)
+            curves = np.einsum("kn,kln->ln", unit, self._curves)
+            curve = np.sum(unit * curves, axis=0)
+            for j, node in enumerate(nodes):
+                value, slopes = self._family.derivatives((0, 1), self._centre + node * unit)
+                omitted = value - self._value - node * (slope + 0.5 * node * curve)
+                along = np.sum(unit * slopes, axis=0) - slope - node * curve
+                found[:, j, 0] += column.sums(np.where(is_first, omitted, 0.0), len(found))
+                found[:, j, 1] += column.sums(np.where(is_first, along, 0.0), len(found))
         return found
 
     def both(self, level: Pairs, nodes: FloatArray) -> Iterator[FloatArray]:
-        first, second = (
-            [((k, change), self._moved((k, change))) for change in (node * self._units[k][i] for node in nodes)]
-            for k, i in zip(level.arguments, level.columns, strict=True)
-        )
-        for ((j, one), of_one), ((k, other), of_other) in product(first, second):
-            expanded = one * other * self._curves[j, k]
-            yield level.sums(self._part, self._moved((j, one), (k, other)) - of_one - of_other - expanded)
+        one, other = (self._unit(column.places) for column in level.of(self._part))
+        expanded = np.einsum("kn,kln,ln->n", one, self._curves, other)
+        first, second = ([(node, self._moved(node * unit)) for node in nodes] for unit in (one, other))
+        for (t, of_one), (s, of_other) in product(first, second):
+            yield level.sums(self._part, self._moved(t * one + s * other) - of_one - of_other - t * s * expanded)
 
-    def _moved(self, *changes: tuple[int, FloatArray]) -> FloatArray:
-        """Return the change of log likelihoods with changes of arguments."""
-        moved = self._centre.copy()
-        for k, change in changes:
-            moved[k] += change
-        return np.asarray(self._family.log_lik(moved) - self._value)
+    def _unit(self, places: NDArray[np.int32]) -> FloatArray:
+        """Return the change of arguments with the coordinate of the coefficient at each observation's place, (q, n).
 
+        Several arguments may read it, and other coefficients change with it.
+        """
+        unit = np.zeros_like(self._centre)
+        for k, row in enumerate(self._part.rows):
+            for column in row.columns:
+                is_own = column.places == places
+                unit[k] += np.where(is_own, column.change(self._along.sds), 0.0)
+                beside = ~is_own & (places >= 0) & (column.places >= 0) & self._along.absorbs[column.places]
+                if beside.any():
+                    own, other = places[beside], column.places[beside]
+                    share = np.asarray(self._along.inverse[other, own]).ravel() * self._along.sds[own]
+                    unit[k, beside] += column.factors[beside] * share
+        return unit
 
-def _unit(column: Column, row: SparseRows, along: _Along) -> FloatArray:
-    """Return the change of each observation's argument with the coordinate of one coefficient, shape (n,)."""
-    found = column.change(along.sds).copy()
-    for other in (one for one in row.columns if one is not column):
-        has = (column.places >= 0) & (other.places >= 0)
-        own, beside = column.places[has], other.places[has]
-        found[has] += other.factors[has] * np.asarray(along.inverse[beside, own]).ravel() * along.sds[own]
-    return found
+    def _moved(self, change: FloatArray) -> FloatArray:
+        """Return the change of log likelihoods with a change of arguments."""
+        return np.asarray(self._family.log_lik(self._centre + change) - self._value)

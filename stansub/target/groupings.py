@@ -44,8 +44,11 @@ class Pairs(NamedTuple):
 
 
 def pairs(predictors: SparsePredictors) -> list[Pairs]:
-    """Return coefficients that occur in no more pairs than there are of one of them; crossed groupings have more."""
-    found, m, n = [], predictors.dim, predictors.n_observations
+    """Return coefficients that occur in no more pairs than there are of one of them; crossed groupings have more.
+
+    If several arguments read the same pairs, these are returned once.
+    """
+    found, seen, m, n = list[Pairs](), list[NDArray[np.int64]](), predictors.dim, predictors.n_observations
     every = [(k, j, column) for k, row in enumerate(predictors.rows) for j, column in enumerate(row.columns)]
     for (k, i, one), (other_k, j, other) in combinations(every, 2):
         most = max(np.count_nonzero(column.counts(m)) for column in (one, other))
@@ -58,8 +61,11 @@ def pairs(predictors: SparsePredictors) -> list[Pairs]:
                 which[places] = True
             if len(codes) > most:
                 break
-        if 0 < len(codes) <= read.sum(axis=1).max():
-            found.append(Pairs((k, other_k), (i, j), np.stack(np.divmod(codes, m)), codes, m))
+        places = np.stack(np.divmod(codes, m))
+        either_way = np.sort(places.min(axis=0) * m + places.max(axis=0))
+        if 0 < len(codes) <= read.sum(axis=1).max() and not any(np.array_equal(either_way, one) for one in seen):
+            seen.append(either_way)
+            found.append(Pairs((k, other_k), (i, j), places, codes, m))
     return found
 
 

@@ -370,10 +370,17 @@ def test_a_grouping_absorbs_a_shift_of_another(sign: float) -> None:
     np.testing.assert_allclose(predictors.at(recentred(phis[0])), predictors.at(phis[0]), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["binomial", "poisson"])
+def several_arguments() -> SparsePredictors:
+    """Normal observations whose location and log scale read the same intercepts and slopes of levels."""
+    rng, (location,) = np.random.default_rng(7), slopes("poisson").rows
+    scale = replace(location, columns=tuple(one._replace(factors=0.3 * one.factors) for one in location.columns))
+    return SparsePredictors((location, scale), LocationScale(rng.standard_normal(N), NormalErrors()))
+
+
+@pytest.mark.parametrize("kind", ["binomial", "poisson", "several arguments"])
 def test_profiles_are_what_the_expansion_omits_along_a_coefficient(kind: str) -> None:
     """Near the nodes and between them; beyond the last ones they are lines."""
-    predictors = likelihood(kind)
+    predictors = several_arguments() if kind == "several arguments" else likelihood(kind)
     found = approximation(predictors, normal(predictors, 60, 1), directions=False)
     profiles, quadratic, at_point = found.profiles, found.quadratic, predictors.log_lik(found.point)
     for place, size in zip(profiles.places[:5], profiles.sizes[:5], strict=True):
@@ -388,6 +395,29 @@ def test_profiles_are_what_the_expansion_omits_along_a_coefficient(kind: str) ->
             assert profiles.gradient(y)[place] == pytest.approx(slope, rel=1e-4, abs=1e-6)
         far = [profiles.value(t * size * np.eye(predictors.dim)[place]) for t in (6.0, 7.0, 8.0, 11.0)]
         np.testing.assert_allclose(np.diff(far), np.array([1, 1, 3]) * (far[1] - far[0]), rtol=1e-9)
+
+
+def test_coefficients_that_several_arguments_read_have_one_function_of_both() -> None:
+    """The function is near what the two omit together and not alone."""
+    predictors = several_arguments()
+    (level,) = pairs(predictors)
+    assert len(level.codes) == J
+    found = approximation(predictors, normal(predictors, 60, 1), directions=False)
+    profiles = found.profiles
+    omitted, fitted = [], []
+    for one, other in profiles.places[profiles.pairs].T:
+        changes = 1.5 * np.diag(np.bincount(profiles.places, profiles.sizes, predictors.dim))
+        both = changes[one] + changes[other]
+        alone = sum(_omitted(predictors, found, changes[k]) for k in (one, other))
+        omitted.append(_omitted(predictors, found, both) - alone)
+        fitted.append(profiles.value(both) - profiles.value(changes[one]) - profiles.value(changes[other]))
+    assert np.std(np.subtract(fitted, omitted)) < 0.2 * np.std(omitted)
+
+
+def _omitted(predictors: SparsePredictors, found: Approximation, y: Array) -> float:
+    there = found.point + found.frame.outward @ y
+    at_point = predictors.log_lik(found.point) - found.quadratic(found.point)
+    return predictors.log_lik(there) - found.quadratic(there) - at_point
 
 
 def test_profiles_continue_as_lines_from_where_they_are_not_finite() -> None:
