@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from stansub import streams
 from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.stan.formats import read_json
@@ -97,6 +98,17 @@ def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: 
         if np.isfinite(posterior.full.log_density(theta)):
             return theta
     raise InputError(_explain(posterior, theta, init, chain))
+
+
+def given_points(posterior: Posterior, inits: Sequence[Init], seed: int | None) -> tuple[FloatArray, ...]:
+    """Return the different starting values, shape (dim,), of chains whose inits have values."""
+    assert seed is not None
+    points = [
+        start(posterior, init, streams.generator(seed, streams.Chain.INIT, chain=chain), chain=chain)
+        for chain, init in enumerate(inits)
+        if init.values
+    ]
+    return tuple({one.tobytes(): one for one in points}.values())
 
 
 def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) -> None:

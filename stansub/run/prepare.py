@@ -25,7 +25,7 @@ from stansub.run.choices import Ranges
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.cross_chain import CrossChainAdaptation
-from stansub.run.inits import Init, load
+from stansub.run.inits import Init, given_points, load
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan, SetupState
 from stansub.selection import Choices, Chosen, ProductsLeft, updated
@@ -207,7 +207,7 @@ def _prepare_subsampled(
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config, folder)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
-    found, fitted, notes = _mode_setup(posterior, rule, ranges, config, progress)
+    found, fitted, notes = _mode_setup(posterior, rule, ranges, config, inits, progress)
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
@@ -353,12 +353,18 @@ def _audits(
 
 
 def _mode_setup(
-    posterior: Posterior, rule: StoppingRule, ranges: Ranges, config: SampleConfig, progress: Progress
+    posterior: Posterior,
+    rule: StoppingRule,
+    ranges: Ranges,
+    config: SampleConfig,
+    inits: Sequence[Init],
+    progress: Progress,
 ) -> tuple[ModeSetup | None, StoppingRule, Choices]:
     """Call `find_mode_setup` with these options; return its reasons if nothing was found."""
     if not config.smooth:
         return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
-    found, rule, chosen = find_mode_setup(posterior, rule, mode_request(config, ranges.source), progress)
+    request = replace(mode_request(config, ranges.source), points=given_points(posterior, inits, config.seed))
+    found, rule, chosen = find_mode_setup(posterior, rule, request, progress)
     return found, rule, {} if found is not None else chosen
 
 

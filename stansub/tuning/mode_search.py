@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,13 +15,22 @@ from stansub.tuning.mode import Mode, Modes, NoModeError, find_modes
 from stansub.types import FloatArray
 
 
-def search(posterior: Target, rng: np.random.Generator, by_bounds: bool, threads: int, log: Progress) -> Modes:
+def search(
+    posterior: Target,
+    rng: np.random.Generator,
+    by_bounds: bool,
+    threads: int,
+    log: Progress,
+    points: Sequence[FloatArray] = (),
+) -> Modes:
     """Return the modes.
 
     Parameters
     ----------
     by_bounds : bool
         Whether decisions may be exact by bounds. If not, and the search fails, another one smooths kinks, if any.
+    points : sequence of ndarray, shape (dim,)
+        Starts besides those drawn.
 
     Raises
     ------
@@ -28,26 +38,33 @@ def search(posterior: Target, rng: np.random.Generator, by_bounds: bool, threads
         If there is no mode with a normal approximation.
     """
     known = known_predictors(posterior, log) if by_bounds else None
+    find = partial(_find, posterior, rng, points, threads=threads, log=log)
     try:
-        return _find(posterior, rng, known, threads, log)
+        return find(predictors=known)
     except NoModeError:
         known = None if by_bounds else known_predictors(posterior, log)
         if known is None or not known.family.floor:
             raise
-    return _find(posterior, rng, known, threads, log)
+    return find(predictors=known)
 
 
 def _find(
-    posterior: Target, rng: np.random.Generator, predictors: Predictors | None, threads: int, log: Progress
+    posterior: Target,
+    rng: np.random.Generator,
+    points: Sequence[FloatArray],
+    *,
+    predictors: Predictors | None,
+    threads: int,
+    log: Progress,
 ) -> Modes:
     """Return the modes; if this process does not hold all observations, those that the pilot's maxima lead to."""
     find = partial(find_modes, threads=threads, progress=log)
     if posterior.pilot is None:
-        return find(posterior, rng, predictors=predictors)
-    first = find(posterior.pilot, rng, predictors=known_predictors(posterior.pilot, log))
+        return find(posterior, rng, points=points, predictors=predictors)
+    first = find(posterior.pilot, rng, points=points, predictors=known_predictors(posterior.pilot, log))
     share = posterior.pilot.blocks.n_observations / posterior.blocks.n_observations
     modes = [replace(mode, hessian=mode.hessian / share) for mode in first.found]
-    points: list[FloatArray | Mode] = [*modes, *(position for position, _ in first.lower)]
-    found = find(posterior, rng, points=points, starts=0, predictors=predictors)
+    ends: list[FloatArray | Mode] = [*modes, *(position for position, _ in first.lower)]
+    found = find(posterior, rng, points=ends, starts=0, predictors=predictors)
     n_passes, seconds = found.n_passes + share * first.n_passes, found.seconds + first.seconds
     return replace(found, starts=first.starts, n_passes=n_passes, seconds=seconds)

@@ -112,7 +112,7 @@ def anchor(
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     if modes is None:
-        modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log)
+        modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log, request.points)
     tuner = _ModeTuner(posterior, test, request, modes, log)
     return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
 

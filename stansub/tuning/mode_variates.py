@@ -21,6 +21,7 @@ from stansub.target.variates_order import choose_order
 from stansub.tuning.bound_learning import DRAWS, learn
 from stansub.tuning.mode import Modes
 from stansub.tuning.proposal_names import named
+from stansub.types import FloatArray
 from stansub.variates_selection import NoVariatesForTest, VariatesAsAsked, VariatesForBounds, VariatesOfObservations
 
 Variates = ControlVariates | ObservationVariates
@@ -46,6 +47,8 @@ class ModeRequest:
     """Whether exact decisions by proved bounds may replace the test if they pay."""
     spread: Range | None = None
     """Source of the range, for tests that need one."""
+    points: tuple[FloatArray, ...] = ()
+    """Points from which the search for modes starts, besides those it draws."""
 
     def fits_looks(self, test: StoppingRule) -> bool:
         """Return whether the looks of a test are fitted to control variates."""

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+import stansub
 from stansub import CompiledModel, InputError
 from stansub.run.inits import Init, load, parse, start
 from stansub.stan.posterior import Posterior
+
+Array = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,26 @@ def test_an_impossible_observation_is_named(logistic: CompiledModel) -> None:
     posterior = logistic.with_data({"N": 6, "K": 1, "y": y, "x": x}, block_size=2)
     with pytest.raises(InputError, match=r"chain 1: .*observation 5 of the data"):
         start(posterior, Init(values={"alpha": 0.0, "beta": [-10.0]}), np.random.default_rng(1), chain=0)
+
+
+def test_the_search_for_modes_starts_from_inits_too() -> None:
+    """The highest mode is 500 from where the search draws starts; it finds a lower one at 0."""
+    y = np.random.default_rng(1).normal(500, 1, 400)
+
+    def parts(theta: Array, which: Array) -> tuple[Array, Array, Array]:
+        near, away = -0.5 * (y[which] - theta[0]) ** 2, np.full(len(which), -0.5 * theta[0] ** 2 - 20)
+        total = np.logaddexp(near, away)
+        return total, np.exp(near - total) * (y[which] - theta[0]), -np.exp(away - total) * theta[0]
+
+    target = stansub.FunctionFactors(
+        ["mu"],
+        len(y),
+        lambda theta, which: parts(theta, which)[0],
+        log_lik_gradient=lambda theta, which: sum(parts(theta, which)[1:])[:, np.newaxis],
+    )
+    short: dict[str, Any] = {"chains": 2, "iter_warmup": 50, "iter_sampling": 200, "seed": 3}
+    draws = stansub.sample(target, inits={"mu": 490.0}, **short).posterior["mu"].values
+    assert np.abs(draws - y.mean()).max() < 6 / np.sqrt(len(y))
+    assert 0.5 < draws.std() * np.sqrt(len(y)) < 2
+    without = stansub.sample(target, **short).posterior["mu"].values
+    assert np.abs(without).max() < 1
