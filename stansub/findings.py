@@ -346,7 +346,7 @@ class HighRHat(Finding):
         elif self.no_surrogate and self.copies is None:
             yield f"Moves around a mode hardly suit effects with an unknown scale, and {self.no_surrogate}. {BY_NUTS}"
         elif self.no_mode:
-            yield f"The posterior has {self.no_mode}."
+            yield f"The search before sampling found {self.no_mode}."
         else:
             double = (
                 f"{'If that does not help, double' if self.effects else 'Double'} `iter_warmup` and `iter_sampling`"

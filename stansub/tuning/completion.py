@@ -102,9 +102,10 @@ class Completion:
             text, names = self._heaviest((axis / scales)[:, np.newaxis])
             changes = "changes" if len(names) == 1 else "change"
             raise NoModeError(
-                f"no mode: the density is not nearly normal at the highest point: as {text} {changes} by an sd it "
-                f"falls by {fall.mean():.2g} instead of 0.5 (a kink, an edge, a peak on a plateau, or effects whose "
-                "scale is near 0); use smooth priors and likelihoods, or sample with `control_variates=0`",
+                "no mode: the density is not nearly normal at the highest point found: as "
+                f"{text} {changes} by an sd it falls by {fall.mean():.2g} instead of 0.5 (a kink, an edge, a plateau, "
+                "a curved ridge, or effects whose scale is near 0). There may be a mode elsewhere: give inits near "
+                "plausible values; otherwise use smooth priors and likelihoods, or sample with `control_variates=0`",
                 "rough",
                 names,
             )

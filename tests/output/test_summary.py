@@ -182,7 +182,7 @@ class TestFindings:
         choices = {"control variates": f"none: {reason}, or sample with `control_variates=0`"}
         finding = findings_of(run(posterior={"a": draws}, attrs={"choices": choices}))[0]
         assert isinstance(finding, HighRHat)
-        assert finding.describe().remedy == f"The posterior has {reason}."
+        assert finding.describe().remedy == f"The search before sampling found {reason}."
 
     def test_chains_that_disagree_where_no_surrogate_was_possible_need_nuts(self) -> None:
         """Whatever the number of effects, and whether or not a mode was found."""
