@@ -85,6 +85,11 @@ def _number(x: Value) -> Number:
     return x
 
 
+def empty(dims: tuple[int, ...], is_integer: bool) -> Value:
+    """Return the value of a variable before it is set."""
+    return np.full(dims, 0 if is_integer else np.nan)[()]
+
+
 def is_known(x: Value) -> bool:
     """Return whether a value is a number or an array of numbers."""
     return not isinstance(x, Expression | Rows | Total) and np.asarray(x).dtype != object
@@ -209,8 +214,15 @@ def total(x: Value, n: int) -> Value:
             each = select(mask, each, 0.0)
         return Total(each)
     if isinstance(x, np.ndarray):
-        return x.sum() if x.dtype != object else sum(x.flat, 0.0)
+        return x.sum() if x.dtype != object else added(list(x.flat))
     return x
+
+
+def added(terms: Sequence[Number]) -> Number:
+    """Return the sum of numbers, in pairs, so that few operations follow each other."""
+    while len(terms) > 1:
+        terms = [sum(terms[k : k + 2]) for k in range(0, len(terms), 2)]
+    return terms[0] if terms else 0.0
 
 
 def product(a: Value, b: Value, n: int) -> Value:
@@ -283,10 +295,7 @@ def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
         line = _line(np.stack([one.values for one in a], axis=1), b)
         if line is not None:
             return affine(*line)
-    found: Number = 0.0
-    for x, y in zip(a, b, strict=True):
-        found = found + _plain(x) * _plain(y)
-    return found
+    return added([_plain(x) * _plain(y) for x, y in zip(a, b, strict=True)])
 
 
 def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | None:

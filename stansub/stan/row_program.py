@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -12,14 +12,29 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, dots, known, scaled, spread, walk
+from stansub.stan.containers import added
+from stansub.stan.rowwise import (
+    Expression,
+    Number,
+    Slopes,
+    apply,
+    combine,
+    dense,
+    dots,
+    is_kind,
+    known,
+    scaled,
+    spread,
+    walk,
+    wrapped,
+)
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
 
 # Maxima: arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
-MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 512
+MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 2048
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
@@ -64,7 +79,7 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     """
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
-        raise NoPredictorsError(f"the likelihood of an observation has more than {_MOST_VARIANTS} forms")
+        patterns, which = _patterns(term := _in_one_form(term, {}), n)
     terms = [_resolved(term, which == k, {}) for k in range(len(patterns))]
     arguments = _Arguments.of(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
@@ -125,6 +140,37 @@ def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64
         _, kinds = np.unique(2 * kinds + mask, return_inverse=True)
     _, first = np.unique(kinds, return_index=True)
     return np.stack(list(different.values()), axis=1)[first], kinds
+
+
+def _in_one_form(one: Number, done: dict[int, Number]) -> Number:
+    """Return an expression without selections: what they select from is multiplied by data of 0 and 1, and added."""
+    if not isinstance(one, Expression) or not one.parts:
+        return one
+    if id(one) not in done:
+        if one.kind == "select":
+            leaves: dict[int, tuple[Number, NDArray[np.bool_]]] = {}
+            for leaf, mask in _leaves(one, np.ones_like(one.values)):
+                leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
+            done[id(one)] = added([_masked(_in_one_form(leaf, done), mask) for leaf, mask in leaves.values()])
+        else:
+            done[id(one)] = _with_parts(one, [_in_one_form(part, done) for part in one.parts])
+    return done[id(one)]
+
+
+def _leaves(one: Number, mask: NDArray[np.bool_]) -> Iterator[tuple[Number, NDArray[np.bool_]]]:
+    """Yield what nested selections select from, with the observations for which they do."""
+    if not is_kind(one, "select"):
+        yield one, mask
+        return
+    yield from _leaves(one.parts[0], mask & one.values)
+    yield from _leaves(one.parts[1], mask & ~one.values)
+
+
+def _masked(one: Number, mask: NDArray[np.bool_]) -> Number:
+    """Return a number where a mask holds, and 0 elsewhere and before it is set."""
+    if (value := known(one)) is not None:
+        return wrapped(np.where(mask & ~np.isnan(value), value, 0.0))
+    return one if mask.all() else combine("product", wrapped(mask.astype(np.float64)), one)
 
 
 class _Share(NamedTuple):
@@ -229,11 +275,15 @@ def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> 
         if one.kind == "select" and one.values is not None:
             done[id(one)] = _resolved(one.parts[0 if one.values[rows][0] else 1], rows, done)
         else:
-            parts = [_resolved(part, rows, done) for part in one.parts]
-            same = all(a is b for a, b in zip(parts, one.parts, strict=True))
-            made = combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
-            done[id(one)] = one if same else made
+            done[id(one)] = _with_parts(one, [_resolved(part, rows, done) for part in one.parts])
     return done[id(one)]
+
+
+def _with_parts(one: Expression, parts: Sequence[Number]) -> Number:
+    """Return the same operation on other operands."""
+    if all(a is b for a, b in zip(parts, one.parts, strict=True)):
+        return one
+    return combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
 
 
 @dataclass
