@@ -11,10 +11,22 @@ import numpy as np
 import scipy
 
 from stansub.stan import expansions, tails
-from stansub.stan.containers import Rows, Total, Value, by_row, dot, elementwise, is_known, product, simplest, total
+from stansub.stan.containers import (
+    Rows,
+    Total,
+    Value,
+    by_row,
+    dot,
+    elementwise,
+    is_known,
+    is_of_data,
+    product,
+    simplest,
+    total,
+)
 from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementary import exp, known_only, log_phi, log_sum_exp
-from stansub.stan.rowwise import NotFollowedError, Number, apply
+from stansub.stan.rowwise import NotFollowedError, Number, apply, data, known
 
 Builtin = Callable[[Sequence[Value], int], Value]
 
@@ -119,11 +131,25 @@ def _summed(function: Callable[..., Number]) -> Builtin:
 def _of_known(function: Callable[..., Any]) -> Builtin:
     def of(arguments: Sequence[Value], n: int) -> Value:
         if not all(map(is_known, arguments)):
-            raise NotFollowedError("a function that takes only data depends on parameters")
+            return _row_by_row(function, arguments, n)
         found = function(*arguments)
         return found.item() if isinstance(found, np.generic) else found
 
     return of
+
+
+def _row_by_row(function: Callable[..., Any], arguments: Sequence[Value], n: int) -> Value:
+    """Return a function of the data of each observation, which is a number."""
+    if any(isinstance(one, Rows | Total) for one in arguments) or not all(map(is_of_data, arguments)):
+        raise NotFollowedError("a function that takes only data depends on parameters")
+    rows = [np.stack([np.broadcast_to(known(one), n) for one in np.ravel(x)]) for x in arguments]
+    shapes = [np.shape(x) for x in arguments]
+    found = [
+        function(*(row[:, k].reshape(shape)[()] for row, shape in zip(rows, shapes, strict=True))) for k in range(n)
+    ]
+    if np.ndim(found) > 1:
+        raise NotFollowedError("a function of an observation's data is a container")
+    return data(np.array(found))
 
 
 def _of_entries(function: Callable[..., Any]) -> Builtin:
@@ -273,6 +299,13 @@ def _thin_qr(part: int) -> Callable[[Any], Any]:
     return of
 
 
+# Functions whose sizes and places must be the same for all observations that are followed at once.
+SIZED = frozenset(
+    {
+        *("head", "tail", "segment", "row", "col", "block", "linspaced_vector", "linspaced_row_vector"),
+        *("rep_vector", "rep_row_vector", "rep_array", "rep_matrix", "zeros_vector", "ones_vector"),
+    }
+)
 SIZES = frozenset({"size", "rows", "num_elements"})
 
 

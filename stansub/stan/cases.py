@@ -1,17 +1,18 @@
 """Integers that differ among observations where the text needs one number: each value is followed on its own.
 
-An example is the end of a slice, ``y[m, 1 : n_visits[m]]``.
+Examples are the end of a slice, ``y[m, 1 : n_visits[m]]``, and the size of a variable, ``vector[K - least[m]] lp``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.containers import Total, Value
+from stansub.stan.containers import Rows, Total, Value
+from stansub.stan.frames import Frame
 from stansub.stan.operators import is_integer
 from stansub.stan.rowwise import NotFollowedError, is_kind, pick
 from stansub.stan.syntax import Expression as Node
@@ -40,6 +41,11 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
     ----------
     evaluate : callable
         Raises `VaryingError` where ``known`` does not have the integer's value.
+
+    Raises
+    ------
+    VaryingError
+        Also if the value is a container, whose size may differ: what reads it is evaluated for each value then.
     """
     try:
         return evaluate()
@@ -54,9 +60,33 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
                 cases.append(by_cases(evaluate, known))
         finally:
             del known[error.node]
-        if any(isinstance(one, Total) for one in cases):
+        if any(isinstance(one, Total | Rows | np.ndarray) for one in cases):
             raise
         return pick(cases, places)
+
+
+def each_case(error: VaryingError, frame: Frame, n: int) -> Iterator[None]:
+    """Set a frame for each value of an integer in turn, and for the observations that have it; see `is_divisible`."""
+    live = np.ones(n, bool) if frame.live is None else frame.live
+    left = np.zeros(n, bool)
+    try:
+        for value in np.unique(error.values[live]):
+            frame.known[error.node] = int(value)
+            frame.live = live & (error.values == value)
+            yield
+            left |= frame.live
+    finally:
+        frame.known.pop(error.node, None)
+        frame.live = None if left.all() else left
+
+
+def is_divisible(error: NotFollowedError, frame: Frame) -> TypeGuard[VaryingError]:
+    """Return whether statements can run for each value of an integer of the data, with which a single run failed."""
+    return (
+        isinstance(error, VaryingError)
+        and error.node not in frame.known
+        and len(np.unique(error.values)) <= _MOST_VALUES
+    )
 
 
 def varying(arguments: Sequence[Value]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:

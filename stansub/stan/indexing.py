@@ -15,6 +15,21 @@ from stansub.stan.rowwise import Expression, Mask, NotFollowedError, is_kind, kn
 Index = Any
 
 
+# Maximum number of elements of a container of which each observation assigns to its own.
+_MOST_PLACES = 32
+
+
+def length(base: Value, k: int, n: int) -> int:
+    """Return the length of dimension k of a container, given n observations."""
+    if isinstance(base, Rows) and k == 0:
+        return n if base.which is None else len(base.which)
+    shape = np.shape(base.inner) if isinstance(base, Rows) else np.shape(base)
+    place = k - isinstance(base, Rows)
+    if place >= len(shape):
+        raise NotFollowedError("a variable has more indices than dimensions")
+    return int(shape[place])
+
+
 def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     """Return a part of a container, given n observations."""
     if not indices:
@@ -129,7 +144,7 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
             raise NotFollowedError("a container of some observations is assigned")
         return simplest(Rows(replaced(base.inner, rest, value, mask, n)))
     if any(map(_moves, indices)):
-        raise NotFollowedError("an observation assigns to the element of another")
+        return _replaced_by_row(base, indices, value, mask, n)
     if isinstance(base, Rows):
         if first is None and isinstance(value, Rows | np.ndarray) and base.which is None:
             inner = value.inner if isinstance(value, Rows) else by_row(value)
@@ -151,3 +166,15 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
         new = new.astype(np.float64, copy=False)
     new[where] = value
     return new
+
+
+def _replaced_by_row(base: Value, indices: Sequence[Index], value: Value, mask: Mask | None, n: int) -> Value:
+    """Return a container in which each observation replaces the element that its data name."""
+    k = next(k for k, index in enumerate(indices) if _moves(index))
+    places = _row_places(indices[k]) + 1
+    if isinstance(base, Rows) or base.shape[k] > _MOST_PLACES:
+        raise NotFollowedError("an observation assigns to the element of another")
+    live = np.ones(n, bool) if mask is None else mask
+    for place in np.unique(places[live]):
+        base = replaced(base, [*indices[:k], int(place), *indices[k + 1 :]], value, live & (places == place), n)
+    return base

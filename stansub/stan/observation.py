@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
-from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
-from stansub.stan.cases import VaryingError, by_cases, varying
-from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
+from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, density
+from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, varying
+from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either, is_plain
-from stansub.stan.indexing import Index, is_own, part, replaced
+from stansub.stan.indexing import Index, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
 from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, pick, select
@@ -134,7 +134,7 @@ class _Walk:
 
     def run(self, statements: Sequence[Statement], frame: Frame) -> None:
         """Run statements; record what cannot be followed."""
-        for one in statements:
+        for k, one in enumerate(statements):
             if frame.is_over:
                 return
             self._count()
@@ -143,6 +143,10 @@ class _Walk:
             except NestedError:
                 raise
             except NotFollowedError as error:
+                if is_divisible(error, frame):
+                    for _ in each_case(error, frame, self.n):
+                        self.run(statements[k:], frame)
+                    return
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
                 self._give_up(one, f"`{shortened(one)}` is not supported", frame)
@@ -165,7 +169,8 @@ class _Walk:
         match one:
             case Declaration():
                 is_set = one.value is not None
-                value = self.of(one.value, frame) if one.value is not None else self._empty(one, frame)
+                dims = () if is_set else tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
+                value = self.of(one.value, frame) if one.value is not None else empty(dims, one.base == "int")
                 frame.declare(one.name, value, is_set=is_set)
             case Assign():
                 self._assign(one, frame)
@@ -202,12 +207,6 @@ class _Walk:
         given = {one.name: value for one, value in zip(function.arguments, arguments, strict=True)}
         self.run(function.body, Frame(given, live=frame.live, in_rows=frame.in_rows, known=frame.known))
 
-    def _empty(self, one: Declaration, frame: Frame) -> Value:
-        dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
-        if one.base == "int":
-            return np.zeros(dims, np.int64) if dims else 0
-        return np.full(dims, np.nan) if dims else np.nan
-
     def _assign(self, one: Assign, frame: Frame) -> None:
         name = name_of(one.place)
         base, indices = flat(one.place)
@@ -216,7 +215,7 @@ class _Walk:
         before = frame.values[name]
         if isinstance(before, Reason):
             raise NotFollowedError(before.text)
-        given = [self._index(index, frame) for index in indices]
+        given = [self._index(index, frame, before, k) for k, index in enumerate(indices)]
         if frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given):
             if one.increment is None or given:
                 raise NotFollowedError(f"`{shortened(one)}` carries a value from one observation to the next")
@@ -379,7 +378,8 @@ class _Walk:
                 return value
             case Subscript():
                 base, indices = flat(node)
-                return part(self.of(base, frame), [self._index(index, frame) for index in indices], self.n)
+                value = self.of(base, frame)
+                return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
             case Group("(", (inside,)):
                 return self.of(inside, frame)
             case Group("[" | "{", items):
@@ -403,27 +403,33 @@ class _Walk:
             case Call(name, arguments):
                 if name.startswith("reduce_sum"):
                     return self._reduced(arguments, frame)
-                return by_cases(lambda: self._call(name, [self.of(one, frame) for one in arguments]), frame.known)
+                of = self._settled if name in SIZED else self.of
+                return by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame.known)
         raise NotFollowedError(f"`{node}` is not supported")
 
-    def _scalar(self, node: Node, frame: Frame) -> Any:
+    def _settled(self, node: Node, frame: Frame) -> Value:
+        """Return a value that, if it is a single integer, is the same for all observations."""
         if node in frame.known:
             return frame.known[node]
         value = self.of(node, frame)
         if is_kind(value, "data") and is_integer(value) and not value.is_single:
             raise VaryingError(node, value.values)
+        return value
+
+    def _scalar(self, node: Node, frame: Frame) -> Any:
+        value = self._settled(node, frame)
         if isinstance(value, Expression | Rows | Total) or np.ndim(value):
             raise NotFollowedError(f"`{node}` is not a single known number")
         return value
 
-    def _index(self, index: Node, frame: Frame) -> Index:
+    def _index(self, index: Node, frame: Frame, base: Value, k: int) -> Index:
+        """Return index k of a container."""
         if isinstance(index, Slice):
             if index.is_whole:
                 return None
             low = 1 if index.lower is None else self._scalar(index.lower, frame)
-            if index.upper is None:
-                raise NotFollowedError("an index has no upper end")
-            return np.arange(low, self._scalar(index.upper, frame) + 1)
+            high = length(base, k, self.n) if index.upper is None else self._scalar(index.upper, frame)
+            return np.arange(low, high + 1)
         return self.of(index, frame)
 
     def _choice(self, condition: Node, then: Node, orelse: Node, frame: Frame) -> Value:

@@ -115,6 +115,36 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "for (n in 1:N) z[n] ~ normal(sum(r[team[n]]), s);",
         lambda t, d: stats.norm.logpdf(d["z"], t.r[d["g"] - 1] + t.r[(d["y"] > 1).astype(int)], t.s),
     ),
+    "sizes": (
+        "for (n in 1:N) { vector[g[n] + 1] lp; "
+        "for (k in 0:g[n]) lp[k + 1] = poisson_log_lpmf(y[n] + k | a) + k * log(p); target += log_sum_exp(lp); }",
+        lambda t, d: np.logaddexp.reduce(
+            [
+                np.where(k <= d["g"], stats.poisson.logpmf(d["y"] + k, np.exp(t.a)) + k * np.log(t.p), -np.inf)
+                for k in range(4)
+            ]
+        ),
+    ),
+    "segments": (
+        "for (n in 1:N) z[n] ~ normal(sum(r[g[n]:]) + sum(segment(r, 1 + (y[n] > 1), g[n] - (g[n] > 2))), s);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"],
+            np.cumsum(t.r[::-1])[3 - d["g"]]
+            + np.where(
+                d["y"] > 1, np.cumsum(t.r[1:])[np.minimum(d["g"], 2) - 1], np.cumsum(t.r)[np.minimum(d["g"], 2) - 1]
+            ),
+            t.s,
+        ),
+    ),
+    "own_element": (
+        "for (n in 1:N) { vector[3] v = r; array[2] int of = {y[n], g[n]}; v[g[n]] = b[1]; v[2] += max(of); "
+        "z[n] ~ normal(v[1] + 2 * v[2] + 3 * v[3], s); }",
+        lambda t, d: stats.norm.logpdf(
+            d["z"],
+            np.where(d["g"][:, None] == [1, 2, 3], t.b[0], t.r) @ [1, 2, 3] + 2 * np.maximum(d["y"], d["g"]),
+            t.s,
+        ),
+    ),
     "weights": (
         "for (n in 1:N) target += w[n] * normal_lpdf(z[n] | a + xc[n] * b, s);",
         lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
@@ -605,6 +635,47 @@ def test_offsets_and_multipliers_may_be_parameters() -> None:
         for one, read in (("vector<offset=m, multiplier=s>[J] u;", "u[g]"), ("vector[J] z;", "m + s * z[g]"))
     )
     assert str(declared) == str(written)
+
+
+def test_many_forms_are_one() -> None:
+    """With data of 0 and 1; terms that are undefined where they are not selected have no say."""
+    text = """
+      data { int N; int T; array[N, T] int y; array[N] int late; }
+      parameters { array[2] real<lower=0, upper=1> p; real<lower=0, upper=1> psi; }
+      model {
+        for (n in 1 : N) {
+          real seen = log(psi);
+          vector[2] lp;
+          for (t in 1 : T) seen += log(y[n, t] == 1 ? p[1] * p[2] : y[n, t] == 2 ? (1 - p[1]) * p[2] : 1 - p[2]);
+          lp[1] = seen;
+          if (late[n]) lp[2] = log1m(psi);
+          target += late[n] ? log_sum_exp(lp) : lp[1];
+        }
+      }
+    """
+    rng = np.random.default_rng(1)
+    n, steps = 500, 5
+    y, late = rng.integers(1, 4, (n, steps)), rng.integers(0, 2, n)
+    found = _dense(*in_program(follow(parse(text), {"N": n, "T": steps, "y": y, "late": late}, n).term, n))
+    assert isinstance(found.family, ProgramFamily)
+    assert len(found.family.code.starts) == 2
+    theta = np.array([0.3, -0.4, 0.8])
+    first, second, psi = special.expit(theta)
+    each = np.array([first * second, (1 - first) * second, 1 - second])[y - 1].prod(axis=1)
+    np.testing.assert_allclose(found.log_lik(theta), np.log(psi * each + late * (1 - psi)), rtol=1e-12)
+
+
+def test_a_prior_of_many_parameters_is_no_obstacle() -> None:
+    text = """
+      data { int N; int J; array[N] int g; vector[N] y; }
+      parameters { vector[J] u; real<lower=0> tau; }
+      model { u ~ normal(0, tau); target += dot_self(u); y ~ normal(u[g], 1); }
+    """
+    n, groups = 10, 1200
+    values = {"N": n, "J": groups, "g": np.arange(n) + 1, "y": np.zeros(n)}
+    found = _dense(*in_program(follow(parse(text), values, n).term, n))
+    theta = np.random.default_rng(1).standard_normal(groups + 1)
+    np.testing.assert_allclose(found.log_lik(theta), -0.5 * theta[:n] ** 2 - 0.5 * np.log(2 * np.pi))
 
 
 def test_a_recursion_over_many_rows_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
