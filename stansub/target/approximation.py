@@ -52,24 +52,18 @@ class Profiles:
     With t = y_j / size, functions of one coordinate are cubic polynomials between nodes of t, and lines outside; y are
     coordinates of a change (`Frame`). The functions of two coordinates are r s (a r + b s + c r^2 + d r s + e s^2), of
     their bounded arguments r and s, t / sqrt(1 + (t / `LIMIT`)^2).
-
-    Attributes
-    ----------
-    places : ndarray of int32, shape (k,)
-        Indices of the coefficients.
-    sizes : ndarray, shape (k,)
-    tables : ndarray, shape (k, n_nodes, 2)
-        Value and slope at each node, the slope for a step between nodes.
-    pairs : ndarray of int32, shape (2, p)
-        Indices of the profiles of the two coefficients.
-    mixed : ndarray, shape (5, p)
     """
 
     places: NDArray[np.int32]
+    """Shape (k,): indices of the coefficients."""
     sizes: FloatArray
+    """Shape (k,)."""
     tables: FloatArray
+    """Shape (k, n_nodes, 2): value and slope at each node, the slope for a step between nodes."""
     pairs: NDArray[np.int32]
+    """Shape (2, p): indices of the profiles of the two coefficients."""
     mixed: FloatArray
+    """Shape (5, p)."""
 
     @classmethod
     def none(cls) -> Profiles:
@@ -108,29 +102,22 @@ class Profiles:
 
 @dataclass(frozen=True)
 class Approximation:
-    """Expansion of a log likelihood, with corrections.
-
-    Attributes
-    ----------
-    slope : ndarray, shape (m,)
-        That of what profiles and terms omit.
-    mean_slope : ndarray, shape (m,)
-        That of what the expansion alone omits: with it, the expansion is the nearest normal likelihood.
-    frame : Frame
-        Coordinates of profiles and terms.
-    middle, most : float
-        Mean of the sum of terms over draws, and limit of its difference from that, which would otherwise outweigh the
-        quadratic far from these draws.
-    """
+    """Expansion of a log likelihood, with corrections."""
 
     quadratic: Quadratic
     slope: FloatArray
+    """Shape (m,): that of what profiles and terms omit."""
     mean_slope: FloatArray
+    """Shape (m,): that of what the expansion alone omits: with it, the expansion is the nearest normal likelihood."""
     frame: Frame
+    """Coordinates of profiles and terms."""
     profiles: Profiles
     terms: DirectionalTerms
     middle: float = 0.0
     most: float = 1.0
+    """Mean of the sum of terms over draws, and limit of its difference from that, which would otherwise outweigh the
+    quadratic far from these draws.
+    """
 
     @classmethod
     def plain(cls, quadratic: Quadratic) -> Approximation:
@@ -307,18 +294,13 @@ def _fitted(basis: FloatArray, weights: FloatArray, values: FloatArray) -> Float
 
 @dataclass(frozen=True)
 class _Along:
-    """What the expansion omits along one or two coordinates of the groupings, from a point, in sds.
-
-    Attributes
-    ----------
-    inverse : csr_array, shape (m, m)
-        Matrix from these coordinates to changes of coefficients.
-    """
+    """What the expansion omits along one or two coordinates of the groupings, from a point, in sds."""
 
     predictors: SparsePredictors
     point: FloatArray
     sds: FloatArray
     inverse: sp.csr_array
+    """Shape (m, m): matrix from these coordinates to changes of coefficients."""
 
     @cached_property
     def groupings(self) -> list[NDArray[np.bool_]]:

@@ -56,27 +56,18 @@ _BESIDE = 0.1
 
 @dataclass(frozen=True)
 class Frame:
-    """Coordinates y of changes of phi.
-
-    Attributes
-    ----------
-    means : Means
-        Weighted means that are subtracted first: shifts that cancel in every predictor.
-    common : ndarray of int32, shape (c,)
-        Places of the common coefficients, whose coordinates are u.
-    inward : ndarray, shape (c, c)
-        From changes of common coefficients to u.
-    along : ndarray, shape (m, c)
-        Mean changes of the others for a unit of u under the likelihood; 0 for common coefficients.
-    within : Elimination
-        Coordinates of the coefficients of a level.
-    """
+    """Coordinates y of changes of phi."""
 
     means: Means
+    """Weighted means that are subtracted first: shifts that cancel in every predictor."""
     common: NDArray[np.int32]
+    """Shape (c,): places of the common coefficients, whose coordinates are u."""
     inward: FloatArray
+    """Shape (c, c): from changes of common coefficients to u."""
     along: FloatArray
+    """Shape (m, c): mean changes of the others for a unit of u under the likelihood; 0 for common coefficients."""
     within: Elimination
+    """Coordinates of the coefficients of a level."""
 
     @classmethod
     def plain(cls, means: Means) -> Frame:
@@ -114,23 +105,17 @@ class Frame:
 
 @dataclass(frozen=True)
 class DirectionalTerms:
-    """The terms of the first r directions; all matrices share their places of entries.
-
-    Attributes
-    ----------
-    means : ndarray, shape (r,)
-        Means of y' A_k y / 2, which are subtracted. Their part of a term is linear in u_k and would, since it ends at
-        the limit, leave another mode beyond. A slope represents it (`stansub.target.approximation`).
-    values : ndarray, shape (2 r, n_entries)
-        Entries of each A_k, then those of each B_k, by rows.
-    columns, starts : ndarray of int32
-        Columns of the entries, and the start of each row.
-    """
+    """The terms of the first r directions; all matrices share their places of entries."""
 
     means: FloatArray
+    """Shape (r,): means of y' A_k y / 2, which are subtracted. Their part of a term is linear in u_k and would, since
+    it ends at the limit, leave another mode beyond. A slope represents it (`stansub.target.approximation`).
+    """
     values: FloatArray
+    """Shape (2 r, n_entries): entries of each A_k, then those of each B_k, by rows."""
     columns: NDArray[np.int32]
     starts: NDArray[np.int32]
+    """Columns of the entries, and the start of each row."""
 
     @classmethod
     def none(cls, m: int) -> DirectionalTerms:

@@ -22,18 +22,13 @@ from stansub.types import FloatArray
 
 @dataclass(frozen=True)
 class Elimination:
-    """y_i = x_i + sum of shares times x_j, over coefficients j after i in the order of a level.
-
-    Attributes
-    ----------
-    into, others : ndarray of int32, shape (k,)
-        Places i and j.
-    shares : ndarray, shape (k,)
-    """
+    """y_i = x_i + sum of shares times x_j, over coefficients j after i in the order of a level."""
 
     into: NDArray[np.int32]
     others: NDArray[np.int32]
+    """Shape (k,): places i and j."""
     shares: FloatArray
+    """Shape (k,)."""
 
     @classmethod
     def none(cls) -> Elimination:

@@ -25,72 +25,55 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class NormalEffects:
-    """Normal effects and their scales.
-
-    Attributes
-    ----------
-    coefficients, scales : ndarray of int32
-        Places of both among the parameters.
-    low, step : float
-        Grid of the functions h_k: its first node, and the distance of nodes.
-    values, slopes : ndarray, shape (n_scales, n_nodes)
-        h_k and its derivative at the nodes.
-    sizes, places : ndarray of int32
-        Sizes of the blocks, and where their effects stand among the coefficients.
-    starts, columns, factors, constants : ndarray
-        The functions that S is made of, as in `Coordinates`; columns count scales.
-    has_effects : ndarray of uint8
-        Whether the parameters of a block are u rather than z.
-    precision_starts, precision_columns, precision, linear : ndarray
-        M by rows, and b, of the likelihood exp(b . u - u . M u / 2).
-    pattern_starts, pattern_rows, order : ndarray of int32
-        Pattern and order of the Cholesky factor of the coefficients' precision.
-    move_starts, move_columns, directions, widths : ndarray
-        Lines through the scales, by rows, and first widths of slices along them.
-    fixes_effects : ndarray of uint8
-        Whether u rather than z is fixed along a line.
-    share : float
-        Share of the sweeps that have moves along lines, taken at random.
-    centre : ndarray, shape (n_scales,) or (0,)
-        Centre of Student's t distribution from which all scales are proposed at once, u and other coefficients
-        integrated out; empty for no such proposals.
-    root : ndarray, shape (n_scales, n_scales) or (0, 0)
-        Its root, a lower triangle.
-    mean_starts, mean_columns, means : ndarray
-        What is added to each coefficient, by rows: a linear function of coefficients to which nothing is added.
-    """
+    """Normal effects and their scales."""
 
     coefficients: Places
     scales: Places
+    """Places of both among the parameters."""
     low: float
     step: float
+    """Grid of the functions h_k: its first node, and the distance of nodes."""
     values: FloatArray
     slopes: FloatArray
+    """Shape (n_scales, n_nodes): h_k and its derivative at the nodes."""
     sizes: Places
     places: Places
+    """Sizes of the blocks, and where their effects stand among the coefficients."""
     starts: Places
     columns: Places
     factors: FloatArray
     constants: FloatArray
+    """The functions that S is made of, as in `Coordinates`; columns count scales."""
     has_effects: Flags
+    """Whether the parameters of a block are u rather than z."""
     precision_starts: Places
     precision_columns: Places
     precision: FloatArray
     linear: FloatArray
+    """M by rows, and b, of the likelihood exp(b . u - u . M u / 2)."""
     pattern_starts: Places
     pattern_rows: Places
     order: Places
+    """Pattern and order of the Cholesky factor of the coefficients' precision."""
     move_starts: Places
     move_columns: Places
     directions: FloatArray
     widths: FloatArray
+    """Lines through the scales, by rows, and first widths of slices along them."""
     fixes_effects: Flags
+    """Whether u rather than z is fixed along a line."""
     share: float
+    """Share of the sweeps that have moves along lines, taken at random."""
     centre: FloatArray
+    """Shape (n_scales,) or (0,): centre of Student's t distribution from which all scales are proposed at once, u and
+    other coefficients integrated out; empty for no such proposals.
+    """
     root: FloatArray
+    """Shape (n_scales, n_scales) or (0, 0): its root, a lower triangle."""
     mean_starts: Places
     mean_columns: Places
     means: FloatArray
+    """What is added to each coefficient, by rows: a linear function of coefficients to which nothing is added."""
 
     @property
     def dim(self) -> int:

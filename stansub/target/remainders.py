@@ -142,25 +142,17 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class LinearPredictors:
-    """Dependence of observations on parameters: q arguments each, affine in the unconstrained parameters.
-
-    Attributes
-    ----------
-    design : tuple of ndarray or ColumnRows, each of shape (n_observations, dim) or (1, dim)
-        z_k for each argument; one row if all observations share it.
-    offset : tuple of ndarray, each of shape (n_observations,) or (1,)
-        o_k. The first has `n_observations` entries.
-    order : ndarray of int32, shape (n_observations,), optional
-        The observation at each place of the population; by default in order.
-    constant : float or None
-        What the sum of all log likelihoods lacks to the program's, if known.
-    """
+    """Dependence of observations on parameters: q arguments each, affine in the unconstrained parameters."""
 
     design: tuple[Design, ...]
+    """Each of shape (n_observations, dim) or (1, dim): z_k for each argument; one row if all observations share it."""
     offset: tuple[FloatArray, ...]
+    """Each of shape (n_observations,) or (1,): o_k. The first has `n_observations` entries."""
     family: Family
     order: Places | None = None
+    """Shape (n_observations,): the observation at each place of the population; by default in order."""
     constant: float | None = None
+    """What the sum of all log likelihoods lacks to the program's, if known."""
     _kept: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
     _there: list[tuple[FloatArray, dict[int, FloatArray]]] = field(
         default_factory=list, init=False, repr=False, compare=False
@@ -392,29 +384,20 @@ class LinearPredictors:
 
 @dataclass(frozen=True)
 class RemainderBounds:
-    """Bounds c_b |w|^(p + 1) on the remainders of expansions of order p at a point, w = A (theta - anchor).
-
-    Attributes
-    ----------
-    anchor : ndarray, shape (dim,)
-    whitening : ndarray, shape (dim, dim)
-        A.
-    order : {1, 2}
-        p.
-    radii : ndarray, shape (k,)
-        Increasing; row k of the constants holds for |w| up to radius k.
-    constants : ndarray, shape (k, M)
-        c_b.
-    proved : bool
-        Whether they hold for certain; otherwise they were learned from trials.
-    """
+    """Bounds c_b |w|^(p + 1) on the remainders of expansions of order p at a point, w = A (theta - anchor)."""
 
     anchor: FloatArray
+    """Shape (dim,)."""
     whitening: FloatArray
+    """Shape (dim, dim): A."""
     order: int
+    """p. One of 1, 2."""
     radii: FloatArray
+    """Shape (k,): increasing; row k of the constants holds for |w| up to radius k."""
     constants: FloatArray
+    """Shape (k, M): c_b."""
     proved: bool = True
+    """Whether they hold for certain; otherwise they were learned from trials."""
 
     @classmethod
     def of_derivatives(cls, anchor: FloatArray, cholesky: FloatArray, order: int, norms: FloatArray) -> Self:

@@ -20,24 +20,17 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Functions:
-    """Affine functions of blocks of effects.
-
-    Attributes
-    ----------
-    sizes : ndarray
-    places : ndarray
-        Places of the effects among the parameters, block by block.
-    rows : csr_array, shape (n_functions, dim)
-    constants : ndarray, shape (n_functions,)
-    has_effects : ndarray of bool
-        Whether the parameters of a block are u rather than z.
-    """
+    """Affine functions of blocks of effects."""
 
     sizes: Places
     places: Places
+    """Places of the effects among the parameters, block by block."""
     rows: sp.csr_array
+    """Shape (n_functions, dim)."""
     constants: FloatArray
+    """Shape (n_functions,)."""
     has_effects: NDArray[np.bool_]
+    """Whether the parameters of a block are u rather than z."""
 
     def __call__(self, theta: FloatArray) -> FloatArray:
         """Return the functions' values."""

@@ -46,18 +46,13 @@ _WIDTH = 3.0
 
 
 class _Tables(NamedTuple):
-    """Log priors of scales.
-
-    Attributes
-    ----------
-    nodes : ndarray, shape (n_nodes,)
-    values, slopes : ndarray, shape (n_scales, n_nodes)
-        Log priors and their derivatives at the nodes.
-    """
+    """Log priors of scales."""
 
     nodes: FloatArray
+    """Shape (n_nodes,)."""
     values: FloatArray
     slopes: FloatArray
+    """Shape (n_scales, n_nodes): log priors and their derivatives at the nodes."""
 
 
 def find_normal_effects(
@@ -255,44 +250,32 @@ def without(means: sp.csr_array, draws: FloatArray) -> FloatArray:
 
 
 class _Move(NamedTuple):
-    """A slice along a direction of the scales, with the effects fixed or their standardised values.
-
-    Attributes
-    ----------
-    direction : ndarray, shape (dim,)
-    fixes : bool
-        Whether the effects are fixed.
-    n : int
-        The number of effects and scales that change.
-    """
+    """A slice along a direction of the scales, with the effects fixed or their standardised values."""
 
     direction: FloatArray
+    """Shape (dim,)."""
     fixes: bool
+    """Whether the effects are fixed."""
     n: int
+    """The number of effects and scales that change."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Normal effects and their scales, for any expansion of the likelihood.
-
-    Attributes
-    ----------
-    prior : callable
-        Gradient of the log density without the likelihood.
-    phi : AffineMap
-        The likelihood's arguments in coordinates with u in the place of z.
-    means : csr_array, shape (dim, dim)
-        What is added to coefficients, as a linear function of parameters; prior and phi are of parameters without it.
-    coefficients, others, scales : ndarray
-        Places of u or z and of other coefficients, of these others alone, and of scales.
-    """
+    """Normal effects and their scales, for any expansion of the likelihood."""
 
     prior: Callable[[FloatArray], FloatArray]
+    """Gradient of the log density without the likelihood."""
     phi: AffineMap
+    """The likelihood's arguments in coordinates with u in the place of z."""
     means: sp.csr_array
+    """Shape (dim, dim): what is added to coefficients, as a linear function of parameters; prior and phi are of
+    parameters without it.
+    """
     coefficients: Places
     others: Places
     scales: Places
+    """Places of u or z and of other coefficients, of these others alone, and of scales."""
     functions: Functions
     tables: _Tables
 

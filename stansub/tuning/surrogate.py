@@ -62,36 +62,25 @@ _UNCERTAIN, _SAFETY = 0.25, 4.0
 
 @dataclass(frozen=True)
 class TunedSurrogate:
-    """Setup of surrogate transitions.
-
-    Attributes
-    ----------
-    draws : ndarray, shape (n, dim)
-        Draws of the surrogate, from which chains may start.
-    noise : float
-        Standard deviation of what the expansion omits, over draws of the surrogate; may be infinite.
-    diverging : float
-        Share of the transitions on the surrogate that diverged.
-    mirrors : tuple of Mirror
-        Changes of signs that leave the posterior unchanged, if they were searched for.
-    others : tuple of TunedSurrogate
-        Surrogates about other modes of the posterior, if they were searched for.
-    n_starts, n_reached : int
-        Climbs of that search, and those of them that reached the highest maximum.
-    tuner : Tuner or None
-        Tuner of Hamiltonian Monte Carlo.
-    """
+    """Setup of surrogate transitions."""
 
     transition: SurrogateTransition
     draws: FloatArray
+    """Shape (n, dim): draws of the surrogate, from which chains may start."""
     noise: float
+    """Standard deviation of what the expansion omits, over draws of the surrogate; may be infinite."""
     diverging: float
+    """Share of the transitions on the surrogate that diverged."""
     n_passes: int
     mirrors: tuple[Mirror, ...] = ()
+    """Changes of signs that leave the posterior unchanged, if they were searched for."""
     others: tuple[TunedSurrogate, ...] = ()
+    """Surrogates about other modes of the posterior, if they were searched for."""
     n_starts: int = 0
     n_reached: int = 0
+    """Climbs of that search, and those of them that reached the highest maximum."""
     tuner: Tuner | None = field(default=None, repr=False)
+    """Tuner of Hamiltonian Monte Carlo."""
 
     @property
     def may_be_lower(self) -> bool:
@@ -142,24 +131,16 @@ def tune(
 
 
 class _Stage(NamedTuple):
-    """Approximations of one kind.
-
-    Attributes
-    ----------
-    approximated : callable
-        Function from arguments at draws to an approximation, and the passes over the data that it took.
-    small : float
-        Sd of the remainders below which none is made.
-    n_draws : int
-        Fewest draws about which they are made.
-    poor : float
-        Sd above which the draws of one that is no better are tried for the next one.
-    """
+    """Approximations of one kind."""
 
     approximated: Callable[[Sequence[FloatArray]], tuple[Approximation, int]]
+    """Function from arguments at draws to an approximation, and the passes over the data that it took."""
     small: float
+    """Sd of the remainders below which none is made."""
     n_draws: int = 0
+    """Fewest draws about which they are made."""
     poor: float = _POOR
+    """Sd above which the draws of one that is no better are tried for the next one."""
 
 
 def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
@@ -201,18 +182,13 @@ def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> F
 
 
 class _Explored(NamedTuple):
-    """A surrogate with draws of it.
-
-    Attributes
-    ----------
-    level, noise : float
-        Mean and standard deviation of what it omits, over the draws.
-    """
+    """A surrogate with draws of it."""
 
     approximation: Approximation
     tuned: Tuned
     level: float
     noise: float
+    """Mean and standard deviation of what it omits, over the draws."""
     n_passes: int
 
     @property

@@ -55,33 +55,23 @@ UNSURE = 3.0
 
 
 class Tuned(NamedTuple):
-    """Tuned sampler of a surrogate, and draws of it.
-
-    Attributes
-    ----------
-    inner : NoUTurn, FixedLength, Gibbs or BetweenSweeps
-        The sampler.
-    draws : ndarray, shape (n, dim)
-    time : float
-        Autocorrelation time of the slowest parameter, in transitions; infinite if not measured.
-    transition_cost : float
-        Microseconds of a transition, by a rule of thumb; infinite if not measured.
-    n : int
-        Transitions per step.
-    diverging : float
-        Share of the transitions that diverged.
-    n_steps, seconds : float
-        Gradients and seconds of a transition on the posterior itself.
-    """
+    """Tuned sampler of a surrogate, and draws of it."""
 
     inner: NoUTurn | FixedLength | Gibbs | BetweenSweeps
+    """The sampler."""
     draws: FloatArray
+    """Shape (n, dim)."""
     time: float = np.inf
+    """Autocorrelation time of the slowest parameter, in transitions; infinite if not measured."""
     transition_cost: float = np.inf
+    """Microseconds of a transition, by a rule of thumb; infinite if not measured."""
     n: int = 1
+    """Transitions per step."""
     diverging: float = 0.0
+    """Share of the transitions that diverged."""
     n_steps: float = 0.0
     seconds: float = 0.0
+    """Gradients and seconds of a transition on the posterior itself."""
 
     @property
     def cost(self) -> float:
