@@ -338,8 +338,7 @@ class NormalEffects {
     for (int k = 0; k < kTries; ++k) {
       kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
       propose(bits);
-      const double there =
-          factorise() ? marginal() - log_proposal() : -std::numeric_limits<double>::infinity();
+      const double there = factorise() ? marginal() - log_proposal() : -std::numeric_limits<double>::infinity();
       if (std::log1p(-bits->next_double(bits->state)) < there - here) {
         here = there;
       } else {
@@ -577,7 +576,9 @@ class NormalEffects {
   std::vector<double> diagonal_;
   State now_;
   std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, z_;
-  std::tuple<std::vector<double>, std::vector<double>, std::vector<double>, std::vector<double>> kept_;  // scales, functions, factor, x
+  // Scales, functions of blocks, factor and x before a proposal.
+  using Numbers = std::vector<double>;
+  std::tuple<Numbers, Numbers, Numbers, Numbers> kept_;
 };
 
 }  // namespace stansub
