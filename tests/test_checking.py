@@ -97,6 +97,23 @@ def test_warnings_of_stanc_are_shown(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert stanc.warnings_of(tmp_path / "missing.stan", pedantic=True) == ()
 
 
+def test_priors_that_a_transformed_parameter_adds_up_are_priors(tmp_path: Path) -> None:
+    """As brms writes them; those of `flat` are missing indeed."""
+    file = tmp_path / "priors.stan"
+    file.write_text("""
+data { int N; vector[N] y; }
+parameters { real mu; real flat; matrix[2, 2] z; }
+transformed parameters {
+  real lprior = 0;
+  lprior += normal_lpdf(mu | 0, 1);
+  lprior += std_normal_lpdf(to_vector(z));
+}
+model { target += normal_lpdf(y | mu + flat + z[1, 2], 1); target += lprior; }
+""")
+    (found,) = stanc.warnings_of(file, pedantic=True)
+    assert found.startswith("The parameter flat has no priors")
+
+
 @pytest.mark.parametrize("end", [": ", " to column 49:\n    ", " to line 5, column 3:\n    "])
 def test_warnings_of_stanc_end_their_place_as_its_versions_do(
     end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ _CANONICAL = [
 _WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+(?: to [^:]*)?)?:\s", re.MULTILINE)
 # stanc takes the name of a user's function with this suffix for a variable.
 _FALSE_WARNING = re.compile(r"The variable \w+_lup[dm]f may not have been assigned")
+# stanc does not see priors that a transformed parameter adds up, as brms's lprior does.
+_NO_PRIOR = re.compile(r"The parameter (\w+) has no priors")
 STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
 _RULE = re.compile(r"^\s*-{20,}\s*$")
 
@@ -96,7 +98,8 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
     """
     arguments = ["--allow-undefined", "--include-paths=.", "--o=/dev/null", *(["--warn-pedantic"] if pedantic else [])]
     try:
-        found = _stanc(read(stan_file), arguments, stan_file.absolute().parent).stderr
+        code = read(stan_file)
+        found = _stanc(code, arguments, stan_file.absolute().parent).stderr
     except StansubError:
         return ()
     places = [*_WARNING.finditer(found)]
@@ -105,7 +108,14 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
         (f"line {one['line']}: " if one["line"] else "") + " ".join(found[one.end() : end].split())
         for one, end in zip(places, ends, strict=True)
     ]
-    return tuple(text for text in dict.fromkeys(texts) if not _FALSE_WARNING.search(text))
+    return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, code))
+
+
+def _is_false(warning: str, code: str) -> bool:
+    """Return whether stanc warns of a user's function, or misses a prior that the program writes."""
+    missed = _NO_PRIOR.search(warning)
+    has_prior = missed and re.search(rf"_lp[dm]f\s*\(\s*(to_vector\s*\(\s*)?{missed[1]}\b", code)
+    return bool(_FALSE_WARNING.search(warning) or has_prior)
 
 
 def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
