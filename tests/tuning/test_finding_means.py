@@ -2,20 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
+import priors_of_effects
 import pytest
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import NormalEffects
-from stansub.target.sparse import Quadratic
-from stansub.tuning.coordinates import Effects, find_effects
+from stansub.tuning.coordinates import Effects
 from stansub.tuning.effect_functions import functions_of, slopes_of_log_determinant, triangles_of
-from stansub.tuning.normal_effects import Structure, find_normal_effects
+from stansub.tuning.normal_effects import Structure
 from stansub.tuning.surrogate_gibbs import sweep_cost
 
 Array = NDArray[np.float64]
@@ -53,34 +50,12 @@ def bent_means(theta: Array) -> float:
     return prior_about(theta, theta[MU], theta[11] + theta[12] ** 2 * AGES)
 
 
-class Model:
-    """A log density with gradients by differences."""
-
-    dim = DIM
-
-    def __init__(self, of: Callable[[Array], float]) -> None:
-        self.log_density = of
-
-    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
-        steps = 1e-4 * np.eye(DIM)
-        ends = [[self.log_density(theta + n * one) for n in (-2, -1, 1, 2)] for one in steps]
-        return self.log_density(theta), np.array([(a - 8 * b + 8 * c - d) / 12e-4 for a, b, c, d in ends])
-
-
 def expansion() -> Approximation:
-    rng = np.random.default_rng(1)
-    root = rng.standard_normal((M, M))
-    precision = sp.csr_array(root @ root.T + np.eye(M))
-    return Approximation.plain(Quadratic.of(rng.standard_normal(M), 0.0, rng.standard_normal(M), precision))
+    return priors_of_effects.expansion(M)
 
 
 def found(prior: Callable[[Array], float], draws: Array) -> Structure | None:
-    split = SimpleNamespace(
-        prior=lambda: SimpleNamespace(model=Model(prior)), surrogate=lambda about: SimpleNamespace(phi=phi)
-    )
-    rng = np.random.default_rng(2)
-    full = find_effects(phi, draws[-1], rng).full
-    return find_normal_effects(cast(Any, split), expansion(), full, draws, rng)
+    return priors_of_effects.found(prior, draws, phi, M)
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """Normal effects and their scales are found from gradients of priors and from arguments of the likelihood."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
+import priors_of_effects
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning.coordinates import find_effects
-from stansub.tuning.normal_effects import Structure, find_normal_effects
+from stansub.tuning.normal_effects import Structure
 
 Array = NDArray[np.float64]
 # alpha; log tau and local log scales of three effects; log omega of centred effects; log scales and a correlation of
@@ -51,35 +50,12 @@ def centred_elsewhere(theta: Array) -> float:
     return normal_prior(theta) + float(np.sum(theta[CENTRED])) * theta[ALPHA] * np.exp(-2 * theta[OMEGA])
 
 
-class Model:
-    """A log density with gradients by differences."""
-
-    dim = DIM
-
-    def __init__(self, of: Callable[[Array], float]) -> None:
-        self.log_density = of
-
-    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
-        steps = 1e-5 * np.eye(DIM)
-        return self.log_density(theta), np.array(
-            [(self.log_density(theta + one) - self.log_density(theta - one)) / 2e-5 for one in steps]
-        )
-
-
 def expansion() -> Approximation:
-    rng = np.random.default_rng(1)
-    root = rng.standard_normal((M, M))
-    precision = sp.csr_array(root @ root.T + np.eye(M))
-    return Approximation.plain(Quadratic.of(rng.standard_normal(M), 0.0, rng.standard_normal(M), precision))
+    return priors_of_effects.expansion(M)
 
 
 def found(prior: Callable[[Array], float], draws: Array, phi: Callable[[Array], Array] = phi) -> Structure | None:
-    split = SimpleNamespace(
-        prior=lambda: SimpleNamespace(model=Model(prior)), surrogate=lambda about: SimpleNamespace(phi=phi)
-    )
-    rng = np.random.default_rng(2)
-    full = find_effects(phi, draws[-1], rng).full
-    return find_normal_effects(cast(Any, split), expansion(), full, draws, rng)
+    return priors_of_effects.found(prior, draws, phi, M)
 
 
 @pytest.fixture
