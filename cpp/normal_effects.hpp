@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "repeated_cholesky.hpp"
+#include "soft_minima.hpp"
 #include "vectors.hpp"
 
 namespace stansub {
@@ -60,9 +61,8 @@ struct Tables {
 class NormalEffects {
  public:
   struct Blocks {
-    std::vector<std::int32_t> sizes, places, starts, columns;  // places among u, columns among the scales
-    std::vector<double> coefficients, constants;
-    std::vector<std::uint8_t> has_effects;  // whether theta has u plus its mean, not z
+    std::vector<std::int32_t> sizes, places;  // places among u
+    std::vector<std::uint8_t> has_effects;    // whether theta has u plus its mean, not z
   };
   // Lines through the scales, by rows. Along a line, u or z is fixed.
   struct Moves {
@@ -86,10 +86,11 @@ class NormalEffects {
   };
 
   NormalEffects(std::vector<std::int32_t> coefficients, std::vector<std::int32_t> scales, Tables tables, Blocks blocks,
-                Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal, Means means)
+                SoftMinima::Rows rows, Normal normal, SparseCholesky pattern, Moves moves, double share, Proposal proposal,
+                Means means)
       : coefficient_places_(std::move(coefficients)), scale_places_(std::move(scales)), tables_(std::move(tables)),
-        normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)), cholesky_(std::move(pattern)),
-        means_(std::move(means)) {
+        functions_(std::move(rows)), normal_(std::move(normal)), share_(share), proposal_(std::move(proposal)),
+        cholesky_(std::move(pattern)), means_(std::move(means)) {
     const std::size_t d = coefficient_places_.size();
     if (normal_.linear.size() != d || normal_.starts.size() != d + 1 || cholesky_.factor().dim() != d ||
         means_.starts.size() != d + 1 || tables_.values.size() != scale_places_.size() * tables_.n ||
@@ -100,7 +101,7 @@ class NormalEffects {
     set_blocks(std::move(blocks));
     set_elements();
     for (std::size_t m = 0; m + 1 < moves.starts.size(); ++m) add_move(moves, m);
-    now_ = {std::vector<double>(scale_places_.size()), std::vector<double>(own_.constants.size()), std::vector<double>(d),
+    now_ = {std::vector<double>(scale_places_.size()), functions_.values(), std::vector<double>(d),
             std::vector<double>(d), std::vector<double>(d)};
     change_.assign(d, 0.0);
   }
@@ -185,6 +186,7 @@ class NormalEffects {
   struct Move {
     std::vector<std::int32_t> scales;
     std::vector<double> coefficients;
+    std::vector<double> direction;     // the same by scale
     std::vector<std::int32_t> blocks;  // whose S changes
     std::vector<double> slopes;        // of their functions
     bool is_uniform;                   // all S change by one factor, e^(rate delta)
@@ -211,7 +213,7 @@ class NormalEffects {
       first += n_functions(own_.sizes[b]);
       lower_.resize(std::max(lower_.size(), static_cast<std::size_t>(own_.sizes[b]) * own_.sizes[b]));
     }
-    if (own_.places.size() != at || own_.constants.size() != first || own_.starts.size() != first + 1)
+    if (own_.places.size() != at || functions_.size() != first)
       throw std::invalid_argument("blocks of effects do not fit together");
     moved_.resize(first);
     for (const Block& block : blocks_) z_.resize(std::max(z_.size(), static_cast<std::size_t>(block.size)));
@@ -236,19 +238,20 @@ class NormalEffects {
     const auto first = moves.starts[m], end = moves.starts[m + 1];
     Move one{{moves.columns.begin() + first, moves.columns.begin() + end},
              {moves.coefficients.begin() + first, moves.coefficients.begin() + end},
-             {}, {}, true, 0, moves.fixes_effects.at(m) != 0, moves.widths.at(m)};
-    std::vector<double> direction(scale_places_.size(), 0.0);
-    for (std::size_t k = 0; k < one.scales.size(); ++k) direction.at(one.scales[k]) = one.coefficients[k];
+             std::vector<double>(scale_places_.size()), {}, {}, true, 0, moves.fixes_effects.at(m) != 0, moves.widths.at(m)};
+    for (std::size_t k = 0; k < one.scales.size(); ++k) one.direction.at(one.scales[k]) = one.coefficients[k];
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const std::size_t n = n_functions(blocks_[b].size);
-      std::vector<double> slopes(n, 0.0);
+      std::vector<double> slopes(n);
       double largest = 0;
+      bool is_affine = true;
       for (std::size_t f = 0; f < n; ++f) {
-        for (std::int32_t k = own_.starts[blocks_[b].first + f]; k < own_.starts[blocks_[b].first + f + 1]; ++k)
-          slopes[f] += own_.coefficients[k] * direction[own_.columns[k]];
+        slopes[f] = functions_.slope(blocks_[b].first + f, one.direction.data());
         largest = std::max(largest, std::abs(slopes[f]));
+        is_affine &= functions_.is_affine(blocks_[b].first + f);
       }
       if (largest < kSame) continue;
+      one.is_uniform &= is_affine;
       if (one.blocks.empty()) one.rate = slopes[0];
       for (std::int32_t i = 0; i < blocks_[b].size; ++i)
         for (std::int32_t j = 0; j <= i; ++j)
@@ -298,11 +301,8 @@ class NormalEffects {
   }
 
   void set_functions() {
-    for (std::size_t f = 0; f < now_.functions.size(); ++f) {
-      now_.functions[f] = own_.constants[f];
-      for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
-        now_.functions[f] += own_.coefficients[k] * now_.scales[own_.columns[k]];
-    }
+    functions_.set(now_.scales.data());
+    now_.functions = functions_.values();
   }
 
   void set_slope() {
@@ -530,7 +530,6 @@ class NormalEffects {
         change_[i] = 0;
       });
     }
-    for (std::size_t k = 0; k < one.scales.size(); ++k) now_.scales[one.scales[k]] += delta * one.coefficients[k];
     each_block(one, delta, [&](const Block& block, const double* f) {
       std::copy(f, f + n_functions(block.size), now_.functions.begin() + block.first);
       if (one.fixes_effects) {
@@ -538,6 +537,7 @@ class NormalEffects {
         standardise(block);
       }
     });
+    for (std::size_t k = 0; k < one.scales.size(); ++k) now_.scales[one.scales[k]] += delta * one.coefficients[k];
   }
 
   template <class Work>
@@ -552,13 +552,18 @@ class NormalEffects {
     const double* slope = one.slopes.data();
     for (const std::int32_t b : one.blocks) {
       const std::size_t n = n_functions(blocks_[b].size);
-      for (std::size_t f = 0; f < n; ++f) moved_[f] = now_.functions[blocks_[b].first + f] + delta * *slope++;
+      for (std::size_t f = 0; f < n; ++f, ++slope) {
+        const std::size_t at = blocks_[b].first + f;
+        moved_[f] = functions_.is_affine(at) ? now_.functions[at] + delta * *slope
+                                             : functions_.value(at, now_.scales.data(), one.direction.data(), delta);
+      }
       work(blocks_[b], moved_.data());
     }
   }
 
   std::vector<std::int32_t> coefficient_places_, scale_places_;
   Tables tables_;
+  SoftMinima functions_;
   Normal normal_;
   double share_;  // of the sweeps that have moves
   Proposal proposal_;

@@ -316,13 +316,15 @@ void bind_transitions(nb::module_& m) {
       .def(
           "__init__",
           [](Coordinates* self, const Vector<std::int32_t>& sizes, const Vector<std::int32_t>& places,
-             const Vector<std::int32_t>& starts, const Vector<std::int32_t>& columns,
-             const Vector<double>& coefficients, const Vector<double>& constants, std::size_t dim) {
-            new (self) Coordinates({to_vector(sizes), to_vector(places), to_vector(starts), to_vector(columns),
-                                    to_vector(coefficients), to_vector(constants)},
+             const Vector<std::int32_t>& counts, const Vector<std::int32_t>& starts,
+             const Vector<std::int32_t>& columns, const Vector<double>& coefficients,
+             const Vector<double>& constants, std::size_t dim) {
+            new (self) Coordinates({to_vector(sizes), to_vector(places)},
+                                   {to_vector(counts), to_vector(starts), to_vector(columns), to_vector(coefficients),
+                                    to_vector(constants)},
                                    dim);
           },
-          "sizes"_a, "places"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "dim"_a)
+          "sizes"_a, "places"_a, "counts"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "dim"_a)
       .def_prop_ro("dim", &Coordinates::dim)
       .def(
           "inward",
@@ -384,7 +386,7 @@ void bind_transitions(nb::module_& m) {
           "__init__",
           [](NormalEffects* self, const Vector<std::int32_t>& coefficients, const Vector<std::int32_t>& scales,
              double low, double step, const Matrix& values, const Matrix& slopes, const Vector<std::int32_t>& sizes,
-             const Vector<std::int32_t>& places, const Vector<std::int32_t>& starts,
+             const Vector<std::int32_t>& places, const Vector<std::int32_t>& counts, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& columns, const Vector<double>& factors, const Vector<double>& constants,
              const Vector<std::uint8_t>& has_effects, const Vector<std::int32_t>& precision_starts,
              const Vector<std::int32_t>& precision_columns, const Vector<double>& precision,
@@ -398,8 +400,8 @@ void bind_transitions(nb::module_& m) {
             const auto numbers = [](const Matrix& one) { return std::vector<double>(one.data(), one.data() + one.size()); };
             new (self) NormalEffects(
                 to_vector(coefficients), to_vector(scales), Tables{low, step, values.shape(1), numbers(values), numbers(slopes)},
-                {to_vector(sizes), to_vector(places), to_vector(starts), to_vector(columns), to_vector(factors),
-                 to_vector(constants), to_vector(has_effects)},
+                {to_vector(sizes), to_vector(places), to_vector(has_effects)},
+                {to_vector(counts), to_vector(starts), to_vector(columns), to_vector(factors), to_vector(constants)},
                 {to_vector(precision_starts), to_vector(precision_columns), to_vector(precision), to_vector(linear)},
                 SparseCholesky{{to_vector(pattern_starts), to_vector(pattern_rows),
                                 std::vector<double>(pattern_rows.shape(0), 1.0)}, to_vector(order)},
@@ -408,8 +410,8 @@ void bind_transitions(nb::module_& m) {
                 share, {to_vector(centre), numbers(root)},
                 {to_vector(mean_starts), to_vector(mean_columns), to_vector(means)});
           },
-          "coefficients"_a, "scales"_a, "low"_a, "step"_a, "values"_a, "slopes"_a, "sizes"_a, "places"_a, "starts"_a,
-          "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
+          "coefficients"_a, "scales"_a, "low"_a, "step"_a, "values"_a, "slopes"_a, "sizes"_a, "places"_a, "counts"_a,
+          "starts"_a, "columns"_a, "factors"_a, "constants"_a, "has_effects"_a, "precision_starts"_a, "precision_columns"_a,
           "precision"_a, "linear"_a, "pattern_starts"_a, "pattern_rows"_a, "order"_a, "move_starts"_a,
           "move_columns"_a, "directions"_a, "widths"_a, "fixes_effects"_a, "share"_a, "centre"_a, "root"_a,
           "mean_starts"_a, "mean_columns"_a, "means"_a)

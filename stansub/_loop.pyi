@@ -1128,7 +1128,7 @@ class Coordinates:
 
     Parameters
     ----------
-    sizes, places, starts, columns : ndarray of int32
+    sizes, places, counts, starts, columns : ndarray of int32
     coefficients, constants : ndarray
     dim : int
 
@@ -1142,6 +1142,7 @@ class Coordinates:
         self,
         sizes: NDArray[np.int32],
         places: NDArray[np.int32],
+        counts: NDArray[np.int32],
         starts: NDArray[np.int32],
         columns: NDArray[np.int32],
         coefficients: NDArray[np.float64],
@@ -1180,6 +1181,7 @@ class NormalEffects:
         slopes: NDArray[np.float64],
         sizes: NDArray[np.int32],
         places: NDArray[np.int32],
+        counts: NDArray[np.int32],
         starts: NDArray[np.int32],
         columns: NDArray[np.int32],
         factors: NDArray[np.float64],

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.target.soft_minima import SoftMinima
 from stansub.types import FloatArray
 
 
@@ -20,38 +21,41 @@ from stansub.types import FloatArray
 class Coordinates:
     """Blocks of effects z replaced by u = S z, with S lower triangular and a function of other parameters.
 
-    Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is affine.
+    Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is a soft minimum of affine
+    functions.
     """
 
     dim: int
     sizes: NDArray[np.int32]
     places: NDArray[np.int32]
+    counts: NDArray[np.int32]
     starts: NDArray[np.int32]
     columns: NDArray[np.int32]
     coefficients: FloatArray
     constants: FloatArray
-    """The functions f, block by block and by rows of lower triangles, in compressed row format."""
+    """The functions f, block by block and by rows of lower triangles: how many affine functions each is the minimum of,
+    and these in compressed row format.
+    """
 
     @classmethod
     def plain(cls, dim: int) -> Coordinates:
         """Return coordinates that are the parameters themselves."""
         none = np.empty(0, np.int32)
-        return cls(dim, none, none, np.zeros(1, np.int32), none, np.empty(0), np.empty(0))
+        return cls.of(none, none, SoftMinima.none(dim))
 
     @classmethod
-    def of(
-        cls, sizes: NDArray[np.integer], places: NDArray[np.integer], rows: sp.csr_array, constants: FloatArray
-    ) -> Coordinates:
-        """Return coordinates whose functions f are rows of a matrix, shape (n_functions, dim), plus constants."""
-        blocks = sizes.astype(np.int32), places.astype(np.int32)
-        pattern = rows.indptr.astype(np.int32), rows.indices.astype(np.int32)
-        return cls(rows.shape[1], *blocks, *pattern, rows.data, constants)
+    def of(cls, sizes: NDArray[np.integer], places: NDArray[np.integer], functions: SoftMinima) -> Coordinates:
+        """Return coordinates with these functions f."""
+        rows, blocks = functions.rows, (sizes.astype(np.int32), places.astype(np.int32))
+        counts, starts, columns = (one.astype(np.int32) for one in (functions.counts, rows.indptr, rows.indices))
+        return cls(rows.shape[1], *blocks, counts, starts, columns, rows.data, functions.constants)
 
     @property
-    def rows(self) -> sp.csr_array:
-        """Return the functions f without constants as a matrix, shape (n_functions, dim)."""
+    def functions(self) -> SoftMinima:
+        """Return the functions f."""
         parts = self.coefficients, self.columns, self.starts
-        return sp.csr_array(parts, shape=(len(self.constants), self.dim))
+        rows = sp.csr_array(parts, shape=(len(self.constants), self.dim))
+        return SoftMinima(self.counts.astype(np.int64), rows, self.constants)
 
     @property
     def is_plain(self) -> bool:
@@ -60,8 +64,8 @@ class Coordinates:
 
     def compiled(self) -> _loop.Coordinates:
         """Return the coordinates for the sampler, for one thread."""
-        parts = self.sizes, self.places, self.starts, self.columns, self.coefficients, self.constants
-        return _loop.Coordinates(*parts, self.dim)
+        parts = self.counts, self.starts, self.columns, self.coefficients, self.constants
+        return _loop.Coordinates(self.sizes, self.places, *parts, self.dim)
 
     def inward(self, theta: FloatArray) -> FloatArray:
         """Return inner coordinates of parameters, shape (dim,) or (n, dim)."""

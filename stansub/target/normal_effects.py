@@ -39,6 +39,7 @@ class NormalEffects:
     sizes: Places
     places: Places
     """Sizes of the blocks, and where their effects stand among the coefficients."""
+    counts: Places
     starts: Places
     columns: Places
     factors: FloatArray

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.effect_functions import Functions, functions_of
 from stansub.types import FloatArray
 
@@ -90,7 +91,7 @@ def _joined(block: Places, own: FloatArray, slopes: FloatArray, theta: FloatArra
     at, column = np.nonzero(flat)
     rows = sp.csr_array((flat[at, column], (at, scales[column])), shape=(len(flat), len(theta)))
     constants = own.ravel() - flat @ theta[scales]
-    return Functions(np.full(n, k), block.ravel(), rows, constants, np.ones(n, bool))
+    return Functions(np.full(n, k), block.ravel(), SoftMinima.affine(rows, constants), np.ones(n, bool))
 
 
 def _functions(precisions: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
+from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.effect_functions import functions_of
 from stansub.types import FloatArray
 
@@ -36,6 +38,8 @@ _FEW, _MOST, _INFORMED = 64, 512, 0.8
 _FLAT = 1e-8
 # Distance of points from the first, and number of points for the proof.
 _SPREAD, _PROVED = 0.5, 3
+# Distance at which of two precisions the smaller is negligible.
+_FAR = 20.0
 # Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
 
@@ -65,9 +69,8 @@ class Effects:
     def few(self) -> NDArray[np.bool_]:
         """Return which centred blocks share their scales with few others, shape (n_blocks,)."""
         full, numbers = self.full, self.full.sizes * (self.full.sizes + 1) // 2
-        ends = np.cumsum(numbers)
-        starts = full.starts[ends - numbers], full.starts[ends]
-        keys = [np.unique(full.columns[first:end]).tobytes() for first, end in zip(*starts, strict=True)]
+        starts = full.starts[np.cumsum([0, *full.counts])][np.cumsum([0, *numbers])]
+        keys = [np.unique(full.columns[first:end]).tobytes() for first, end in pairwise(starts)]
         counts = Counter(keys)
         found = self.centred & np.array([counts[key] <= _FEW for key in keys], bool)
         return np.asarray(found & (full.sizes[found].sum() <= _MOST))
@@ -82,10 +85,8 @@ class Effects:
         moved = factors != 0
         by_function = np.repeat(factors, full.sizes * (full.sizes + 1) // 2)
         own = by_function != 0
-        rows, by_function = full.rows[own], by_function[own]
-        rows.data *= np.repeat(by_function, np.diff(rows.indptr))
         places = full.places[np.repeat(moved, full.sizes)]
-        return Coordinates.of(full.sizes[moved], places, rows, full.constants[own] * by_function)
+        return Coordinates.of(full.sizes[moved], places, full.functions[own].scaled(by_function[own]))
 
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.
@@ -253,9 +254,9 @@ class _Matrices:
                     matrix[:, slot] = column[rows]
         return found
 
-    def functions(self, theta: FloatArray) -> list[FloatArray]:
-        """Return the functions of the lower triangles, shape (size (size + 1) / 2,) each; NaN if not triangular."""
-        return [_functions(matrix) for matrix in self(theta)]
+    def functions(self, theta: FloatArray) -> FloatArray:
+        """Return the functions of the lower triangles, size (size + 1) / 2 of each; NaN if not triangular."""
+        return np.concatenate([_functions(matrix) for matrix in self(theta)])
 
 
 def _functions(matrix: FloatArray) -> FloatArray:
@@ -274,29 +275,60 @@ def _proved(
     others: Places,
     blocks: list[tuple[Places, Places]],
 ) -> Effects:
-    """Return the blocks whose functions are affine at random points."""
+    """Return the blocks whose functions are affine, or soft minima, at random points."""
     matrices = _Matrices(phi, effects, blocks)
-    here = matrices.functions(start)
-    slopes = [np.zeros((len(own), len(others))) for own in here]
-    for k, which in enumerate(others):
-        moved = start.copy()
-        moved[which] += _SPREAD
-        for slope, own, there in zip(slopes, here, matrices.functions(moved), strict=True):
-            slope[:, k] = (there - own) / _SPREAD
-    keep = [bool(np.isfinite(own).all() and np.isfinite(slope).all()) for own, slope in zip(here, slopes, strict=True)]
-    for _ in range(_PROVED):
-        theta = start + rng.uniform(-_SPREAD, _SPREAD, len(start))
-        for j, there in enumerate(matrices.functions(theta)):
-            gap = there - here[j] - slopes[j] @ (theta - start)[others]
-            keep[j] = keep[j] and bool(np.abs(gap).max() < _SAME)
-    kept = [j for j, good in enumerate(keep) if good]
-    if not kept:
+    numbers = matrices.sizes * (matrices.sizes + 1) // 2
+    points = start + rng.uniform(-_SPREAD, _SPREAD, (_PROVED, len(start)))
+    values = [matrices.functions(theta) for theta in points]
+
+    def agree(functions: SoftMinima) -> NDArray[np.bool_]:
+        gaps = [np.abs(functions(theta) - own) for theta, own in zip(points, values, strict=True)]
+        return np.logical_and.reduceat(np.max(gaps, axis=0) < _SAME, np.cumsum(numbers) - numbers)
+
+    functions = _affine(matrices, start, others)
+    kept = agree(functions)
+    bent = np.repeat(~kept & (matrices.sizes == 1), numbers)
+    if bent.any():
+        functions = _bounded(matrices, start, others, functions, bent)
+        kept = agree(functions)
+    if not kept.any():
         return Effects.none(len(start))
-    coefficients = np.concatenate([slopes[j] for j in kept])
-    coefficients[np.abs(coefficients) < _SAME] = 0
-    rows = sp.csr_array(coefficients)
-    constants = np.concatenate([here[j] for j in kept]) - coefficients @ start[others]
-    rows = sp.csr_array((rows.data, others[rows.indices], rows.indptr), shape=(len(constants), len(start)))
-    places = np.concatenate([effects[blocks[j][0]] for j in kept])
-    full = Coordinates.of(matrices.sizes[kept], places, rows, constants)
-    return Effects(full, np.concatenate([blocks[j][1] for j in kept]), np.zeros(len(kept), bool))
+    places, rows = (np.concatenate([one[k] for one, keep in zip(blocks, kept, strict=True) if keep]) for k in (0, 1))
+    full = Coordinates.of(matrices.sizes[kept], effects[places], functions[np.repeat(kept, numbers)])
+    return Effects(full, rows, np.zeros(kept.sum(), bool))
+
+
+def _affine(matrices: _Matrices, theta: FloatArray, others: Places) -> SoftMinima:
+    """Return functions as they would be if affine, from their values at and about a point."""
+    here = matrices.functions(theta)
+    slopes = np.zeros((len(here), len(others)))
+    for k, which in enumerate(others):
+        moved = theta.copy()
+        moved[which] += _SPREAD
+        slopes[:, k] = (matrices.functions(moved) - here) / _SPREAD
+    slopes[np.abs(slopes) < _SAME] = 0
+    rows = sp.csr_array(slopes)
+    spread = sp.csr_array((rows.data, others[rows.indices], rows.indptr), shape=(len(here), len(theta)))
+    return SoftMinima.affine(spread, here - slopes @ theta[others])
+
+
+def _bounded(
+    matrices: _Matrices, start: FloatArray, others: Places, functions: SoftMinima, bent: NDArray[np.bool_]
+) -> SoftMinima:
+    """Return functions of which some are replaced by soft minima of the affine functions at both ends of a line.
+
+    Far along a parameter that only one of the two depends on, the function is affine: one on either side.
+    """
+    left = bent.copy()
+    for k in others:
+        step = np.zeros(len(start))
+        step[k] = _FAR
+        low, here, high = (matrices.functions(start + sign * step) for sign in (-1, 0, 1))
+        which = np.flatnonzero(left & (np.abs(low + high - 2 * here) > _SAME))
+        if which.size:
+            ends = (_affine(matrices, start + sign * step, others)[which] for sign in (-1, 1))
+            functions = functions.replaced(which, SoftMinima.of(*ends))
+            left[which] = False
+        if not left.any():
+            break
+    return functions

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.coordinates import Coordinates
+from stansub.target.soft_minima import SoftMinima
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]
@@ -20,21 +20,14 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Functions:
-    """Affine functions of blocks of effects."""
+    """Functions of blocks of effects."""
 
     sizes: Places
     places: Places
     """Places of the effects among the parameters, block by block."""
-    rows: sp.csr_array
-    """Shape (n_functions, dim)."""
-    constants: FloatArray
-    """Shape (n_functions,)."""
+    minima: SoftMinima
     has_effects: NDArray[np.bool_]
     """Whether the parameters of a block are u rather than z."""
-
-    def __call__(self, theta: FloatArray) -> FloatArray:
-        """Return the functions' values."""
-        return np.asarray(self.rows @ theta + self.constants)
 
     @property
     def numbers(self) -> Places:
@@ -50,7 +43,7 @@ class Functions:
     def of(cls, full: Coordinates) -> Functions:
         """Return those of coordinates."""
         plain = np.zeros(len(full.sizes), bool)
-        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), full.rows, full.constants, plain)
+        return cls(full.sizes.astype(np.int64), full.places.astype(np.int64), full.functions, plain)
 
     @classmethod
     def none(cls, dim: int) -> Functions:
@@ -62,8 +55,7 @@ class Functions:
         return Functions(
             np.concatenate([self.sizes, other.sizes]),
             np.concatenate([self.places, other.places]),
-            sp.csr_array(sp.vstack([self.rows, other.rows])),
-            np.concatenate([self.constants, other.constants]),
+            self.minima.joined(other.minima),
             np.concatenate([self.has_effects, other.has_effects]),
         )
 

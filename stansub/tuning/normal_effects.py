@@ -94,7 +94,7 @@ class _Search:
     @cached_property
     def means(self) -> sp.csr_array:
         """What is added to coefficients as their mean, a linear function of parameters, shape (dim, dim)."""
-        candidates = np.setdiff1d(np.flatnonzero(~_columns(self._likelihood.jacobian)), self.full.rows.indices)
+        candidates = np.setdiff1d(np.flatnonzero(~_columns(self._likelihood.jacobian)), self.full.columns)
         others = np.setdiff1d(np.flatnonzero(_columns(self._likelihood.jacobian)), self.full.places)
         return means_of(self._prior, np.asarray(self.draws.mean(axis=0)), others, candidates)
 
@@ -168,7 +168,7 @@ class _Search:
         functions = Functions.of(self.full).joined(effects)
         if not functions.places.size:
             return None
-        if not np.isin(functions.rows.indices, self.scales).all() or not self.scales.size:
+        if not np.isin(functions.minima.rows.indices, self.scales).all() or not self.scales.size:
             return None
         tables = self._tables(functions)
         if tables is None or not all(self._is_proved(functions, tables) for _ in range(_PROVED)):
@@ -217,7 +217,7 @@ class _Search:
         for k, place in enumerate(self.scales):
             expected[place] = scipy.interpolate.CubicHermiteSpline(nodes, values[k], slopes[k])(theta[place], 1)
         expected -= _slopes(functions, theta)
-        scales = functions(theta)
+        scales, slopes_of = functions.minima(theta), functions.minima.jacobian(theta)
         for places, which in functions.by_size():
             k, f = places.shape[1], scales[which]
             lower, own = triangles_of(f, k), z[places]
@@ -226,16 +226,16 @@ class _Search:
             expected[places] = -np.einsum("nji,nj->ni", inverse, own)
             for j, step in enumerate(_APART * np.eye(f.shape[1])):
                 change = (triangles_of(f + step, k) - triangles_of(f - step, k)) / (2 * _APART)
-                expected += functions.rows[which[:, j]].T @ np.einsum("ni,nij,njk,nk->n", own, inverse, change, own)
+                expected += slopes_of[which[:, j]].T @ np.einsum("ni,nij,njk,nk->n", own, inverse, change, own)
         error = np.abs(self.prior(theta) - expected) / (1 + np.abs(expected))
         return bool(np.delete(error, np.setdiff1d(self.coefficients, functions.places)).max() < _SAME)
 
 
 def _slopes(functions: Functions, theta: FloatArray) -> FloatArray:
     """Return the gradient of the sum of log |S| over blocks whose parameters are effects, shape (dim,)."""
-    scales, found = functions(theta), np.zeros(len(theta))
+    scales, slopes, found = functions.minima(theta), functions.minima.jacobian(theta), np.zeros(len(theta))
     for places, which in functions.by_size():
-        found += functions.rows[which.ravel()].T @ slopes_of_log_determinant(scales[which], places.shape[1]).ravel()
+        found += slopes[which.ravel()].T @ slopes_of_log_determinant(scales[which], places.shape[1]).ravel()
     return found
 
 
@@ -305,10 +305,11 @@ class Structure:
             self.tables.slopes,
             functions.sizes.astype(np.int32),
             places.astype(np.int32),
-            functions.rows.indptr.astype(np.int32),
-            of_scale[functions.rows.indices].astype(np.int32),
-            functions.rows.data,
-            functions.constants,
+            functions.minima.counts.astype(np.int32),
+            functions.minima.rows.indptr.astype(np.int32),
+            of_scale[functions.minima.rows.indices].astype(np.int32),
+            functions.minima.rows.data,
+            functions.minima.constants,
             functions.has_effects.astype(np.uint8),
             precision.indptr.astype(np.int32),
             precision.indices.astype(np.int32),
@@ -351,8 +352,7 @@ class Structure:
         both = Coordinates.of(
             np.concatenate([full.sizes, functions.sizes[own]]),
             np.concatenate([full.places, places]),
-            sp.csr_array(sp.vstack([full.rows, functions.rows[first]])),
-            np.concatenate([full.constants, functions.constants[first]]),
+            full.functions.joined(functions.minima[first]),
         )
         joined = Effects(
             both,
@@ -400,7 +400,7 @@ class Structure:
 
     def _moves(self, precision: sp.csr_array, index: Places, draws: FloatArray) -> Iterator[_Move]:
         """Yield those of each scale, and of scales that several blocks share."""
-        functions, rows = self.functions, self.functions.rows
+        functions, rows = self.functions, self.functions.minima.jacobian(draws.mean(axis=0))
         block_of = np.repeat(np.arange(len(functions.sizes)), functions.numbers)
         of_block = sp.csr_array((np.ones(len(block_of)), (block_of, np.arange(len(block_of)))))
         reads = sp.csc_array(of_block @ abs(rows))
@@ -434,7 +434,7 @@ class Structure:
         """Return the share of the precision of each block's first effect that comes from the data."""
         functions = self.functions
         first = np.cumsum(functions.sizes) - functions.sizes
-        scales = functions(theta)[functions.firsts]
+        scales = functions.minima(theta)[functions.firsts]
         own = precision.diagonal()[index[functions.places[first]]] * np.exp(2 * scales)
         return np.asarray(own / (1 + own))
 

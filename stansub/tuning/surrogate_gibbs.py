@@ -118,7 +118,8 @@ def sweep_cost(effects: NormalEffects) -> float:
 def _changed(effects: NormalEffects) -> FloatArray:
     """Return the number of lines that change each block's S, of those with several effects; 0 for others."""
     n, numbers = len(effects.scales), effects.sizes * (effects.sizes + 1) // 2
-    of_functions = np.repeat(np.repeat(np.arange(len(numbers)), numbers), np.diff(effects.starts))
+    of_rows = np.repeat(np.repeat(np.arange(len(numbers)), numbers), effects.counts)
+    of_functions = np.repeat(of_rows, np.diff(effects.starts))
     reads = sp.csr_array((np.ones(len(of_functions)), (of_functions, effects.columns)), shape=(len(numbers), n))
     lines = sp.csr_array(
         (np.ones(len(effects.move_columns)), effects.move_columns, effects.move_starts), shape=(len(effects.widths), n)

@@ -14,17 +14,18 @@ from stansub.target.cholesky import cholesky
 from stansub.target.normal_effects import NormalEffects
 
 Array = NDArray[np.float64]
-# Scales a, b, c with standard normal logarithms; effects of a, three of them; a pair with scales a and b and a
-# correlation of c, as z; an effect of a and b, as u plus a mean, 0.7 times the last one; a common coefficient.
+# Scales a, b, c with standard normal logarithms; three effects of a, the last one bounded by c; a pair with scales a, b
+# and a correlation of c, as z; an effect of a and b, as u plus a mean, 0.7 times the last one; a common coefficient.
 A, B, C = range(3)
 TRIPLE, PAIR, SINGLE, COMMON = slice(3, 6), slice(6, 8), 8, 9
 DIM, N_COEFFICIENTS = 10, 7
 NODES = np.arange(-12, 12.5, 0.5)
 NOISE, MEAN = 0.7, 0.7
 DESIGN = np.random.default_rng(8).standard_normal((9, N_COEFFICIENTS))
-# Functions of blocks by scales, with constants: three of a, those of the pair by rows, and that of the single effect.
-FUNCTIONS = sp.csr_array([[1, 0, 0]] * 3 + [[1, 0, 0], [0, 0, 1], [0, 1, 0], [1.0, 0.5, 0]])
-CONSTANTS = np.array([0, 0, 0, 0.3, 0, -0.2, 0])
+# Functions of blocks by scales, with constants: three of a, one of them bounded, those of the pair by rows, and that of
+# the single effect.
+FUNCTIONS = sp.csr_array([[1, 0, 0]] * 3 + [[0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0], [1.0, 0.5, 0]])
+COUNTS, CONSTANTS = [1, 1, 2, 1, 1, 1, 1], np.array([0, 0, 0, 0.2, 0.3, 0, -0.2, 0])
 # Lines: each scale, and a against b, which leaves one effect as it is.
 LINES = sp.csr_array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0]] * 2)
 FIXES = np.repeat([1, 0], 4).astype(np.uint8)
@@ -45,10 +46,10 @@ def without_observations(noise: float) -> NormalEffects:
     return NormalEffects(
         places(np.arange(3, DIM)), places([A, B, C]), NODES[0], 0.5,
         np.tile(-(NODES**2) / 2, (3, 1)), np.tile(-NODES, (3, 1)),
-        places([1, 1, 1, 2, 1]), places(range(6)), places(FUNCTIONS.indptr), places(FUNCTIONS.indices), FUNCTIONS.data,
-        CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices), rows.data,
-        np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr), places(LINES.indices),
-        LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
+        places([1, 1, 1, 2, 1]), places(range(6)), places(COUNTS), places(FUNCTIONS.indptr), places(FUNCTIONS.indices),
+        FUNCTIONS.data, CONSTANTS, np.array([0, 0, 0, 0, 1], np.uint8), places(rows.indptr), places(rows.indices),
+        rows.data, np.zeros(N_COEFFICIENTS), factor.starts, factor.rows, factor.order, places(LINES.indptr),
+        places(LINES.indices), LINES.data, np.full(8, 1.0), FIXES, 1.0, np.array([0.2, -0.1, 0.3]), ROOT,
         places([0, 0, 0, 0, 0, 0, 1, 1]), places([6]), np.array([MEAN]),
     )  # fmt: skip
 
@@ -64,7 +65,8 @@ def coefficients(theta: Array) -> Array:
     first, second = theta[PAIR]
     pair = [np.exp(a + 0.3) * first, np.exp(b - 0.2) * (np.tanh(c) * first + second / np.cosh(c))]
     own = theta[SINGLE] - MEAN * theta[COMMON]
-    return np.concatenate([np.exp(a) * theta[TRIPLE], pair, [own, theta[COMMON]]])
+    bounded = np.exp(a) / np.sqrt(1 + np.exp(2 * (a - c - 0.2)))
+    return np.concatenate([np.array([np.exp(a), np.exp(a), bounded]) * theta[TRIPLE], pair, [own, theta[COMMON]]])
 
 
 def prior(rng: np.random.Generator) -> Array:

@@ -16,6 +16,7 @@ from stansub._loop import SurrogateHamiltonian
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
+from stansub.target.soft_minima import SoftMinima
 
 Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]
@@ -23,16 +24,14 @@ DIM = 9
 
 
 def two_blocks() -> Coordinates:
-    """Of three effects with scales and correlations, and of one; three parameters are of no block."""
-    places = np.array([6, 1, 4, 8], np.int32)
+    """Of three effects with scales and correlations, and of one; a correlation and a scale are soft minima."""
+    places = np.array([6, 1, 4, 8])
     columns = [0, 2, 3, 5, 7]
     rng = np.random.default_rng(1)
-    functions = np.zeros((7, DIM))
-    functions[:, columns] = rng.normal(0, 0.5, (7, 5)) * (rng.random((7, 5)) < 0.6)
-    rows = sp.csr_array(functions)
-    sizes = np.array([3, 1], np.int32)
-    starts, at = rows.indptr.astype(np.int32), rows.indices.astype(np.int32)
-    return Coordinates(DIM, sizes, places, starts, at, rows.data, rng.normal(0, 0.3, 7))
+    rows = np.zeros((9, DIM))
+    rows[:, columns] = rng.normal(0, 0.5, (9, 5)) * (rng.random((9, 5)) < 0.6)
+    functions = SoftMinima(np.array([1, 1, 1, 2, 1, 1, 2]), sp.csr_array(rows), rng.normal(0, 0.3, 9))
+    return Coordinates.of(np.array([3, 1]), places, functions)
 
 
 class Smooth:
@@ -66,10 +65,7 @@ def test_there_and_back() -> None:
 
 def test_norms_and_partial_correlations_are_those_of_the_functions() -> None:
     coordinates, theta = two_blocks(), np.random.default_rng(3).standard_normal(DIM)
-    functions = sp.csr_array(
-        (coordinates.coefficients, coordinates.columns, coordinates.starts), shape=(len(coordinates.constants), DIM)
-    )
-    f = functions @ theta + coordinates.constants
+    f = coordinates.functions(theta)
     matrix = derivative(coordinates.inward, theta)[np.ix_(coordinates.places, coordinates.places)]
     np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), np.exp(f[[0, 2, 5, 6]]), rtol=1e-8)
     np.testing.assert_allclose(matrix[1, 0], np.exp(f[2]) * np.tanh(f[1]), rtol=1e-8)
@@ -91,14 +87,16 @@ def test_the_density_is_that_of_a_change_of_variables() -> None:
 
 def test_parts_must_fit() -> None:
     good = two_blocks()
-    parts = good.sizes, good.places, good.starts, good.columns, good.coefficients, good.constants
+    parts = good.sizes, good.places, good.counts, good.starts, good.columns, good.coefficients, good.constants
     for k, wrong, message in (
         (0, np.array([3, 0], np.int32), "no effects"),
         (0, np.array([4], np.int32), "do not fit"),
         (1, np.array([6, 1, 4, 4], np.int32), "overlap"),
         (1, np.array([6, 1, 4, 9], np.int32), "of no parameters"),
-        (3, np.full_like(good.columns, 6), "depends on effects"),
-        (5, good.constants[:-1], "do not fit"),
+        (2, np.array([1, 1, 1, 2, 1, 1, 0], np.int32), "minimum of no rows"),
+        (2, np.ones(7, np.int32), "do not fit"),
+        (4, np.full_like(good.columns, 6), "depends on effects"),
+        (6, good.constants[:-1], "do not fit"),
     ):
         with pytest.raises(ValueError, match=message):
             Coordinates(DIM, *(wrong if j == k else part for j, part in enumerate(parts))).compiled()
@@ -113,8 +111,8 @@ class Scaled:
 
     def coordinates(self, weights: Array) -> Coordinates:
         """In place of each effect it times tau^weight."""
-        ones, starts = np.ones(3, np.int32), np.arange(4, dtype=np.int32)
-        return Coordinates(4, ones, starts[1:], starts, np.zeros(3, np.int32), weights, np.zeros(3))
+        rows = sp.csr_array(weights[:, np.newaxis] * [1.0, 0, 0, 0])
+        return Coordinates.of(np.ones(3, np.int32), np.arange(1, 4), SoftMinima.affine(rows, np.zeros(3)))
 
     def density(self, theta: Array) -> tuple[float, Array]:
         """A normal prior of log tau and effects, and normal observations."""
@@ -154,9 +152,8 @@ class Correlated:
 
     def coordinates(self, weights: Array) -> Coordinates:
         """In place of each pair it times a matrix, whose functions have the weight of the pair."""
-        rows, columns = np.arange(10, dtype=np.int32), np.tile([0, 2, 1], 3).astype(np.int32)
-        sizes, places = np.full(3, 2, np.int32), np.arange(3, 9, dtype=np.int32)
-        return Coordinates(9, sizes, places, rows, columns, np.repeat(weights, 3), np.zeros(9))
+        rows = sp.csr_array((np.repeat(weights, 3), (np.arange(9), np.tile([0, 2, 1], 3))), shape=(9, 9))
+        return Coordinates.of(np.full(3, 2), np.arange(3, 9), SoftMinima.affine(rows, np.zeros(9)))
 
     def density(self, theta: Array) -> tuple[float, Array]:
         """A normal prior of all, and normal observations."""

@@ -94,7 +94,8 @@ def test_pairs_make_sweeps_dearer(draws: Array) -> None:
     assert structure is not None
     effects = structure.about(expansion(), draws)
     ends = effects.starts[:11]
-    single = replace(effects, sizes=np.ones(10, np.int32), starts=ends, columns=effects.columns[: ends[-1]])
+    blocks = {"sizes": np.ones(10, np.int32), "counts": np.ones(10, np.int32)}
+    single = replace(effects, **blocks, starts=ends, columns=effects.columns[: ends[-1]])
 
     def of_lines(effects: NormalEffects) -> float:
         without = replace(effects, widths=effects.widths[:0], move_starts=effects.move_starts[:1])

@@ -73,6 +73,23 @@ def test_the_density_is_the_surrogate_s(draws: Array) -> None:
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
 
 
+def test_scales_may_be_bounded(draws: Array) -> None:
+    """One of the standardised effects has the precision of its scale plus that of a slab."""
+
+    def bounded(theta: Array) -> Array:
+        arguments = phi(theta)
+        arguments[1] /= np.sqrt(1 + np.exp(2 * (theta[TAU] + theta[2] - theta[OMEGA])))
+        return arguments
+
+    structure, about = found(normal_prior, draws, bounded), expansion()
+    assert structure is not None
+    assert (structure.functions.minima.counts == 2).sum() == 1
+    compiled = structure.about(about, draws).compiled()
+    points = np.random.default_rng(4).standard_normal((8, DIM))
+    gaps = [compiled.log_density(theta) - normal_prior(theta) - about(bounded(theta)) for theta in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
 @pytest.mark.parametrize("place", [(1, 6), (6, 1), (0, 5), (5, 0)])
 def test_elements_may_be_0_on_one_side_of_the_diagonal(place: tuple[int, int], draws: Array) -> None:
     """Rounding alone keeps the other one from 0."""

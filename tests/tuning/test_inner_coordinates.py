@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
+from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.coordinates import Effects, find_effects
 
 Array = NDArray[np.float64]
@@ -100,18 +101,25 @@ def test_many_scales() -> None:
     np.testing.assert_allclose(effects.full.coefficients, 1, rtol=1e-8)
 
 
+def test_bounded_scales() -> None:
+    """Of a regularised horseshoe, with the slab's width last, and of one whose slab has a fixed width."""
+
+    def regularised(theta: Array) -> Array:
+        plain, slab = 2 * (theta[0] + theta[1:4]), np.array([theta[7], theta[7], 1.0])
+        return np.asarray(np.sqrt(np.exp(plain + slab) / (np.exp(plain) + np.exp(slab))) * theta[4:7])
+
+    effects = found(regularised, 8)
+    assert effects.n_blocks == 3
+    np.testing.assert_array_equal(effects.full.counts, 2)
+    for theta in np.random.default_rng(4).standard_normal((5, 8)):
+        np.testing.assert_allclose(effects.full.inward(theta)[4:7], regularised(theta), rtol=1e-6)
+
+
 def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
     """Centred effects of few levels and of many, which lie within these; four observations of each of the many."""
     n = n_few + n_many
-    full = Coordinates(
-        n + 2,
-        np.ones(n, np.int32),
-        np.arange(2, n + 2, dtype=np.int32),
-        np.arange(n + 1, dtype=np.int32),
-        np.repeat(np.arange(2, dtype=np.int32), [n_few, n_many]),
-        np.ones(n),
-        np.zeros(n),
-    )
+    rows = sp.csr_array((np.ones(n), (np.arange(n), np.repeat([0, 1], [n_few, n_many]))), shape=(n, n + 2))
+    full = Coordinates.of(np.ones(n, np.int32), np.arange(2, n + 2), SoftMinima.affine(rows, np.zeros(n)))
     level = np.arange(n_many) % n_few
     rows = sp.csr_array((np.ones(n_many), (np.arange(n_many), level)), shape=(n_many, n_few))
     reads = sp.csr_array(sp.hstack([rows, sp.identity(n_many)]))
