@@ -65,10 +65,11 @@ def centred(prior: Gradient, theta: FloatArray, moved: FloatArray, others: Place
         ``theta`` with other scales.
     """
     dim, blocks = len(theta), _blocks(prior, theta, others)
-    here, there = (_precisions(prior, one, blocks) for one in (theta, moved))
+    here, there, far = (_precisions(prior, one, blocks, step) for one, step in ((theta, 1), (moved, 1), (theta, 2)))
     found = [Functions.none(dim)]
-    for which, ((block, before), (_, after)) in enumerate(zip(here, there, strict=True)):
-        changed = (np.abs(after - before) > ROUNDING * (1 + np.abs(before))).any(axis=(1, 2))
+    for which, ((block, before), (_, after), (_, twice)) in enumerate(zip(here, there, far, strict=True)):
+        size = ROUNDING * (1 + np.abs(before))
+        changed = (np.abs(after - before) > size).any(axis=(1, 2)) & (np.abs(twice - before) <= size).all(axis=(1, 2))
         if not changed.any():
             continue
         own = _functions(before[changed])
@@ -126,8 +127,10 @@ def _blocks(prior: Gradient, theta: FloatArray, others: Places) -> list[Places]:
     return [others[order[sizes[labels[order]] == k]].reshape(-1, k) for k in np.unique(sizes) if k <= _LARGEST]
 
 
-def _precisions(prior: Gradient, theta: FloatArray, blocks: Sequence[Places]) -> list[tuple[Places, FloatArray]]:
-    """Return each of the blocks with the precisions of its effects, shape (n, k, k)."""
+def _precisions(
+    prior: Gradient, theta: FloatArray, blocks: Sequence[Places], step: float = 1
+) -> list[tuple[Places, FloatArray]]:
+    """Return each of the blocks with the precisions of its effects by differences over a step, shape (n, k, k)."""
     start = theta.copy()
     for block in blocks:
         start[block] = 0
@@ -135,8 +138,8 @@ def _precisions(prior: Gradient, theta: FloatArray, blocks: Sequence[Places]) ->
     for slot in range(max(block.shape[1] for block in blocks)):
         moved = start.copy()
         for block in blocks:
-            moved[block[:, slot : slot + 1]] = 1
-        change = here - prior(moved)
+            moved[block[:, slot : slot + 1]] = step
+        change = (here - prior(moved)) / step
         for block, own in zip(blocks, found, strict=True):
             if slot < block.shape[1]:
                 own[..., slot] = change[block]

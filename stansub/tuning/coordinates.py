@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -233,38 +234,50 @@ def _blocks(reads: sp.csc_array) -> list[tuple[Places, Places]]:
     return [(own[label], rows[label]) for label in own if len(own[label]) == len(rows[label])]
 
 
+class _Blocks(NamedTuple):
+    """All blocks of one size."""
+
+    places: Places
+    """Shape (n, size): the effects."""
+    rows: Places
+    """Shape (n, size): the arguments."""
+    functions: Places
+    """Shape (n, size (size + 1) / 2): places of their functions among those of all blocks."""
+
+
 class _Matrices:
     """S of all blocks as a function of the parameters."""
 
     def __init__(self, phi: Map, effects: Places, blocks: list[tuple[Places, Places]]) -> None:
-        self._phi = phi
-        self._places, self._rows = [effects[own] for own, _ in blocks], [rows for _, rows in blocks]
-        self.sizes = np.array([len(rows) for rows in self._rows])
-
-    def __call__(self, theta: FloatArray) -> list[FloatArray]:
-        """Return the matrices, shape (size, size) each."""
-        base, found = self._phi(theta), [np.zeros((k, k)) for k in self.sizes]
-        for slot in range(self.sizes.max()):
-            shifted = theta.copy()
-            for places in self._places:
-                shifted[places[slot : slot + 1]] += 1
-            column = self._phi(shifted) - base
-            for matrix, rows in zip(found, self._rows, strict=True):
-                if slot < len(rows):
-                    matrix[:, slot] = column[rows]
-        return found
+        self._phi, self.sizes = phi, np.array([len(rows) for _, rows in blocks])
+        self.numbers = self.sizes * (self.sizes + 1) // 2
+        self._alike = []
+        for k in np.unique(self.sizes):
+            which = np.flatnonzero(self.sizes == k)
+            places, rows = (np.array([blocks[j][part] for j in which]) for part in (0, 1))
+            firsts = (np.cumsum(self.numbers) - self.numbers)[which, np.newaxis]
+            self._alike.append(_Blocks(effects[places], rows, firsts + np.arange(k * (k + 1) // 2)))
 
     def functions(self, theta: FloatArray) -> FloatArray:
-        """Return the functions of the lower triangles, size (size + 1) / 2 of each; NaN if not triangular."""
-        return np.concatenate([_functions(matrix) for matrix in self(theta)])
+        """Return logarithms of rows' norms, and inverse hyperbolic tangents of partial correlations, by rows.
 
-
-def _functions(matrix: FloatArray) -> FloatArray:
-    """Return logarithms of rows' norms, and inverse hyperbolic tangents of partial correlations, by rows."""
-    k = len(matrix)
-    if np.abs(np.triu(matrix, 1)).max(initial=0) > _ROUNDING or not (np.diag(matrix) > 0).all():
-        return np.full(k * (k + 1) // 2, np.nan)
-    return functions_of(np.tril(matrix))
+        They are those of the lower triangles; NaN for a matrix that is not triangular.
+        """
+        base, matrices = self._phi(theta), [np.zeros((*own.rows.shape, own.rows.shape[1])) for own in self._alike]
+        for slot in range(self.sizes.max()):
+            has = [(own, matrix) for own, matrix in zip(self._alike, matrices, strict=True) if slot < matrix.shape[1]]
+            shifted = theta.copy()
+            for own, _ in has:
+                shifted[own.places[:, slot]] += 1
+            column = self._phi(shifted) - base
+            for own, matrix in has:
+                matrix[..., slot] = column[own.rows]
+        found = np.full(self.numbers.sum(), np.nan)
+        for own, matrix in zip(self._alike, matrices, strict=True):
+            is_triangular = (np.abs(np.triu(matrix, 1)) <= _ROUNDING).all(axis=(1, 2))
+            good = is_triangular & (np.diagonal(matrix, axis1=1, axis2=2) > 0).all(axis=1)
+            found[own.functions[good]] = functions_of(np.tril(matrix[good]))
+        return found
 
 
 def _proved(
@@ -277,7 +290,7 @@ def _proved(
 ) -> Effects:
     """Return the blocks whose functions are affine, or soft minima, at random points."""
     matrices = _Matrices(phi, effects, blocks)
-    numbers = matrices.sizes * (matrices.sizes + 1) // 2
+    numbers = matrices.numbers
     points = start + rng.uniform(-_SPREAD, _SPREAD, (_PROVED, len(start)))
     values = [matrices.functions(theta) for theta in points]
 
@@ -319,16 +332,16 @@ def _bounded(
 
     Far along a parameter that only one of the two depends on, the function is affine: one on either side.
     """
-    left = bent.copy()
-    for k in others:
-        step = np.zeros(len(start))
-        step[k] = _FAR
-        low, here, high = (matrices.functions(start + sign * step) for sign in (-1, 0, 1))
-        which = np.flatnonzero(left & (np.abs(low + high - 2 * here) > _SAME))
-        if which.size:
-            ends = (_affine(matrices, start + sign * step, others)[which] for sign in (-1, 1))
-            functions = functions.replaced(which, SoftMinima.of(*ends))
-            left[which] = False
-        if not left.any():
-            break
+    here, steps = matrices.functions(start), dict[int, FloatArray]()
+    bends = np.zeros((len(others), len(here)), bool)
+    for row, k in zip(bends, others, strict=True):
+        steps[k] = _FAR * np.eye(1, len(start), k)[0]
+        low, high = (matrices.functions(start + sign * steps[k]) for sign in (-1, 1))
+        row[:] = bent & (np.abs(low + high - 2 * here) > _SAME)
+    while bends.any():
+        most = int(bends.sum(axis=1).argmax())
+        which = np.flatnonzero(bends[most])
+        ends = (_affine(matrices, start + sign * steps[others[most]], others)[which] for sign in (-1, 1))
+        functions = functions.replaced(which, SoftMinima.of(*ends))
+        bends[:, which] = False
     return functions
