@@ -145,6 +145,20 @@ def test_other_posteriors_are_left_alone(prior: Callable[[Array], float], draws:
     assert found(prior, draws) is None
 
 
+def test_a_scale_may_depend_on_a_coefficient_that_is_well_known(draws: Array) -> None:
+    """As if tau had a prior whose scale is the sd of errors, exp(alpha)."""
+
+    def relative(theta: Array) -> float:
+        return normal_prior(theta) - 2 * float(np.log1p(np.exp(2 * (theta[TAU] - theta[ALPHA])) / 3))
+
+    assert found(relative, draws) is None
+    draws[:, ALPHA] *= 0.01
+    structure = found(relative, draws)
+    assert structure is not None
+    np.testing.assert_array_equal(structure.others, [ALPHA])
+    np.testing.assert_array_equal(structure.scales, SCALES)
+
+
 def test_coefficients_without_scales_are_no_effects(draws: Array) -> None:
     """Nor are those with a prior that is not defined where all of them are 1."""
 
