@@ -117,3 +117,12 @@ def test_the_likelihood_of_effects_is_split_from_the_rest_over_rows_at_each_lag(
     assert "stansub_lagged_mu" in own.likelihood.code
     assert "e[n + 1 - i]" not in own.likelihood.code
     assert "stansub_lagged" not in own.surrogate
+
+
+def test_effects_and_what_reads_no_rows_are_not_computed_again() -> None:
+    before = f"{BEFORE} vector[J] r = s * u; vector[J] sum = r + a; for (n in 1:N) mu[n] += sum[g[n]] * w[n];"
+    found = with_residuals(read(before, RESIDUAL, KEEPING, ADDED))
+    assert found is not None
+    assert words("stansub_lagged_mu[n] += sum[stansub_lagged_g[stansub_lag][n]]") in words(found.code)
+    assert "stansub_lagged_sum" not in found.code
+    assert found.code.count("s * u") == 1

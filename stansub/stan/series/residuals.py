@@ -84,10 +84,11 @@ def _kept(loop: Statement, before: tuple[Statement, ...]) -> _ResidualLoop | Non
 def _written(program: Program, found: _ResidualLoop) -> Edits | None:
     """Return more transformed data and the replacement of the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
-    copied, needed = filling(found.before, names(found.residual.expression) - {n})
     of_rows = {
         one.name: one for one in program.data_declarations if one.all_dims[:1] == (size,) and not one.type.elements
     }
+    own = _reading(found.before, names(size) | set(of_rows))
+    copied, needed = filling(own, names(found.residual.expression) - {n})
     local = set().union(*map(written, copied))
     sized = {one.name for one in program.declarations if size in one.all_dims} - set(of_rows)
     widths = [one.all_dims[1] for one in found.before if isinstance(one, Declaration) and one.name == found.kept]
@@ -119,6 +120,14 @@ def _written(program: Program, found: _ResidualLoop) -> Edits | None:
       {rest}
     }}"""
     return Edits(lines, [(found.loop.span, loops)])
+
+
+def _reading(before: tuple[Statement, ...], rows: set[str]) -> list[Statement]:
+    """Return the statements that read rows of data, or variables computed from these; effects are not copied."""
+    reading = set(rows)
+    while more := set().union(*(written(one) for one in before if names(one) & reading)) - reading:
+        reading |= more
+    return [one for one in before if names(one) & reading]
 
 
 def _lagged(one: Declaration, width: Expression) -> list[str]:
