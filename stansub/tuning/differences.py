@@ -1,12 +1,13 @@
 """Hessians of densities in which most parameters do not interact, from few gradients.
 
 One gradient per parameter determines, once, which parameters interact. Afterwards columns without a common row are
-differenced together (Curtis, Powell and Reid 1974). The few parameters that interact with many, such as fixed effects
-and scales, have a difference each, and their rows follow by symmetry.
+differenced together (Curtis, Powell and Reid 1974). Some parameters have a difference each, and their rows follow by
+symmetry: fixed effects and scales, which interact with many, and the smaller of two crossed groupings.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,6 @@ from stansub.types import FloatArray
 
 # Step sizes of differences; entries this far below their diagonals are rounding.
 _STEP, _ROUNDING = 1e-4, 1e-7
-# Columns with more entries than this multiple of the median have a difference of their own.
-_MANY = 4
 
 
 class Differences:
@@ -45,9 +44,7 @@ class Differences:
         starts = np.cumsum([0, *map(len, rows)])
         whole = sp.csc_array((np.concatenate(values), np.concatenate(rows), starts), shape=(self._dim, self._dim))
         self._pattern = _without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
-        counts = np.diff(self._pattern.indptr)
-        self._alone = np.flatnonzero(counts > max(_MANY * np.median(counts), 2 * _MANY))
-        self._groups = _groups(self._pattern, self._alone)
+        self._alone, self._groups = _fewest(self._pattern)
 
     @property
     def n_gradients(self) -> int:
@@ -64,9 +61,11 @@ class Differences:
         others[self._alone] = False
         for k in self._alone:
             own = self._difference(density, theta, here, np.array([k]))
-            rows += [np.arange(self._dim), np.full(self._dim, k)]
-            columns += [np.full(self._dim, k), np.arange(self._dim)]
-            halves = np.where(others, own, own / 2)  # entries given by two such columns are averaged
+            changed = np.flatnonzero(own)
+            same = np.full(len(changed), k)
+            rows += [changed, same]
+            columns += [same, changed]
+            halves = own[changed] / np.where(others[changed], 1, 2)  # entries given by two such columns are averaged
             values += [halves, halves]
         for group in self._groups:
             together = self._difference(density, theta, here, group)
@@ -94,8 +93,44 @@ class Differences:
         return density.log_density_gradient(theta)[1]
 
 
-def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the other columns in groups without a common row, except for the rows of ``alone``."""
+def _fewest(pattern: sp.csc_array) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Return columns with a difference of their own, and groups of the others, that make differences few."""
+    order, most = _in_order(pattern)
+    alone, groups = np.arange(pattern.shape[0]), list[NDArray[np.int64]]()
+    for limit in 2 ** np.arange(int(most[-1]).bit_length() + 1):
+        n = int(np.searchsorted(most, limit, side="right")) - 1
+        rest = np.sort(order[n:])
+        n_left = len(alone) + len(groups) - len(rest)
+        if most[n] < n_left and (found := _groups(pattern, rest, n_left)) is not None:
+            alone, groups = rest, found
+    return alone, groups
+
+
+def _in_order(pattern: sp.csc_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return columns, those with the fewest entries in rows of earlier ones first, and the most entries of a row.
+
+    The latter are of a row among the first n columns, in these: as many groups are necessary, and often more.
+    """
+    dim, sizes = pattern.shape[0], np.diff(pattern.indptr).tolist()
+    chosen, counts, order, most = np.zeros(dim, bool), np.zeros(dim, int), list[int](), [0]
+    queue = [(0, size, k) for k, size in enumerate(sizes)]
+    heapq.heapify(queue)
+    while queue:
+        count, _, k = heapq.heappop(queue)
+        if chosen[k] or count < counts[k]:
+            continue
+        rows = pattern.indices[pattern.indptr[k] : pattern.indptr[k + 1]]
+        chosen[k] = True
+        counts[rows] += 1
+        order.append(k)
+        most.append(max(most[-1], int(counts[rows[chosen[rows]]].max(initial=1))))
+        for row in rows[~chosen[rows]].tolist():
+            heapq.heappush(queue, (int(counts[row]), sizes[row], row))
+    return np.array(order, np.int64), np.array(most)
+
+
+def _groups(pattern: sp.csc_array, alone: NDArray[np.int64], most: int) -> list[NDArray[np.int64]] | None:
+    """Return the other columns in groups without a common row, except for the rows of ``alone``; None if not fewer."""
     left = np.setdiff1d(np.arange(pattern.shape[0]), alone)
     own = sp.csr_array(pattern[left][:, left].astype(np.int32))
     near = sp.csr_array(own @ own.T)
@@ -103,6 +138,8 @@ def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.
     for k in range(len(left)):
         taken = set(colours[near.indices[near.indptr[k] : near.indptr[k + 1]]].tolist())
         colours[k] = next(colour for colour in range(len(left)) if colour not in taken)
+        if colours[k] >= most - 1:
+            return None
     return [left[colours == colour] for colour in range(colours.max(initial=-1) + 1)]
 
 

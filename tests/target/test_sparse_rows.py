@@ -251,3 +251,27 @@ def test_hessians_take_few_gradients() -> None:
     error = 1e-5 + np.diag(1.01 * 12e-4 * np.abs(theta))
     assert (np.abs(differences(density, theta).toarray() - expected) <= error).all()
     assert density.n_gradients - 1 - density.dim == differences.n_gradients <= 1 + 2 + 5
+
+
+class Crossed:
+    """A log density in which each of 30 parameters interacts with many of 10 others, and with one of the 30."""
+
+    dim = 40
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(4)
+        own = np.diag(rng.uniform(30, 40, self.dim)) + np.diag(np.arange(self.dim - 1) % 2 == 0, 1)
+        own[30:, 30:] = np.diag(np.diag(own)[30:])
+        own[:30, 30:] = rng.standard_normal((30, 10)) * (rng.random((30, 10)) < 0.6)
+        mixed = rng.permutation(self.dim)
+        self.matrix = (own + own.T)[np.ix_(mixed, mixed)]
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        return 0.0, -self.matrix @ theta
+
+
+def test_the_smaller_of_two_crossed_groupings_has_differences_of_its_own() -> None:
+    density = Crossed()
+    differences = Differences(density, np.zeros(density.dim))
+    np.testing.assert_allclose(differences(density, np.zeros(density.dim)).toarray(), density.matrix, atol=1e-8)
+    assert differences.n_gradients == 1 + 10 + 2
