@@ -98,9 +98,19 @@ class Tuner:
     rng: np.random.Generator
     check: Callable[[], None]
 
-    def round(self, surrogate: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
-        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
-        coordinates, factor = self._metric(surrogate, precision, points)
+    def round(
+        self,
+        surrogate: Dynamics,
+        precision: sp.csr_array,
+        draws: FloatArray,
+        points: FloatArray,
+        metric_of: Dynamics | None = None,
+    ) -> Tuned:
+        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's.
+
+        The metric is that of another density if there is one.
+        """
+        coordinates, factor = self._metric(metric_of or surrogate, precision, points)
         system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
         made = self._adapted(system, draws[-1], _ROUND, _TARGETS[0])
         kept = made.draws[_ROUND // 2 :]
@@ -129,14 +139,19 @@ class Tuner:
         return self._made(partial(sampler, n=apart), theta, n).draws
 
     def finish_on_posterior(
-        self, posterior: Dynamics, precision: sp.csr_array, draws: FloatArray, points: FloatArray
+        self,
+        posterior: Dynamics,
+        precision: sp.csr_array,
+        draws: FloatArray,
+        points: FloatArray,
+        metric_of: Dynamics | None = None,
     ) -> Tuned:
         """Return the no-U-turn sampler of the posterior itself, whose gradients are dear; parameters as of `round`.
 
         On posteriors that no surrogate describes, tails mix slowly by trajectories of a fixed length.
         """
         for _ in range(_DEAR_ROUNDS):
-            tuned = self.round(posterior, precision, draws, points)
+            tuned = self.round(posterior, precision, draws, points, metric_of)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)

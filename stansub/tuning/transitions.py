@@ -97,7 +97,9 @@ def tried(
     found = None
     if on_posterior and (sticks or tuned.noise > _FAIR):
         share = 1.0 if sticks else _SHARE
-        found = _on_posterior(split, tuned, progress, lambda seconds: forecast(StepCost(None, share * seconds)))
+        found = _on_posterior(
+            split, tuned, progress, lambda seconds: forecast(StepCost(None, share * seconds)), sticks=sticks
+        )
     if found is None:
         return Trial(tuned, moves.accepted)
     assert isinstance(found.inner, NoUTurn)
@@ -126,9 +128,12 @@ def _with_length(
 
 
 def _on_posterior(
-    split: Split, tuned: TunedSurrogate, progress: Progress, forecast: Callable[[float], None]
+    split: Split, tuned: TunedSurrogate, progress: Progress, forecast: Callable[[float], None], *, sticks: bool
 ) -> Tuned | None:
-    """Return trajectories on the posterior itself; None if they are impossible, or hardly move."""
+    """Return trajectories on the posterior itself; None if they are impossible, or hardly move.
+
+    Their metric is that of the surrogate, whose gradients cost less, unless chains stick on it.
+    """
     posterior, tuner = split.posterior(), tuned.tuner
     if posterior is None or tuner is None:
         return None
@@ -144,8 +149,9 @@ def _on_posterior(
             forecast(seconds / n)
 
     tuner = replace(tuner, check=check)
-    precision = tuned.transition.approximation.quadratic.precision
-    found = tuner.finish_on_posterior(posterior, precision, tuned.draws[-1:], spread(tuned.draws, POINTS))
+    about, points = tuned.transition.approximation, spread(tuned.draws, POINTS)
+    metric_of = None if sticks else split.surrogate(about)
+    found = tuner.finish_on_posterior(posterior, about.quadratic.precision, tuned.draws[-1:], points, metric_of)
     return found if found.diverging <= _DIVERGING else None
 
 

@@ -194,12 +194,19 @@ def test_trajectories_are_on_the_posterior_if_the_surrogate_omits_too_much(
     first, second = transitions._Moves(rate, in_a_row, seconds=0.5), transitions._Moves(0.8, seconds=3.9)
     inner, left = NoUTurn(nowhere, nowhere, nowhere, 0.1), iter((first, second))
     monkeypatch.setattr(transitions, "_moves", lambda *_: next(left))
-    monkeypatch.setattr(Tuner, "finish_on_posterior", lambda *_: Tuned(inner, np.ones((2, 1)), n_steps=20, seconds=4.0))
+    metrics = []
+
+    def finish(*given: Any) -> Tuned:
+        metrics.append(given[-1])
+        return Tuned(inner, np.ones((2, 1)), n_steps=20, seconds=4.0)
+
+    monkeypatch.setattr(Tuner, "finish_on_posterior", finish)
     transition = SurrogateTransition(ABOUT, inner, np.ones(1), n=3)
     tuned = TunedSurrogate(transition, np.zeros((1, 1)), noise, 0.0, 1, tuner=made()[1])
-    split: Any = SimpleNamespace(posterior=lambda: "posterior")
+    split: Any = SimpleNamespace(posterior=lambda: "posterior", surrogate=lambda _: "surrogate")
     found = transitions.tried(split, tuned, np.random.default_rng(1), Progress())
     assert found.tuned.transition.share == share
+    assert metrics == {1.0: [None], 0.1: ["surrogate"], 0.0: []}[share]
     assert (found.tuned.transition.on_posterior is not None) == (share > 0)
     assert (found.accepted, found.of_surrogate) == ((0.8, rate) if share == 1 else (rate, None))
     assert (found.tuned.draws == (share == 1)).all()
@@ -256,7 +263,7 @@ def test_if_tuning_takes_a_minute_the_cost_is_known_before_it_ends(
         flat, tuner, _ = made(seconds=2.5, clock=clock)
         transition = SurrogateTransition(ABOUT, NoUTurn(*(3 * [np.zeros(1)]), 0.1), np.ones(1))  # type: ignore[arg-type]
         tuned = TunedSurrogate(transition, np.zeros((1, DIM)), noise, 0.0, 1, tuner=tuner)
-        split: Any = SimpleNamespace(posterior=lambda: flat)
+        split: Any = SimpleNamespace(posterior=lambda: flat, surrogate=lambda _: flat)
         began = clock()
         found = transitions.tried(
             split,
