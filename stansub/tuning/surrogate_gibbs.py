@@ -26,8 +26,8 @@ _SELDOM = 0.1
 # Microseconds from one draw to the next that are not too many, if sweeps are dear; and if draws resemble each other.
 _DEAR, _DEAR_MORE = 100_000.0, 20_000.0
 # Share of the sweeps accepted below which effects are not nearly normal given their scales, and the share of the first
-# ones that shows it.
-_LEAST, _HARDLY = 0.1, 0.05
+# ones that shows it; sweeps accepted from one draw to the next below which few draws differ.
+_LEAST, _HARDLY, _DIFFER = 0.1, 0.05, 0.3
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class GibbsTuner:
         while accepted >= _LEAST and apart < most and slowest_time(made[before:]) > apart:
             apart, before = min(_MORE * apart, most), 0
             made, accepted = self._sweeps(surrogate, effects, made[-1], _ROUND * apart)
-        return Tuned(Gibbs(effects), made[before::apart], n=apart) if accepted >= _LEAST else None
+        is_good = accepted >= max(_LEAST, _DIFFER / apart)
+        return Tuned(Gibbs(effects), made[before::apart], n=apart) if is_good else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""

@@ -285,12 +285,22 @@ def test_draws_by_tiny_steps_are_hardly_apart() -> None:
     assert not Tuned(Gibbs(nowhere), np.zeros((1, 1))).is_stuck
 
 
-@pytest.mark.parametrize(("rate", "n", "is_used"), [(0.0, 30, False), (0.07, 65, False), (0.5, 65, True)])
-def test_sweeps_of_which_hardly_any_is_accepted_end_early(
-    rate: float, n: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rate", "cost", "n", "is_used"),
+    [
+        (0.0, 20_000, 30, False),  # five sweeps from draw to draw
+        (0.07, 20_000, 65, False),
+        (0.5, 20_000, 65, True),
+        (0.2, 20_000, 65, True),
+        (0.2, 100_000, 13, False),  # one
+        (0.5, 100_000, 13, True),
+    ],
+)
+def test_sweeps_of_which_hardly_any_is_accepted_end_early_or_are_not_used(
+    rate: float, cost: float, n: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)  # five sweeps from draw to draw
+    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: cost)
     monkeypatch.setattr(surrogate_gibbs, "_ROUND", 8)
 
     def sweep(bits: Any, theta: Any) -> Made:
