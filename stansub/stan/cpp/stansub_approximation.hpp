@@ -18,43 +18,73 @@
 
 namespace {
 
-using StansubVector = Eigen::Ref<const Eigen::VectorXd>;
-using StansubMatrix = Eigen::Ref<const Eigen::MatrixXd>;
-using StansubPlaces = std::vector<int>;
+using StansubVector = Eigen::Map<const Eigen::VectorXd>;
+using StansubMatrix = Eigen::Map<const Eigen::MatrixXd>;
+using StansubPlaces = Eigen::Map<const Eigen::ArrayXi>;
 
-// Adds the gradient of -x'Px / 2 to `slope`, and returns its value. Of P there are the diagonal and, by rows, what is
-// left of it; the first `heads[i]` elements of row i stand side by side.
-inline double stansub_quadratic(const Eigen::VectorXd& x, const StansubVector& diagonal, const StansubVector& values,
-                                const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
-                                Eigen::VectorXd& slope) {
-  Eigen::VectorXd product = diagonal.cwiseProduct(x);
-  double value = -0.5 * x.dot(product);
-  for (Eigen::Index i = 0; i < x.size(); ++i) {
-    if (starts[i] == starts[i + 1]) continue;
-    const auto head = values.segment(starts[i], heads[i]);
-    const int first = columns[starts[i]];
-    double left = head.dot(x.segment(first, heads[i]));
-    product.segment(first, heads[i]) += x[i] * head;
-    for (int k = starts[i] + heads[i]; k < starts[i + 1]; ++k) {
-      left += values[k] * x[columns[k]];
-      product[columns[k]] += values[k] * x[i];
-    }
-    value -= x[i] * left;
-    product[i] += left;
+// Reads arrays one after the other. The first integer is the number of their sizes, which come next: two of a matrix,
+// one of others. Then come the elements of all arrays of integers. The numbers are those of all others, by columns.
+class StansubReader {
+ public:
+  StansubReader(const int* integers, const double* numbers)
+      : sizes_(integers + 1), integers_(integers + 1 + integers[0]), numbers_(numbers) {}
+
+  StansubPlaces places() { return taken<StansubPlaces>(integers_, *sizes_++); }
+  StansubVector vector() { return taken<StansubVector>(numbers_, *sizes_++); }
+  StansubMatrix matrix() {
+    const int rows = *sizes_++, columns = *sizes_++;
+    const StansubMatrix found(numbers_, rows, columns);
+    numbers_ += found.size();
+    return found;
   }
-  slope -= product;
-  return value;
-}
+
+ private:
+  template <typename Array, typename Element>
+  static Array taken(const Element*& at, int size) {
+    at += size;
+    return Array(at - size, size);
+  }
+
+  const int *sizes_, *integers_;
+  const double* numbers_;
+};
+
+// Of P there are the diagonal and, by rows, what is left of it; the first `heads[i]` elements of row i stand side by side.
+struct StansubQuadratic {
+  const StansubVector diagonal, values;
+  const StansubPlaces columns, starts, heads;
+
+  // Adds the gradient of -x'Px / 2 to `slope`, and returns its value.
+  double operator()(const Eigen::VectorXd& x, Eigen::VectorXd& slope) const {
+    Eigen::VectorXd product = diagonal.cwiseProduct(x);
+    double value = -0.5 * x.dot(product);
+    for (Eigen::Index i = 0; i < x.size(); ++i) {
+      if (starts[i] == starts[i + 1]) continue;
+      const auto head = values.segment(starts[i], heads[i]);
+      const int first = columns[starts[i]];
+      double left = head.dot(x.segment(first, heads[i]));
+      product.segment(first, heads[i]) += x[i] * head;
+      for (int k = starts[i] + heads[i]; k < starts[i + 1]; ++k) {
+        left += values[k] * x[columns[k]];
+        product[columns[k]] += values[k] * x[i];
+      }
+      value -= x[i] * left;
+      product[i] += left;
+    }
+    slope -= product;
+    return value;
+  }
+};
 
 // Functions r s (a r + b s + c r^2 + d r s + e s^2) of pairs of coefficients.
 struct StansubPairs {
-  const StansubPlaces &first, &second;  // which profiles
-  const StansubMatrix& mixed;
+  const StansubPlaces first, second;  // which profiles
+  const StansubMatrix mixed;
 
   // Adds their derivatives to `slopes`, and returns their sum.
   double operator()(const Eigen::ArrayXd& all, Eigen::ArrayXd& slopes) const {
     double sum = 0;
-    for (std::size_t k = 0; k < first.size(); ++k) {
+    for (Eigen::Index k = 0; k < first.size(); ++k) {
       const double r = all[first[k]], s = all[second[k]];
       const double a = mixed(k, 0), b = mixed(k, 1), c = mixed(k, 2), d = mixed(k, 3), e = mixed(k, 4);
       sum += r * s * (r * (a + c * r + d * s) + s * (b + e * s));
@@ -69,16 +99,16 @@ struct StansubPairs {
 // Column k of `tables` has value and slope of function k at each node, the slope for a step between nodes. `pairs` are
 // functions of s = t / sqrt(1 + (t / limit)^2).
 struct StansubProfiles {
-  const StansubPlaces& places;
-  const StansubVector& sizes;
-  const StansubMatrix& tables;
-  const StansubPairs& pairs;
+  const StansubPlaces places;
+  const StansubVector sizes;
+  const StansubMatrix tables;
+  const StansubPairs pairs;
   double limit, low, step;
 
   // Adds the gradient of their sum to `slopes`, and returns the sum.
   double operator()(const Eigen::VectorXd& y, Eigen::VectorXd& slopes) const {
     double sum = 0;
-    for (std::size_t k = 0; k < places.size(); ++k) {
+    for (Eigen::Index k = 0; k < places.size(); ++k) {
       const double at = (y[places[k]] / sizes[k] - low) / step;
       const auto i = static_cast<Eigen::Index>(std::min(std::max(0.0, at), tables.rows() / 2 - 2.0));
       const double w = std::min(std::max(0.0, at - static_cast<double>(i)), 1.0), rest = 1 - w;
@@ -89,7 +119,7 @@ struct StansubProfiles {
       sum += slope * (at - static_cast<double>(i) - w);
       slopes[places[k]] += slope / (step * sizes[k]);
     }
-    return pairs.first.empty() ? sum : sum + of_pairs(y, slopes);
+    return pairs.first.size() == 0 ? sum : sum + of_pairs(y, slopes);
   }
 
  private:
@@ -107,12 +137,12 @@ struct StansubProfiles {
 // `mean_of[i]`; common coefficients become directions u, whose mean changes are subtracted from the others; then shares
 // of others are added within levels (stansub.target.elimination).
 struct StansubFrame {
-  const StansubPlaces& mean_of;
-  const StansubVector& weights;
-  const StansubPlaces &weighed, &starts, &common;
-  const StansubMatrix &inward, &along;
-  const StansubPlaces &into, &others;
-  const StansubVector& shares;
+  const StansubPlaces mean_of;
+  const StansubVector weights;
+  const StansubPlaces weighed, starts, common;
+  const StansubMatrix inward, along;
+  const StansubPlaces into, others;
+  const StansubVector shares;
 
   Eigen::VectorXd operator()(const Eigen::VectorXd& x) const {
     Eigen::VectorXd means = Eigen::VectorXd::Zero(starts.size() - 1), y = x;
@@ -139,7 +169,7 @@ struct StansubFrame {
  private:
   template <typename F>
   void each_weight(F&& f) const {
-    for (std::size_t m = 0; m + 1 < starts.size(); ++m)
+    for (Eigen::Index m = 0; m + 1 < starts.size(); ++m)
       for (int k = starts[m]; k < starts[m + 1]; ++k) f(m, k);
   }
 
@@ -159,15 +189,15 @@ inline Eigen::ArrayXd stansub_root(const Eigen::ArrayXd& x, double most) {
 // Sum over the first directions of b (y' A y / 2 - mean) + b^2 y' B y / 4, with b = u (1 + (u / reach)^8)^(-1/8). Columns of
 // `diagonals` and `values` have an element of each A, then of each B; `values` are those left of the diagonal.
 struct StansubTerms {
-  const StansubVector& means;
-  const StansubMatrix &diagonals, &values;
-  const StansubPlaces &columns, &starts;
+  const StansubVector means;
+  const StansubMatrix diagonals, values;
+  const StansubPlaces columns, starts;
 
   // Adds the gradient to `slopes`, and returns the value.
   double operator()(const Eigen::VectorXd& y, const StansubPlaces& common, double reach, Eigen::VectorXd& slopes) const {
     const Eigen::Index r = means.size();
     if (!r) return 0;
-    const StansubPlaces places(common.begin(), common.begin() + r);
+    const Eigen::ArrayXi places = common.head(r);
     const Eigen::ArrayXd u = y(places), root = stansub_root(u, reach), b = u * root;
     Eigen::VectorXd factors(2 * r), products(values.cols());
     factors << b.matrix(), (0.5 * b.square()).matrix();
@@ -191,36 +221,35 @@ struct StansubTerms {
 
 // What the program calls. Stan passes the stream of its print statements last.
 template <typename Phi>
-inline stan::scalar_type_t<Phi> stansub_approximation(
-    const Phi& phi, const StansubVector& point, const StansubVector& gradient, const StansubVector& diagonal,
-    const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
-    const StansubPlaces& mean_of, const StansubVector& weights, const StansubPlaces& weighed,
-    const StansubPlaces& weights_starts, const StansubPlaces& common, const StansubMatrix& inward,
-    const StansubMatrix& along, const StansubPlaces& into, const StansubPlaces& others, const StansubVector& shares,
-    const StansubPlaces& places, const StansubVector& sizes, const StansubMatrix& profiles, const StansubPlaces& first,
-    const StansubPlaces& second, const StansubMatrix& mixed, const StansubVector& term_means,
-    const StansubMatrix& term_diagonals, const StansubMatrix& term_values, const StansubPlaces& term_columns,
-    const StansubPlaces& term_starts, double middle, double most, double limit, double reach,
-    double low, double step, std::ostream*) {
+inline stan::scalar_type_t<Phi> stansub_approximation(const Phi& phi, const std::vector<int>& integers,
+                                                       const Eigen::Ref<const Eigen::VectorXd>& numbers, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
   } else {
-    const Eigen::VectorXd x = stan::math::value_of(phi) - point;
+    StansubReader in(integers.data(), numbers.data());
+    const Eigen::VectorXd x = stan::math::value_of(phi) - in.vector();
+    const StansubVector gradient = in.vector();
     Eigen::VectorXd slope = gradient;
     double value = gradient.dot(x);
-    value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
-    const StansubFrame frame{mean_of, weights, weighed, weights_starts, common, inward,
-                             along,   into,    others,   shares};
+    value += StansubQuadratic{in.vector(), in.vector(), in.places(), in.places(), in.places()}(x, slope);
+    const StansubFrame frame{in.places(), in.vector(), in.places(), in.places(), in.places(),
+                             in.matrix(), in.matrix(), in.places(), in.places(), in.vector()};
+    const StansubVector constants = in.vector();
+    const double middle = constants[0], most = constants[1], limit = constants[2], reach = constants[3],
+                 low = constants[4], step = constants[5];
     const Eigen::VectorXd y = frame(x);
     Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
     Eigen::ArrayXd bent(1);
-    bent[0] = StansubTerms{term_means, term_diagonals, term_values, term_columns, term_starts}(y, common, reach, slopes);
+    const StansubTerms terms{in.vector(), in.matrix(), in.matrix(), in.places(), in.places()};
+    bent[0] = terms(y, frame.common, reach, slopes);
     bent[0] -= middle;
     const double root = stansub_root(bent, most)[0];
     value += bent[0] * root;
     slopes *= std::pow(root, 9);
-    value += StansubProfiles{places, sizes, profiles, {first, second, mixed}, limit, low, step}(y, slopes);
+    const StansubProfiles profiles{in.places(), in.vector(), in.matrix(), {in.places(), in.places(), in.matrix()},
+                                   limit,       low,         step};
+    value += profiles(y, slopes);
     frame.back(slopes, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
