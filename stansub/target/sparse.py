@@ -295,15 +295,6 @@ class Quadratic:
         """Return the gradient at other arguments, shape (m,)."""
         return np.asarray(self.gradient - self.precision @ (phi - self.point))
 
-    def combined(self, factor: float, other: Quadratic, other_factor: float) -> Quadratic:
-        """Return a linear combination with another about the same point."""
-        return Quadratic.of(
-            self.point,
-            factor * self.value + other_factor * other.value,
-            factor * self.gradient + other_factor * other.gradient,
-            sp.csr_array(factor * self.precision + other_factor * other.precision),
-        )
-
 
 @dataclass(frozen=True)
 class SparsePredictors:
