@@ -20,6 +20,7 @@ from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.config import STEPS, SampleConfig
 from stansub.run.decisions import choose_test
+from stansub.run.inits import Inits, load, near
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
@@ -28,7 +29,6 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import adds, observations_in, outcome_sizes
@@ -68,6 +68,7 @@ def report(
     data: DataLike | None,
     *,
     observations: str | None,
+    inits: Inits | None = None,
     console: Console,
     progress: Console | None = None,
     write: Path | None = None,
@@ -80,6 +81,8 @@ def report(
     ----------
     data : path, mapping, table, DataSources or None
         Data for the program, as `stansub.sample` takes them.
+    inits : optional
+        Values of the parameters near which the cut is proved, as `stansub.sample` takes them.
     console, progress : Console
         For the report, and for progress, if it is to be shown.
     write : Path, optional
@@ -105,8 +108,9 @@ def report(
         files.write(write, error.code.encode(), overwrite=overwrite)
         console.print(Text(f"Written: {write}, in current syntax. Check this file next."), soft_wrap=True)
         return 0
+    about = near(load(inits, 1)) if inits is not None else None
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
-        found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
+        found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
     verdict = found.verdict()
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
@@ -355,8 +359,8 @@ def _of_stanc(stan_file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _measure(posterior: Posterior) -> _Costs:
-    theta = draw_points(np.random.default_rng(0), posterior.full, n_points=1)[0]
-    evaluator, some = posterior.population.evaluator(), np.arange(min(len(posterior.blocks), 50), dtype=np.int32)
+    theta, evaluator = posterior.points[0], posterior.population.evaluator()
+    some = np.arange(min(len(posterior.blocks), 50), dtype=np.int32)
     shared = _seconds(lambda: evaluator.global_log_density(theta))
     together = _seconds(lambda: evaluator.block_log_lik(theta, some))
     repeated = isinstance(posterior.population, Instances) and not posterior.population.alone

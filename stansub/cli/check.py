@@ -12,7 +12,10 @@ from stansub.cli.flags import FlagConsole
 from stansub.cli.options import Columns, Model, Quiet, forcing, shared, sources_of, taking
 
 
-@taking(shared("observations", group="", default="", common=True))
+@taking(
+    shared("observations", group="", default="", common=True),
+    shared("inits", text="Values near which the proof is tried: a JSON file.", group="", metavar="FILE.json"),
+)
 def check(
     model: Model,
     data: Annotated[

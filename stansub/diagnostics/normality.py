@@ -25,7 +25,7 @@ from stansub.output.checks import normality_fails
 from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_BATCH, Chain
 from stansub.run.chain_factory import make_chain, starting_values
-from stansub.run.inits import Init, Inits, load
+from stansub.run.inits import Init, Inits, load, near
 from stansub.run.limits import MOST, Count
 from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import find_mode_setup
@@ -200,6 +200,7 @@ def diagnose(
             or (lambda _, n, instances: rule.block_size(n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
+            near=near([init]) if init is not None else None,
             log=log,
         )
         return _try(posterior, rule, request, init, settings, log)

@@ -60,7 +60,9 @@ def unconstrained_draws(draws: InferenceData, posterior: Posterior, rows: Places
     for chain, place in np.ndindex(theta.shape[:2]):
         row = rows[place]
         try:
-            theta[chain, place] = unconstrain(posterior, {name: drawn[chain, row] for name, drawn in values.items()})
+            theta[chain, place] = unconstrain(
+                posterior.full, {name: drawn[chain, row] for name, drawn in values.items()}
+            )
         except InputError as error:
             raise InputError(f"draw {row + 1} of chain {chain + 1} does not fit the program ({error})") from error
     return theta

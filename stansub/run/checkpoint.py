@@ -430,6 +430,7 @@ def _facts(prepared: Prepared) -> Encoded:
         data_file=prepared.data_file,
         data=None if in_file else dict(posterior.values.values),
         data_source=posterior.values.source,
+        points=list(posterior.points),
     )
     return CODEC.encode(facts, _rules(setup.config), copy=False)
 

@@ -16,7 +16,7 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.stan.formats import read_json
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import explain_undefined
+from stansub.stan.proof import Near, Whole, explain_undefined
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
@@ -94,10 +94,22 @@ def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: 
     for _ in range(MAX_TRIES if random and init.radius > 0 else 1):
         theta = rng.uniform(-init.radius, init.radius, posterior.dim)
         if given:
-            theta = _overlay(posterior, theta, given, init.source)
+            theta = _overlay(posterior.full, theta, given, init.source)
         if np.isfinite(posterior.full.log_density(theta)):
             return theta
     raise InputError(_explain(posterior, theta, init, chain))
+
+
+def near(inits: Sequence[Init]) -> Near | None:
+    """Return a function of a loaded program that returns the given values, other parameters at 0; None without any."""
+    given = {id(one.values): one for one in inits if one.values}
+    if not given:
+        return None
+
+    def points(full: Whole) -> list[FloatArray]:
+        return [_overlay(full, np.zeros(full.dim), one.values or {}, one.source) for one in given.values()]
+
+    return points
 
 
 def given_points(posterior: Posterior, inits: Sequence[Init], seed: int | None) -> tuple[FloatArray, ...]:
@@ -121,15 +133,15 @@ def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) ->
         )
 
 
-def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
+def _overlay(full: Whole, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
     """Return unconstrained parameters after replacing constrained values of ``theta`` by the given ones."""
-    drawn = Layout.from_names(posterior.full.param_names()).split(posterior.full.param_constrain(theta))
+    drawn = Layout.from_names(full.param_names()).split(full.param_constrain(theta))
     try:
-        return unconstrain(posterior, {**drawn, **given})
+        return unconstrain(full, {**drawn, **given})
     except InputError as error:
         for name in drawn.keys() & given.keys():
             try:
-                unconstrain(posterior, {**drawn, name: given[name]})
+                unconstrain(full, {**drawn, name: given[name]})
             except InputError as reason:
                 sizes = _other_sizes(given[name], drawn[name])
                 raise InputError(f"{source}: parameter {name!r}: {sizes or reason}") from error
@@ -148,7 +160,7 @@ def _other_sizes(given: Any, drawn: FloatArray) -> str:
     return f"its size is {sizes}, but must be {declared}"
 
 
-def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
+def unconstrain(full: Whole, values: Mapping[str, Any]) -> FloatArray:
     """Return unconstrained parameters, shape (dim,), from constrained values by name.
 
     Raises
@@ -158,7 +170,7 @@ def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
     """
     try:
         text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
-        return posterior.full.param_unconstrain_json(text)
+        return full.param_unconstrain_json(text)
     except TypeError as error:
         raise InputError(f"values must be numbers or lists of numbers ({error})") from error
     except InputError as error:

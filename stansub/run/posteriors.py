@@ -22,6 +22,7 @@ from stansub.stan.instances import Instances
 from stansub.stan.partitions import PartitionedData
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Near
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.sparse import cutting, sparse_predictors
@@ -38,6 +39,8 @@ class ModelInput(NamedTuple):
     model: Source | CompiledModel | Posterior | FunctionFactors
     values: data_module.Data | None
     """None if the model includes them."""
+    near: Near | None = None
+    """Where the log density should be finite, if known."""
 
     @property
     def analysis(self) -> Analysis:
@@ -98,7 +101,7 @@ def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: P
     NoPredictorsError
         If the text shows no surrogate.
     """
-    model, values = given
+    model, values, near = given
     if isinstance(model, FunctionFactors):
         return posterior_of(model), clock.now()
     if isinstance(model, Posterior):
@@ -114,7 +117,7 @@ def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: P
             sparse = sparse_predictors(own, values.values, n, cut=cutting(values, size))
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
-    posterior = model.uncut(values, seed=seed, observations=observations, progress=log)
+    posterior = model.uncut(values, seed=seed, observations=observations, near=near, progress=log)
     return replace(posterior, sparse=sparse), compiled_at
 
 
@@ -125,6 +128,7 @@ def make_posterior(
     block_size: Callable[[Analysis, int, bool], int] | int,
     seed: int,
     observations: str | None,
+    near: Near | None = None,
     log: Callable[[str], None],
 ) -> tuple[Posterior, float]:
     """Return the posterior, and the time when its program was compiled (see `stansub.clock.now`).
@@ -133,7 +137,9 @@ def make_posterior(
     ----------
     block_size : int or callable
         Observations per block, or a function that chooses it from the program, the number of observations and whether
-        each block costs an instance. See `sample` for the other arguments.
+        each block costs an instance.
+    near : callable, optional
+        Where the log density should be finite. See `sample` for the other arguments.
 
     Raises
     ------
@@ -165,6 +171,7 @@ def make_posterior(
         block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
         seed=seed,
         observations=observations,
+        near=near,
         progress=log,
     )
     return found, compiled_at

@@ -25,7 +25,7 @@ from stansub.run.choices import Ranges
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.cross_chain import CrossChainAdaptation
-from stansub.run.inits import Init, given_points, load
+from stansub.run.inits import Init, given_points, load, near
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan, SetupState
 from stansub.selection import Choices, Chosen, ProductsLeft, updated
@@ -131,7 +131,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
-    given = read(model, data, progress)
+    given = read(model, data, progress)._replace(near=near(inits))
     with given.unchanged():
         prepared = _prepare(given, inits, config, progress, folder)
     return replace(prepared, data_file=recorded_of(data))
@@ -200,6 +200,7 @@ def _prepare_subsampled(
         block_size=config.block_size or partial(sized, rule, config),
         seed=config.seed,
         observations=config.observations,
+        near=given.near,
         log=progress,
     )
     posterior = _with_decision_size(posterior, rule, config)

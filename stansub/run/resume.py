@@ -18,6 +18,8 @@ from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, make
 from stansub.run.prepare import Prepared, Setup, moves_of, with_seed
 from stansub.run.state import Facts
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Whole
+from stansub.types import FloatArray
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, progress: Progress) -> Prepared:
@@ -40,7 +42,12 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     facts = found.facts(config)
     if facts.evaluator == "rewritten":
         raise InputError(f"{found.path} was written with `evaluator='rewritten'`, which is gone: start a new run")
-    given = read(model, data, progress)
+
+    def near(full: Whole) -> list[FloatArray]:
+        # Another program than the run's may have other parameters; it is refused below.
+        return [one for one in facts.points if len(one) == full.dim]
+
+    given = read(model, data, progress)._replace(near=near)
     with given.unchanged():
         posterior, compiled_at = _posterior(given, facts, config, progress)
         digest = posterior.values.digest()
@@ -63,6 +70,7 @@ def _posterior(given: ModelInput, facts: Facts, config: SampleConfig, progress: 
         block_size=facts.block_size,
         seed=facts.seed,
         observations=config.observations,
+        near=given.near,
         log=progress,
     )
 

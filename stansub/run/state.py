@@ -139,6 +139,8 @@ class Facts(SetupState):
     """The data themselves, if no file holds them."""
     data_source: str
     """Name of the data in messages."""
+    points: list[FloatArray] = field(default_factory=list)
+    """Unconstrained parameters at which the cut was proved."""
 
 
 @dataclass(frozen=True)

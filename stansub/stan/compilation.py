@@ -23,7 +23,7 @@ from stansub.stan.parts import Parts
 from stansub.stan.plan import DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import Text
-from stansub.stan.proof import Population, Proof, arrange, draw_points
+from stansub.stan.proof import Near, Population, Proof, arrange, draw_points
 from stansub.stan.proved import Proved
 from stansub.stan.remarks import locate_error
 from stansub.stan.series.rows import N_ROWS
@@ -102,6 +102,7 @@ class CompiledModel:
         block_size: Callable[[int, bool], int] | int | None = None,
         seed: int = 0,
         observations: str | None = None,
+        near: Near | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Posterior:
         """Load the program with data, cut the observations into blocks and prove the cut numerically.
@@ -117,6 +118,8 @@ class CompiledModel:
             Seed of the shuffle and of ``transformed data``.
         observations : str, optional
             Name of the integer data variable that counts the observations; detected by default.
+        near : callable, optional
+            Returns the points near which the cut is proved, from the loaded program; near 0 by default.
         progress : callable, optional
             Called with a line of text before slow work; a `Progress` also receives counts.
 
@@ -133,9 +136,9 @@ class CompiledModel:
             sized: Callable[[int, bool], int] = _default_size
         else:
             sized = block_size if callable(block_size) else lambda n, instances: block_size
-        given = self._given(values, seed, sized, log)
+        given = self._given(values, seed, sized, log, near=near)
         if not given.points:
-            raise InputError(self._undefined(given))
+            raise InputError(self._undefined(given, near))
         posterior = self._cut_somehow(given, observations)
         if isinstance(given.full, Shares) and not posterior.proof.holds:
             given = replace(given, full=self._loaded(values, seed))
@@ -162,7 +165,13 @@ class CompiledModel:
         return self._in_parts(given, observations) or self._whole(given, observations)
 
     def uncut(
-        self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
+        self,
+        values: Data,
+        *,
+        seed: int = 0,
+        observations: str | None = None,
+        near: Near | None = None,
+        progress: Progress | None = None,
     ) -> Posterior:
         """Load the program for moves that do not use single observations, so that there is no cut to prove.
 
@@ -180,7 +189,7 @@ class CompiledModel:
         n = text.values.integer(size) if size in text.values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
-        given = self._given(values, seed, _default_size, as_progress(progress), size=observations or "")
+        given = self._given(values, seed, _default_size, as_progress(progress), near=near, size=observations or "")
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
         assert isinstance(given.full, Model | Shares)
@@ -194,7 +203,14 @@ class CompiledModel:
         return Text(divided.parts.with_all_data, read)
 
     def _given(
-        self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, size: str = ""
+        self,
+        values: Data,
+        seed: int,
+        sized: Callable[[int, bool], int],
+        log: Progress,
+        *,
+        near: Near | None,
+        size: str = "",
     ) -> _CutInputs:
         """Return what posteriors are made from."""
         log(f"Loading data: {values.source}")
@@ -203,7 +219,8 @@ class CompiledModel:
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = streams.generator(seed, streams.Run.DATA)
-        return _CutInputs(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
+        points = draw_points(rng, full, near=near(full) if near is not None else (), progress=log)
+        return _CutInputs(values, full, points, rng, seed, sized, log)
 
     def _loaded(self, values: Data, seed: int) -> Model:
         """Return the unmodified program with all of the data."""
@@ -318,18 +335,18 @@ class CompiledModel:
         of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
-    def _undefined(self, given: _CutInputs) -> str:
+    def _undefined(self, given: _CutInputs, near: Near | None) -> str:
         """Return the error message if no parameters with a finite log density were found."""
-        theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
+        centre = near(given.full)[:1] if near is not None else []
+        theta = sum(centre, given.rng.uniform(-0.1, 0.1, given.full.dim))
         cut = Whole(self.silent, given.values, self._size_names(), given.seed)
         place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
         _, message = given.full.log_density_or_message(theta)
-        where, odd = f": {place}" if place else "", given.values.not_finite()
-        odd = f" ({odd})" if odd else ""
+        where, odd = f". At the last of them, {place}" if place else "", given.values.not_finite()
+        advice = f" ({odd})" if odd else ", the priors and the parameters' constraints, or give plausible `inits`"
         return (
             f"{self.name}: the log density is not finite at any of the parameter values tried{where}"
-            f"{f' ({self._located(message)})' if message else ''}; check these data{odd}, the priors and the "
-            "parameters' constraints"
+            f"{f' ({self._located(message)})' if message else ''}; check these data{advice}"
         )
 
     def _located(self, message: str) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ _MAX_TRIES = 100
 
 # Observations per part when all blocks are evaluated.
 _PART = 1 << 12
+
+# Returns unconstrained parameters of a loaded program near which its log density should be finite.
+Near: TypeAlias = Callable[["Whole"], Sequence[FloatArray]]
 
 
 class Writer(Protocol):
@@ -101,18 +104,24 @@ def draw_points(
     full: Whole,
     *,
     n_points: int = _N_POINTS,
+    near: Sequence[FloatArray] = (),
     progress: Progress | None = None,
 ) -> list[FloatArray]:
     """Draw unconstrained parameters, uniform in a box, at which the program's log density is finite.
 
-    The box shrinks while no point is found; fewer points than requested, even none, may be returned.
+    The box is about 0 or about the points ``near`` in turn. It shrinks while no point is found; fewer points than
+    requested, even none, may be returned.
     """
     points: list[FloatArray] = []
+    centres = near or [np.zeros(full.dim)]
     for first in range(0, _MAX_TRIES, n_points):
         if progress is not None:
             progress.check()
         tries = range(first, min(first + n_points, _MAX_TRIES))
-        drawn = [rng.uniform(-_RADIUS, _RADIUS, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
+        drawn = [
+            centres[attempt % len(centres)] + rng.uniform(-_RADIUS, _RADIUS, full.dim) * 0.5 ** (attempt // 20)
+            for attempt in tries
+        ]
         values = full.log_densities(drawn)
         points += [theta for theta, (value, _) in zip(drawn, values, strict=True) if np.isfinite(value)]
         if len(points) >= n_points:

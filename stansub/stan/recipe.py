@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,9 @@ from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Whole
 from stansub.stan.source import Source
+from stansub.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class PosteriorRecipe:
     """Seed of the shuffle and of ``transformed data``."""
     observations: str | None
     """Name of the data variable that counts the observations, if given."""
+    points: Sequence[FloatArray]
+    """Unconstrained parameters at which the cut was proved."""
     evaluator: Literal["instances", "uncut"]
 
     @classmethod
@@ -40,6 +44,7 @@ class PosteriorRecipe:
             posterior.blocks.size,
             posterior.seed,
             posterior.observations,
+            posterior.points,
             kind,
         )
 
@@ -54,13 +59,14 @@ class PosteriorRecipe:
         if self.evaluator == "uncut":
             programs = plan_transitions(self.source.analysis, self.observations or "")
             compiled = compile_model(self.source, progress=progress, programs=programs)
-            return compiled.uncut(self.values, seed=self.seed, observations=self.observations)
+            return compiled.uncut(self.values, seed=self.seed, observations=self.observations, near=self._near)
         compiled = compile_model(self.source, progress=progress)
         posterior = compiled.with_data(
             self.values,
             block_size=self.block_size,
             seed=self.seed,
             observations=self.observations,
+            near=self._near,
             progress=progress,
         )
         if posterior.blocks.size != self.block_size:
@@ -69,3 +75,6 @@ class PosteriorRecipe:
                 f"{self.block_size}"
             )
         return posterior
+
+    def _near(self, full: Whole) -> Sequence[FloatArray]:
+        return self.points

@@ -13,6 +13,7 @@ from stansub.stan.analysis import NotASumError
 from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Near
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
@@ -88,6 +89,7 @@ def examine(
     *,
     observations: str | None = None,
     block_size: Callable[[int, bool], int] | None = None,
+    near: Near | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Examination:
     """Examine whether a program qualifies; with data, the numerical proof decides, whatever the text shows.
@@ -96,7 +98,7 @@ def examine(
     ----------
     data : path, mapping, table, DataSources or None
         Data for it, as `stansub.sample` takes them.
-    block_size, progress
+    block_size, near, progress
         See `stansub.stan.compilation.CompiledModel.with_data`.
 
     Raises
@@ -111,7 +113,9 @@ def examine(
     values = data_module.read(data, source.program.data.declarations)
     model = compile_model(source, progress=progress)
     try:
-        posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
+        posterior = model.with_data(
+            values, block_size=block_size, observations=observations, near=near, progress=progress
+        )
     except NotASumError as error:
         return replace(text, values=values, reason=error.reason)
     return replace(text, values=values, posterior=posterior)

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 
 import stansub
-from stansub import CompiledModel, InputError
+from stansub import CompiledModel, InputError, checking
 from stansub.run.inits import Init, load, parse, start
+from stansub.stan.compilation import compile_model
 from stansub.stan.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -150,3 +153,36 @@ def test_the_search_for_modes_starts_from_inits_too() -> None:
     assert 0.5 < draws.std() * np.sqrt(len(y)) < 2
     without = stansub.sample(target, **short).posterior["mu"].values
     assert np.abs(without).max() < 1
+
+
+RATES = """
+data { int<lower=1> N; matrix[N, 4] x; array[N] int<lower=0> y; }
+parameters { real alpha; vector[4] beta; }
+model { alpha ~ normal(25, 5); beta ~ normal(0, 3); y ~ poisson(alpha + x * beta); }
+"""
+
+
+@pytest.mark.slow
+def test_a_cut_that_is_finite_only_near_the_inits_is_proved_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(0.0, 1.0, (2000, 4))
+    data = {"N": 2000, "x": x, "y": rng.poisson(25.0 + x @ [1.5, 0.0, 0.0, -1.0])}
+    program, file, inits = tmp_path / "rates.stan", tmp_path / "rates.json", tmp_path / "inits.json"
+    program.write_text(RATES, encoding="utf-8")
+    file.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
+    inits.write_text('{"alpha": 25, "beta": [0, 0, 0, 0]}', encoding="utf-8")
+    model = compile_model(program)
+    with pytest.raises(InputError, match=r"At the last of them, observation \d+ .*give plausible `inits`"):
+        model.with_data(data)
+
+    short: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "seed": 1, "show_progress": False}
+    saved = tmp_path / "rates.checkpoint"
+    stansub.sample(model, data, inits=inits, iter_sampling=200, checkpoint=saved, **short)
+    longer = stansub.sample(model, data, inits=inits, iter_sampling=400, resume=saved, **short)
+    assert longer.posterior["alpha"].shape == (2, 400)
+    np.testing.assert_allclose(float(longer.posterior["beta"][..., 0].mean()), 1.5, atol=0.5)
+
+    assert checking.report(program, file, observations=None, inits=inits, console=Console()) == 0
+    assert "qualifies" in capsys.readouterr().out
