@@ -7,7 +7,7 @@ import math
 import numbers
 import reprlib
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -41,6 +41,13 @@ _WORDS = {
     "NaN": math.nan,
     **dict.fromkeys(("Inf", "+Inf", "Infinity", "+Infinity"), math.inf),
     **dict.fromkeys(("-Inf", "-Infinity"), -math.inf),
+}
+
+
+# The extreme element of an array, what violates a bound, and the bound in words.
+_BOUNDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
+    "lower": (np.min, np.less, "at least"),
+    "upper": (np.max, np.greater, "at most"),
 }
 
 
@@ -233,7 +240,7 @@ class Raw:
         Raises
         ------
         InputError
-            If a variable is missing, or has the wrong type or size.
+            If a variable is missing, has the wrong type or size, or violates a bound.
         """
         with unchanged(self.files):
             return self._checked(declarations)
@@ -254,6 +261,7 @@ class Raw:
                 )
         values = {one.name: values[one.name] for one in declarations}
         _check_sizes(values, declarations, self.source)
+        _check_bounds(values, declarations, self.source)
         return Data(
             {key: _item(value) for key, value in values.items()}, declarations, self.source, origins, self.files
         )
@@ -445,6 +453,22 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
                     f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension "
                     f"{axis + 1}, but is declared {_type(declaration)}{meaning}{_pairs(declaration)}"
                 )
+
+
+def _check_bounds(values: dict[str, Any], declarations: tuple[Declaration, ...], source: str) -> None:
+    """Check the bounds that are integers of the data; the compiled program checks the others."""
+    dimensions = Dimensions.of(values, declarations)
+    for declaration in declarations:
+        name, array = declaration.name, np.asarray(values[declaration.name])
+        for bound in declaration.type.bounds:
+            limit = dimensions.value(bound.value)
+            if limit is None or not array.size or bound.kind not in _BOUNDS:
+                continue
+            extreme, violates, words = _BOUNDS[bound.kind]
+            if violates(extreme(array), limit):
+                why = f" (`{bound}`)" if str(bound.value) != str(limit) else ""
+                element = _element(name, array, violates(array, limit))
+                raise InputError(f"{source}: {element}, but must be {words} {limit:,}{why}")
 
 
 def _pairs(declaration: Declaration) -> str:
