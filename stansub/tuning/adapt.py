@@ -129,8 +129,10 @@ class CovarianceAdapter(ScaleAdapter):
         n_distinct = 1 + int(np.count_nonzero(np.any(np.diff(recent, axis=0) != 0, axis=1)))
         if n_distinct <= 2 * self._dim and n_distinct < 50:
             return
-        covariance = np.atleast_2d(np.cov(recent, rowvar=False))
-        if not np.all(np.diag(covariance) > 0):
+        with np.errstate(over="ignore", invalid="ignore"):
+            covariance = np.atleast_2d(np.cov(recent, rowvar=False))
+        # If the posterior is improper, draws may run to infinity.
+        if not (np.isfinite(covariance).all() and np.all(np.diag(covariance) > 0)):
             return
         if not self._learned_at:
             # Scales for the identity do not transfer to the covariance.

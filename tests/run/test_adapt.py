@@ -112,6 +112,16 @@ def test_scales_from_before_the_covariance_was_learned_do_not_count() -> None:
     np.testing.assert_allclose(adapter.final().cholesky, 2.38 / np.sqrt(2) * adapter.shape)
 
 
+@pytest.mark.filterwarnings("error")
+def test_draws_that_run_to_infinity_do_not_change_the_covariance() -> None:
+    adapter, random = CovarianceAdapter(2), np.random.default_rng(1)
+    adapter.update(random.standard_normal((200, 2)), adapter.target)
+    learned = adapter.shape.copy()
+    adapter.update(1e200 * random.standard_normal((200, 2)), adapter.target)
+    np.testing.assert_array_equal(adapter.shape, learned)
+    assert np.linalg.norm(learned) > 0
+
+
 def test_the_proposal_is_frozen_after_warmup() -> None:
     made = chain(toys.gaussian(np.eye(2)), CovarianceAdapter(2), iter_warmup=500, iter_sampling=500)
     seen = []
