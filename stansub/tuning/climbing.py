@@ -24,6 +24,8 @@ _FAR = 15.0
 
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
+# Gradients from which a Hessian costs so many that L-BFGS goes on before the next one.
+_MANY_PASSES = 40
 _MAX_HALVINGS = 60
 # Points with a finite log density that all line searches of a climb try. If it is smooth, a step tries one or two; at
 # jumps or kinks, every step tries all its halvings. Points beyond an edge do not count: the climb must reach it.
@@ -182,9 +184,30 @@ def newton(objective: Objective, ascent: Ascent, tolerance: float) -> bool:
             left = _ascent(hessian, gradient)[1]
             fresh = False
         if step is None or not definite or _steps_left(left, distance, tolerance) > objective.hessian_passes:
+            if objective.hessian_passes >= _MANY_PASSES:
+                position, n_iterations = _whitened(objective, position, hessian)
+                value, gradient = objective(position)
+                ascent.n_iterations += n_iterations
             hessian, fresh = objective.hessian(position, scaled_steps(position, hessian)), True
     ascent.position, ascent.hessian, ascent.value = position, hessian, value
     return arrived
+
+
+def _whitened(objective: Objective, position: FloatArray, hessian: FloatArray) -> tuple[FloatArray, int]:
+    """Return the end of L-BFGS in coordinates where a Hessian is the identity, and its iterations.
+
+    It takes as many gradients as a Hessian or fewer. On a curved ridge, it gets further than a Newton step.
+    """
+    scales, values, vectors = spectrum(hessian)
+    inverse = scales[:, np.newaxis] * vectors / np.sqrt(_turned(values))
+
+    def along(u: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = objective(position + inverse @ u)
+        return value, inverse.T @ gradient
+
+    most = round(objective.hessian_passes / 2)  # L-BFGS takes up to two gradients an iteration
+    end, n_iterations = lbfgs(along, np.zeros(len(position)), max_iterations=most, tolerance=0.0)
+    return position + inverse @ end, n_iterations
 
 
 def same(ascent: Ascent, arrived: Sequence[Ascent]) -> Ascent | None:
@@ -247,10 +270,16 @@ def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, floa
     If it is not, the signs of its eigenvalues are changed, so that the direction is one of ascent.
     """
     scales, values, vectors = spectrum(hessian)
-    turned = np.maximum(np.abs(values), SINGULAR * (np.abs(values).max() or 1.0))
+    turned = _turned(values)
     along = vectors.T @ (scales * gradient)
     direction = scales * (vectors @ (along / turned))
     return direction, float(np.sqrt(np.sum(along**2 / turned))), bool(values[0] > 0)
+
+
+def _turned(values: FloatArray) -> FloatArray:
+    """Return the sizes of eigenvalues, those that are lost in rounding as the smallest that are not."""
+    sizes = np.abs(values)
+    return np.asarray(np.maximum(sizes, SINGULAR * (sizes.max() or 1.0)))
 
 
 def _line_search(
@@ -287,8 +316,9 @@ def _gap(one: Ascent, other: Ascent) -> float:
     """Return the distance between two points in sds, by the curvature at the second."""
     assert other.hessian is not None
     scales, values, vectors = spectrum(other.hessian)
-    along = vectors.T @ ((one.position - other.position) / scales)
-    return float(np.sqrt(np.sum(np.abs(values) * along**2)))
+    with np.errstate(over="ignore", invalid="ignore"):  # climbs may run to infinity
+        along = vectors.T @ ((one.position - other.position) / scales)
+        return float(np.sqrt(np.sum(np.abs(values) * along**2)))
 
 
 def _rounding(value: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from recording import Recording
@@ -13,7 +15,8 @@ from stansub.errors import RunError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
-from stansub.tuning.climbing import TOLERANCE, Ascent, climb
+from stansub.tuning import climbing
+from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, climb
 from stansub.tuning.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
@@ -312,3 +315,60 @@ def test_progress_is_told() -> None:
     assert said[0] == "Looking for modes: 1.7 % of the data"
     assert "Looking for modes: 10 % of the data from 1 point" in said
     assert said[-1] == "Curvature at the mode: 4 gradients of all the data"
+
+
+class ScaledEffects:
+    """Effects and their log scale; the data determine only the products, so that the ridge of both is long and bent."""
+
+    dim, hessian_passes = 60, 120.0
+
+    def __init__(self) -> None:
+        self.products, self.precision, self.n_gradients = rng().normal(0, 0.3, self.dim - 1), 1e7, 0
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        self.n_gradients += 1
+        log_scale, effects, scale = theta[0], theta[1:], np.exp(theta[0])
+        left = scale * effects - self.products
+        value = -0.5 * (log_scale**2 + effects @ effects + self.precision * left @ left)
+        by_scale = -log_scale - self.precision * left @ effects * scale
+        return float(value), np.array([by_scale, *(-effects - self.precision * left * scale)])
+
+    def value(self, theta: Array) -> float:
+        return self(theta)[0]
+
+    def hessian(self, theta: Array, steps: Array) -> Array:
+        changes = [self(theta + change)[1] - self(theta - change)[1] for change in np.diag(steps)]
+        own = np.array(changes) / (2 * steps[:, np.newaxis])
+        return (own + own.T) / 2
+
+    def highest(self) -> float:
+        """Return the maximum, of which the effects are known given their scale."""
+
+        def lowest(log_scale: float) -> float:
+            scale = np.exp(log_scale)
+            effects = self.precision * scale * self.products / (1 + self.precision * scale**2)
+            return -self(np.array([log_scale, *effects]))[0]
+
+        return -float(optimize.minimize_scalar(lowest, bounds=(-3, 3), method="bounded").fun)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_climb_along_a_bent_ridge_of_many_parameters_takes_few_hessians(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = rng(seed).uniform(-2, 2, ScaledEffects.dim)
+
+    def climbed() -> tuple[Ascent, ScaledEffects]:
+        objective, ascent = ScaledEffects(), Ascent(start, start)
+        climb(cast("Objective", objective), ascent, SHARE_TOLERANCE, [], ["x"] * ScaledEffects.dim)
+        return ascent, objective
+
+    ascent, objective = climbed()
+    assert ascent.failure is None
+    assert ascent.value == pytest.approx(objective.highest(), abs=0.01)
+    assert objective.n_gradients < 3500
+
+    monkeypatch.setattr(climbing, "_MANY_PASSES", np.inf)
+    by_newton, _ = climbed()
+    assert by_newton.failure is not None
+    assert by_newton.value < objective.highest() - 1
