@@ -27,7 +27,7 @@ from stansub.output.inference_data import InferenceData, arviz_module, container
 from stansub.output.summary import Summary, summarise
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import checkpoint, cross_chain, remote, resume
+from stansub.run import checkpoint, cross_chain, remote, resume, transitions
 from stansub.run.chain import Chain
 from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint
@@ -40,7 +40,7 @@ from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
-from stansub.selection import LevelsSettled, ProductsLeft, TransitionsLeft, TransitionsTaken, updated
+from stansub.selection import LevelsSettled, ProductsLeft, StepCost, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
 from stansub.wording import declare_or_nuts, sentence
@@ -250,6 +250,10 @@ def resumed(
     adaptation = _adaptation(prepared, pooling)
     with prepared.posterior.values.unchanged():
         chains = resume.chains_of(prepared, found, adaptation, pooling.stop, progress)
+    n_done = sum(chain.warmup.n_steps + chain.sampling.n_steps for chain in chains)
+    for note in prepared.setup.notes.values():
+        if isinstance(note, StepCost):
+            transitions.forecast(prepared.setup.config, progress, note, n_done=n_done)
     return ReadyRun(prepared, chains, adaptation, found)
 
 

@@ -204,8 +204,8 @@ def _with_surrogate(
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
-    forecast = partial(_forecast, config.of_length(transitions=True), progress)
-    trial = tried(split, tuned, rng, progress, on_posterior=not simple, forecast=forecast)
+    foretold = partial(forecast, config.of_length(transitions=True), progress)
+    trial = tried(split, tuned, rng, progress, on_posterior=not simple, forecast=foretold)
     tuned, accepted, of_surrogate, cost = trial
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
@@ -220,15 +220,15 @@ def _with_surrogate(
     mirrors = find_mirrors(unbounded, split.surrogate(tuned.transition.approximation), tuned.draws)
     signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
     if cost is not None:
-        forecast(cost)
+        foretold(cost)
     notes = (note, tuned.choice(), *([cost] if cost is not None else ()), *signs)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
 
 
-def _forecast(config: SampleConfig, progress: Progress, cost: StepCost) -> None:
-    """Warn of the time that sampling will take, if it is long."""
+def forecast(config: SampleConfig, progress: Progress, cost: StepCost, *, n_done: int = 0) -> None:
+    """Warn of the time that sampling will take, if it is long; ``n_done`` steps of all chains are done."""
     assert config.parallel_chains is not None
-    n_steps, at_once = config.chains * (config.iter_warmup + config.iter_sampling), config.parallel_chains
+    n_steps, at_once = config.chains * (config.iter_warmup + config.iter_sampling) - n_done, config.parallel_chains
     seconds, left = cost.seconds * n_steps / at_once, progress.left()
     if seconds >= _LONG:
         share = min(1.0, left / seconds) if left is not None else 1.0

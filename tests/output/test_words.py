@@ -202,7 +202,7 @@ def test_long_runs_of_trajectories_on_the_posterior_are_forecast(
     with set_clock():
         progress = Progress(max_time=left)
         progress.warn = said.append
-        transitions._forecast(config, progress, selection.StepCost(24.2, seconds))
+        transitions.forecast(config, progress, selection.StepCost(24.2, seconds))
     assert said == ([line] if line else [])
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import BrokenExecutor, Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,7 @@ from clocks import HANGS, Clock
 from drawn import unconstrained
 from ending import stop_after
 from numpy.typing import NDArray
+from rich.console import Console
 
 import stansub
 from stansub import CompiledModel, InputError, cli
@@ -30,6 +33,7 @@ from stansub.output import inference_data
 from stansub.run import checkpoint, store
 from stansub.run import sample as sampling
 from stansub.run.config import SampleConfig
+from stansub.selection import StepCost
 from stansub.stan.instances import Instances
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
@@ -93,6 +97,25 @@ def test_more_draws_extend_a_finished_run(
     assert not np.array_equal(unconstrained(longer)[:, 300:], unconstrained(longer)[:, :150])
     again = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 500})
     np.testing.assert_array_equal(unconstrained(again)[:, :450], unconstrained(longer))
+
+
+def test_the_rest_of_a_long_run_is_forecast(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+    prepare = sampling.resume.prepare
+
+    def with_cost(*arguments: Any) -> Any:
+        ready = prepare(*arguments)
+        notes = {**ready.setup.notes, "cost": StepCost(24.0, 500.0)}
+        return replace(ready, setup=replace(ready.setup, notes=notes))
+
+    monkeypatch.setattr(sampling.resume, "prepare", with_cost)
+    console = Console(file=io.StringIO(), width=1000)
+    stansub.sample(logistic, logistic_data, resume=file, console=console, **SHORT | {"iter_sampling": 450})
+    assert "Sampling will take about" in console.file.getvalue()
+    assert " 300 steps of 24 gradients" in console.file.getvalue()  # 150 of each chain
 
 
 def test_what_is_not_the_same_run_is_refused(
