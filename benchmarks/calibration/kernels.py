@@ -355,7 +355,7 @@ GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a
 BETWEEN, ROUGH_BETWEEN = "HMC between Gibbs sweeps on the surrogate", "the same on a rough surrogate"
 ALL, POISSON, BY_LEVEL = "all observations", "joint Poisson", "all observations, by level"
 # Bounds of products of coefficients are so wide that all observations would decide, and the products are not normal.
-_BOUNDED = ("crossed", "correlated")
+_BOUNDED = ("crossed", "correlated", "horseshoe")
 _POOR: Values = {"models": ("crossed",), "rough": True, "n": 3}
 _JOINTLY: Values = {"joint": _JOINT, "models": _BOUNDED}
 

@@ -71,6 +71,17 @@ def _item_response(rng: np.random.Generator, n: int = 1800, items: int = 9, pers
     return values, {"N": n, "I": items, "P": persons, "y": y, "item": item + 1, "person": person + 1}
 
 
+def _horseshoe(rng: np.random.Generator, n: int = 200, k: int = 4, j: int = 9) -> tuple[Values, Values]:
+    values: Values = {"alpha": rng.normal(), "z": rng.standard_normal(k), "lambda": abs(rng.standard_t(3, k))}
+    values |= {"tau": abs(rng.normal(0, 0.5)), "slab": rng.lognormal(0.5, 0.3), "omega": abs(rng.normal())}
+    values["v"] = rng.normal(0, values["omega"], j)
+    plain = values["tau"] * values["lambda"]
+    beta = plain * values["z"] / np.sqrt(1 + (plain / values["slab"]) ** 2)
+    x, g = rng.standard_normal((n, k)), rng.integers(j, size=n)
+    y = (rng.random(n) < expit(values["alpha"] + x @ beta + values["v"][g])).astype(int)
+    return values, {"N": n, "K": k, "J": j, "y": y, "x": x, "g": g + 1}
+
+
 MODELS = {
     model.name: model
     for model in (
@@ -82,6 +93,12 @@ MODELS = {
             _HERE / "models" / "correlated.stan",
             _correlated,
             ("alpha", "beta", "shape", "sigma.1", "sigma.2", "L.2.1", "u.1.1", "u.1.2", "tau", "v.1"),
+        ),
+        Multilevel(
+            "horseshoe",
+            _HERE / "models" / "horseshoe.stan",
+            _horseshoe,
+            ("alpha", "beta.1", "beta.2", "lambda.1", "tau", "slab", "omega", "v.1"),
         ),
         Multilevel(
             "item_response",

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.errors import RunError
+from stansub.errors import EndedError, RunError
 from stansub.target.coordinates import Coordinates
 from stansub.target.soft_minima import SoftMinima
 from stansub.tuning.effect_functions import functions_of
@@ -40,7 +40,7 @@ _FLAT = 1e-8
 # Distance of points from the first, and number of points for the proof.
 _SPREAD, _PROVED = 0.5, 3
 # Distance at which of two precisions the smaller is negligible.
-_FAR = 20.0
+_FAR = 40.0
 # Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
 
@@ -296,14 +296,14 @@ def _proved(
 
     def agree(functions: SoftMinima) -> NDArray[np.bool_]:
         gaps = [np.abs(functions(theta) - own) for theta, own in zip(points, values, strict=True)]
-        return np.logical_and.reduceat(np.max(gaps, axis=0) < _SAME, np.cumsum(numbers) - numbers)
+        return np.asarray(np.max(gaps, axis=0) < _SAME)
 
     functions = _affine(matrices, start, others)
-    kept = agree(functions)
-    bent = np.repeat(~kept & (matrices.sizes == 1), numbers)
-    if bent.any():
-        functions = _bounded(matrices, start, others, functions, bent)
-        kept = agree(functions)
+    good = agree(functions)
+    bounded = _bounded(matrices, start, others, functions, np.repeat(matrices.sizes == 1, numbers))
+    better = np.flatnonzero((bounded.counts > 1) & agree(bounded))
+    functions, good[better] = functions.replaced(better, bounded[better]), True
+    kept = np.logical_and.reduceat(good, np.cumsum(numbers) - numbers)
     if not kept.any():
         return Effects.none(len(start))
     places, rows = (np.concatenate([one[k] for one, keep in zip(blocks, kept, strict=True) if keep]) for k in (0, 1))
@@ -326,22 +326,32 @@ def _affine(matrices: _Matrices, theta: FloatArray, others: Places) -> SoftMinim
 
 
 def _bounded(
-    matrices: _Matrices, start: FloatArray, others: Places, functions: SoftMinima, bent: NDArray[np.bool_]
+    matrices: _Matrices, start: FloatArray, others: Places, functions: SoftMinima, which: NDArray[np.bool_]
 ) -> SoftMinima:
     """Return functions of which some are replaced by soft minima of the affine functions at both ends of a line.
 
     Far along a parameter that only one of the two depends on, the function is affine: one on either side.
     """
-    here, steps = matrices.functions(start), dict[int, FloatArray]()
+    here = matrices.functions(start)
     bends = np.zeros((len(others), len(here)), bool)
+
+    def far(sign: int, k: int) -> FloatArray:
+        theta = start.copy()
+        theta[k] += sign * _FAR
+        return theta
+
     for row, k in zip(bends, others, strict=True):
-        steps[k] = _FAR * np.eye(1, len(start), k)[0]
-        low, high = (matrices.functions(start + sign * steps[k]) for sign in (-1, 1))
-        row[:] = bent & (np.abs(low + high - 2 * here) > _SAME)
+        try:
+            low, high = (matrices.functions(far(sign, k)) for sign in (-1, 1))
+        except EndedError:
+            raise
+        except RunError:  # phi is not defined there
+            continue
+        row[:] = which & (np.abs(low + high - 2 * here) > _SAME)
     while bends.any():
         most = int(bends.sum(axis=1).argmax())
-        which = np.flatnonzero(bends[most])
-        ends = (_affine(matrices, start + sign * steps[others[most]], others)[which] for sign in (-1, 1))
-        functions = functions.replaced(which, SoftMinima.of(*ends))
-        bends[:, which] = False
+        bent = np.flatnonzero(bends[most])
+        ends = (_affine(matrices, far(sign, others[most]), others)[bent] for sign in (-1, 1))
+        functions = functions.replaced(bent, SoftMinima.of(*ends))
+        bends[:, bent] = False
     return functions

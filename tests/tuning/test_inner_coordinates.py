@@ -108,11 +108,14 @@ def test_bounded_scales() -> None:
         plain, slab = 2 * (theta[0] + theta[1:4]), np.array([theta[7], theta[7], 1.0])
         return np.asarray(np.sqrt(np.exp(plain + slab) / (np.exp(plain) + np.exp(slab))) * theta[4:7])
 
-    effects = found(regularised, 8)
-    assert effects.n_blocks == 3
-    np.testing.assert_array_equal(effects.full.counts, 2)
-    for theta in np.random.default_rng(4).standard_normal((5, 8)):
-        np.testing.assert_allclose(effects.full.inward(theta)[4:7], regularised(theta), rtol=1e-6)
+    for tau in (0.0, -12.0):  # also where the slab does not matter yet
+        start = np.zeros(8)
+        start[0] = tau
+        effects = find_effects(regularised, start, np.random.default_rng(1))
+        assert effects.n_blocks == 3
+        np.testing.assert_array_equal(effects.full.counts, 2)
+        for theta in 3 * np.random.default_rng(4).standard_normal((5, 8)):
+            np.testing.assert_allclose(effects.full.inward(theta)[4:7], regularised(theta), rtol=1e-5)
 
 
 def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
