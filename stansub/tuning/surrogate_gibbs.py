@@ -13,11 +13,11 @@ from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import TRIES, NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
-from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, UNSURE, Tuned, slowest_time
+from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, UNSURE, Tuned, slowest_time, spread
 from stansub.types import FloatArray
 
-# Draws of a round, sweeps from one to the next at first, and sweeps before them; the factor of the number of sweeps
-# if draws resemble each other.
+# Draws of a round, sweeps from one to the next at first, and sweeps before them, or one from each of so many draws; the
+# factor of the number of sweeps if draws resemble each other.
 _ROUND, _APART, _BEFORE, _MORE = 30, 6, 30, 4
 # Sweeps that show how fast a sampler mixes, at first, and if draws of some parameter resemble each other.
 _SHOWING, _SURE = 300, 2400
@@ -25,8 +25,8 @@ _SHOWING, _SURE = 300, 2400
 _SELDOM = 0.1
 # Microseconds from one draw to the next that are not too many, if sweeps are dear; and if draws resemble each other.
 _DEAR, _DEAR_MORE = 100_000.0, 20_000.0
-# Share of the sweeps accepted below which effects are not nearly normal given their scales, and the share of the first
-# ones that shows it; sweeps accepted from one draw to the next below which few draws differ.
+# Share of the sweeps accepted below which effects are not nearly normal given their scales, and the share of one sweep
+# from each of a few draws that shows it; sweeps accepted from one draw to the next below which few draws differ.
 _LEAST, _HARDLY, _DIFFER = 0.1, 0.05, 0.3
 
 
@@ -57,46 +57,57 @@ class GibbsTuner:
         effects = self.structure.about(about, draws)
         apart, most = _apart(effects), int(min(_DEAR_MORE // sweep_cost(effects), MOST_TRANSITIONS))
         before = _BEFORE * apart // _APART
-        made, accepted = self._sweeps(surrogate, effects, draws[-1], before + _ROUND * apart)
+        made, accepted = self._sweeps(surrogate, effects, draws, before + _ROUND * apart)
         while accepted >= _LEAST and apart < most and slowest_time(made[before:]) > apart:
             apart, before = min(_MORE * apart, most), 0
-            made, accepted = self._sweeps(surrogate, effects, made[-1], _ROUND * apart)
+            made, accepted = self._sweeps(surrogate, effects, made, _ROUND * apart)
         is_good = accepted >= max(_LEAST, _DIFFER / apart)
         return Tuned(Gibbs(effects), made[before::apart], n=apart) if is_good else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""
-        found = self._shown(surrogate, self.structure.about(about, draws), draws[-1], _SHOWING)
+        found = self._shown(surrogate, self.structure.about(about, draws), draws, _SHOWING)
         if found is None:
             return None
         effects = self.structure.about(about, found.draws)  # with proposals from more draws
         if len(effects.centre):
-            seldom = self._shown(surrogate, replace(effects, share=_SELDOM), found.draws[-1], _SHOWING)
+            seldom = self._shown(surrogate, replace(effects, share=_SELDOM), found.draws, _SHOWING)
             if seldom is not None and seldom.cost < found.cost:
                 found, effects = seldom, replace(effects, share=_SELDOM)
         if found.time > UNSURE:
-            found = self._shown(surrogate, effects, found.draws[-1], _SURE)
+            found = self._shown(surrogate, effects, found.draws, _SURE)
         return found
 
-    def _shown(self, surrogate: Surrogate, effects: NormalEffects, start: FloatArray, n: int) -> Tuned | None:
+    def _shown(self, surrogate: Surrogate, effects: NormalEffects, draws: FloatArray, n: int) -> Tuned | None:
         """Return the sampler with its autocorrelation time over n sweeps, fewer if they are dear."""
-        made, accepted = self._sweeps(surrogate, effects, start, n * _apart(effects) // _APART)
+        made, accepted = self._sweeps(surrogate, effects, draws, n * _apart(effects) // _APART)
+        if accepted < _LEAST:
+            return None
         time = slowest_time(made)
-        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
-        return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n) if accepted >= _LEAST else None
+        return Tuned(Gibbs(effects), made, time, sweep_cost(effects), int(np.clip(np.rint(time), 1, MOST_TRANSITIONS)))
 
     def _sweeps(
-        self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int
+        self, surrogate: Surrogate, effects: NormalEffects, draws: FloatArray, n: int
     ) -> tuple[FloatArray, float]:
-        """Return the draw after each sweep, and the share of the sweeps accepted; few draws if hardly any is."""
-        gibbs, theta, draws, accepted = surrogate.gibbs(effects), theta.copy(), np.empty((n, len(theta))), 0.0
-        for k, row in enumerate(draws, 1):
+        """Return the draw after each sweep from the last of some draws, and the share of the sweeps accepted.
+
+        There is no sweep if hardly any from one of these draws each is accepted. From a single one, all may be rejected
+        for long even if many are accepted from others.
+        """
+        gibbs = surrogate.gibbs(effects)
+
+        def sweep(theta: FloatArray) -> float:
             self.check()
-            accepted += gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate
+            return gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate
+
+        accepted = float(np.mean([sweep(theta) for theta in spread(draws, _BEFORE)]))
+        if accepted < _HARDLY:
+            return draws[-1:], accepted
+        theta, made, accepted = draws[-1].copy(), np.empty((n, draws.shape[1])), 0.0
+        for row in made:
+            accepted += sweep(theta) / n
             row[:] = theta
-            if k == _BEFORE and accepted < _HARDLY * k:
-                return draws[:k], accepted / k
-        return draws, accepted / n
+        return made, accepted
 
 
 def _apart(effects: NormalEffects) -> int:

@@ -289,14 +289,14 @@ def test_draws_by_tiny_steps_are_hardly_apart() -> None:
     ("rate", "cost", "n", "is_used"),
     [
         (0.0, 20_000, 30, False),  # five sweeps from draw to draw
-        (0.07, 20_000, 65, False),
-        (0.5, 20_000, 65, True),
-        (0.2, 20_000, 65, True),
-        (0.2, 100_000, 13, False),  # one
-        (0.5, 100_000, 13, True),
+        (0.07, 20_000, 95, False),
+        (0.5, 20_000, 95, True),
+        (0.2, 20_000, 95, True),
+        (0.2, 100_000, 43, False),  # one
+        (0.5, 100_000, 43, True),
     ],
 )
-def test_sweeps_of_which_hardly_any_is_accepted_end_early_or_are_not_used(
+def test_sweeps_of_which_few_are_accepted_are_not_made_or_not_used(
     rate: float, cost: float, n: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
@@ -313,6 +313,17 @@ def test_sweeps_of_which_hardly_any_is_accepted_end_early_or_are_not_used(
     found = tuner.round(surrogate, ABOUT, np.zeros((1, DIM)))
     assert (len(made), found is not None) == (n, is_used)
     assert found is None or len(found.draws) == 8
+
+
+def test_sweeps_are_made_if_many_from_draws_are_accepted_though_none_from_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = iter([0.3] * 29 + [0.0] * 50 + [0.5] * 1000)
+    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)
+    structure: Any = SimpleNamespace(about=lambda *_: None)
+    surrogate: Any = SimpleNamespace(gibbs=lambda _: lambda *_: Made(next(left), False))
+    tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
+    assert tuner.round(surrogate, ABOUT, np.zeros((40, DIM))) is not None
 
 
 @dataclass(frozen=True)
