@@ -237,6 +237,16 @@ def test_trees_on_the_posterior_that_are_full_count_as_divergent() -> None:
     assert on_posterior(limit=0.0).diverging == 1
 
 
+def test_a_metric_is_that_of_another_density_if_there_is_one() -> None:
+    flat, tuner, precision = made()
+    nowhere, seen = np.zeros((1, DIM)), list[Any]()
+    tuner = replace(tuner, differences=lambda density, _: seen.append(density._density) or sp.eye(DIM, format="csc"))  # type: ignore[arg-type]
+    for metric_of, expected in ((None, flat), (made()[0], None)):
+        seen.clear()
+        tuner.finish_on_posterior(flat, precision, nowhere, nowhere, metric_of)
+        assert set(map(id, seen)) == {id(expected or metric_of)}
+
+
 def test_the_cost_of_a_trajectory_on_the_posterior_is_measured_and_its_tuning_counted() -> None:
     counts = []
     with set_clock() as clock:
