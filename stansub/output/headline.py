@@ -71,7 +71,7 @@ def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
     if record.share_of_data is not None:
         used = observations(record.share_of_data, facts["n_observations"])
         unit = "of the data" if "%" in used else "observation" if used == "1" else "observations"
-        parts.append(f"{used} {unit} a decision")
+        parts.append(f"{used} {unit} a decision" if record.share_of_data else "decisions need no data")
     elif record.passes_per_step is not None:
         passes = f"{record.passes_per_step:.2g}"
         parts.append(f"{passes} pass{'es' * (passes != '1')} over the data a step")

@@ -218,7 +218,8 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
     parts = []
     if record.share_of_data is not None:
         n = facts["n_observations"]
-        parts.append(f"{observations(record.share_of_data, n)} of the {n:,} observations per decision")
+        used = observations(record.share_of_data, n) if record.share_of_data else "none"
+        parts.append(f"{used} of the {n:,} observations per decision")
         if record.undecided_share is not None and error_level(facts).value != 0:
             parts.append(f"{percent(record.undecided_share)} of the decisions needed all of them")
     if record.passes_per_step is not None:

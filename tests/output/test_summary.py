@@ -487,6 +487,12 @@ class TestRender:
         assert "Warning" not in text
         assert "\x1b" not in text
 
+    def test_decisions_that_read_nothing(self) -> None:
+        none = [0] * 4
+        text = " ".join(printed(run(attrs={"n_obs_used": none, "n_obs_evaluated": none}), verbose=True).split())
+        assert "; decisions need no data." in text
+        assert "Data none of the 100,000 observations per decision" in text
+
     @pytest.mark.parametrize(
         ("changes", "expected"),
         [
