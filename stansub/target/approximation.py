@@ -16,7 +16,7 @@ Groupings whose changes other coefficients compensate have no profiles: no argum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -161,7 +161,11 @@ class Approximation:
 
 
 def approximation(
-    predictors: SparsePredictors, phis: Sequence[FloatArray], *, directions: bool = True
+    predictors: SparsePredictors,
+    phis: Sequence[FloatArray],
+    *,
+    directions: bool = True,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Approximation, int]:
     """Return the expansion about the mean of draws, with the corrections that leave the smallest remainders there.
 
@@ -171,6 +175,8 @@ def approximation(
         Arguments at draws of a surrogate.
     directions : bool
         Whether terms along directions are among the corrections: only if the draws are close to the posterior.
+    advance : callable
+        Called with the number of gradients of all the data so far and their total.
 
     Returns
     -------
@@ -190,7 +196,12 @@ def approximation(
     most = float(_BEYOND * np.abs(bent - middle).max() + _SLACK)
     found = Approximation(quadratic, np.zeros(m), np.zeros(m), frame, profiles, terms, middle, most)
     some = phis[:: -(-len(phis) // _SLOPES)]
-    gradient = np.mean([predictors.gradient(phi) for phi in some], axis=0)
+    gradients = list[FloatArray]()
+    for phi in some:
+        advance(len(gradients), len(some))
+        gradients.append(predictors.gradient(phi))
+    advance(len(some), len(some))
+    gradient = np.mean(gradients, axis=0)
     own, expanded = (np.mean([of(phi) for phi in some], axis=0) for of in (found.gradient, quadratic.slope))
     return replace(found, slope=gradient - own, mean_slope=gradient - expanded), 1 + len(some) + n_passes
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,8 @@ def tune(
     plain = Approximation.plain(quadratic)
     exploration, start = _Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
-    return exploration.tuned(*exploration.improved(found, _stages(split.predictors), n_passes + found.n_passes))
+    stages = _stages(split.predictors, progress)
+    return exploration.tuned(*exploration.improved(found, stages, n_passes + found.n_passes))
 
 
 class _Stage(NamedTuple):
@@ -143,12 +145,13 @@ class _Stage(NamedTuple):
     """Sd above which the draws of one that is no better are tried for the next one."""
 
 
-def _stages(predictors: SparsePredictors) -> Iterator[_Stage]:
+def _stages(predictors: SparsePredictors, progress: Progress) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior."""
     yield _Stage(lambda phis: (Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1), _SMALL)
-    yield _Stage(lambda phis: approximation(predictors, phis, directions=False), _SMALL)
+    found = partial(approximation, predictors, advance=progress.advance)
+    yield _Stage(lambda phis: found(phis, directions=False), _SMALL)
     if common_coefficients(predictors).size:
-        yield _Stage(lambda phis: approximation(predictors, phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
+        yield _Stage(found, _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
 
 
 def _joint(
@@ -370,9 +373,10 @@ def remainders(
     """Return what an approximation omits at draws, shape (n,)."""
     surrogate, found = split.surrogate(about), np.empty(len(draws))
     for k, theta in enumerate(draws):
-        progress.check()
+        progress.advance(k, len(draws))
         phi = surrogate.phi(theta)
         found[k] = split.predictors.log_lik(phi) - about(phi)
+    progress.advance(len(draws), len(draws))
     return found
 
 

@@ -67,6 +67,14 @@ def approximation(predictors: SparsePredictors, phis: list[Array], **options: bo
     return approximation_and_passes(predictors, phis, **options)[0]
 
 
+def test_gradients_are_counted_to_the_end() -> None:
+    predictors, counts = likelihood("poisson"), list[tuple[int, int]]()
+    approximation_and_passes(
+        predictors, normal(predictors, 60, 1), directions=False, advance=lambda *count: counts.append(count)
+    )
+    assert counts == [(k, 60) for k in range(61)]
+
+
 KINDS = ["binomial", "poisson", "normal"]
 
 
