@@ -109,8 +109,8 @@ def draw_points(
 ) -> list[FloatArray]:
     """Draw unconstrained parameters, uniform in a box, at which the program's log density is finite.
 
-    The box is about 0 or about the points ``near`` in turn. It shrinks while no point is found; fewer points than
-    requested, even none, may be returned.
+    The box is about the points ``near`` in turn, or about 0 if none is found there. It shrinks while no point is found;
+    fewer points than requested, even none, may be returned.
     """
     points: list[FloatArray] = []
     centres = near or [np.zeros(full.dim)]
@@ -126,6 +126,8 @@ def draw_points(
         points += [theta for theta, (value, _) in zip(drawn, values, strict=True) if np.isfinite(value)]
         if len(points) >= n_points:
             break
+    if near and not points:
+        return draw_points(rng, full, n_points=n_points, progress=progress)
     return points[:n_points]
 
 
