@@ -118,13 +118,15 @@ class Approximation:
     """Mean of the sum of terms over draws, and limit of its difference from that, which would otherwise outweigh the
     quadratic far from these draws.
     """
+    is_mean: bool = False
+    """Whether the quadratic is a mean over draws, not the second-order expansion at its point."""
 
     @classmethod
-    def plain(cls, quadratic: Quadratic) -> Approximation:
+    def plain(cls, quadratic: Quadratic, *, is_mean: bool = False) -> Approximation:
         """Return the approximation without corrections."""
         m = len(quadratic.point)
-        none = np.zeros(m)
-        return cls(quadratic, none, none, Frame.plain(Means.none(m)), Profiles.none(), DirectionalTerms.none(m))
+        none, frame, terms = np.zeros(m), Frame.plain(Means.none(m)), DirectionalTerms.none(m)
+        return cls(quadratic, none, none, frame, Profiles.none(), terms, is_mean=is_mean)
 
     @property
     def is_corrected(self) -> bool:

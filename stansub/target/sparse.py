@@ -275,6 +275,17 @@ class Quadratic:
         columns, starts = own.indices.astype(np.int32), own.indptr.astype(np.int32)
         return cls(point.copy(), value, gradient, np.asarray(own.data, np.float64), columns, starts)
 
+    @classmethod
+    def mean(cls, several: Sequence[Quadratic]) -> Quadratic:
+        """Return the expansion about the mean of several points, with the mean gradient and precision there."""
+        point, gradient = (
+            np.mean(rows, axis=0) for rows in zip(*((one.point, one.gradient) for one in several), strict=True)
+        )
+        precision = sp.csr_array(several[0].precision.shape)
+        for one in several:
+            precision = sp.csr_array(precision + one.precision / len(several))
+        return cls.of(point, float(np.mean([one.value for one in several])), gradient, precision)
+
     @cached_property
     def precision(self) -> sp.csr_array:
         """Return the precision, shape (m, m)."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import RunError
@@ -54,6 +55,14 @@ _DECIDED = 16
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
 # Sd above which the draws of an approximation without these terms that is no better are tried for the next one.
 _POOR = 0.4
+# The same while draws may be far from the posterior, and most expansions then.
+_FAR, _APPROACH = 1.0, 10
+# Draws over which expansions are averaged.
+_AVERAGED = 8
+# Effective share of the draws that selection leaves.
+_DIFFERENT = 1 / 3
+# Draws of the final sampler at which remainders are measured, and times that a surrogate is made again about these.
+_SHOWN, _AGAIN = 60, 2
 # Draws about which these terms are made: directions are those of their covariance.
 _MANY_DRAWS = 200
 # Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
@@ -128,36 +137,61 @@ def tune(
     plain = Approximation.plain(quadratic)
     exploration, start = _Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
-    stages = _stages(split.predictors, progress)
-    return exploration.tuned(*exploration.improved(found, stages, n_passes + found.n_passes))
+    stages = list(_stages(split.predictors, progress))
+    return exploration.tuned(*exploration.improved(found, stages, n_passes + found.n_passes), stages[-1])
 
 
 class _Stage(NamedTuple):
     """Approximations of one kind."""
 
-    approximated: Callable[[Sequence[FloatArray]], tuple[Approximation, int]]
-    """Function from arguments at draws to an approximation, and the passes over the data that it took."""
+    approximated: Callable[[Sequence[FloatArray], float], tuple[Approximation, int]]
+    """Function from arguments at draws of a surrogate, and the sd of its remainders there, to an approximation, and the
+    passes over the data that it took.
+    """
     small: float
     """Sd of the remainders below which none is made."""
     n_draws: int = 0
     """Fewest draws about which they are made."""
     poor: float = _POOR
     """Sd above which the draws of one that is no better are tried for the next one."""
+    most: int = _EXPANSIONS
+    """Most expansions."""
+    selects: bool = False
+    """Whether draws are selected by what the previous surrogate omits."""
 
 
 def _stages(predictors: SparsePredictors, progress: Progress) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior."""
-    yield _Stage(lambda phis: (Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1), _SMALL)
     found = partial(approximation, predictors, advance=progress.advance)
-    yield _Stage(lambda phis: found(phis, directions=False), _SMALL)
+    yield _Stage(lambda phis, noise: _normal(predictors, phis, noise), _SMALL, poor=_FAR, most=_APPROACH, selects=True)
+    yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL)
     if common_coefficients(predictors).size:
-        yield _Stage(found, _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
+        yield _Stage(lambda phis, _: found(phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
+
+
+def _normal(predictors: SparsePredictors, phis: Sequence[FloatArray], noise: float) -> tuple[Approximation, int]:
+    """Return the expansion about the mean of draws; if they are far from the posterior, the mean of several expansions.
+
+    On a bent ridge, the curvature at the mean is that of no draw and may be negative. Under a normal distribution, the
+    nearest normal likelihood has the mean gradient and curvature.
+    """
+    if noise < _POOR:
+        return Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1
+    some = spread(np.array(phis), _AVERAGED)
+    return Approximation.plain(Quadratic.mean([predictors.expansion(phi) for phi in some]), is_mean=True), len(some)
+
+
+def _between(one: Approximation, other: Approximation) -> Approximation:
+    """Return the approximation half way between two without corrections."""
+    return Approximation.plain(Quadratic.mean([one.quadratic, other.quadratic]), is_mean=True)
 
 
 def _joint(
     predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray]
 ) -> Joint | None:
     """Return the settings of joint decisions if they cost less than all observations; else None."""
+    if about.is_mean:
+        return None
     try:
         observations, _ = shared(predictors, about.quadratic, sds)
     except NoPredictorsError:
@@ -192,12 +226,22 @@ class _Explored(NamedTuple):
     level: float
     noise: float
     """Mean and standard deviation of what it omits, over the draws."""
-    n_passes: int
+    remainders: FloatArray
+    """What it omits at each draw."""
+
+    @property
+    def n_passes(self) -> int:
+        """Return the passes over the data that it took."""
+        return len(self.remainders)
 
     @property
     def draws(self) -> FloatArray:
         """Return draws of the surrogate."""
         return self.tuned.draws
+
+    def selected(self) -> FloatArray:
+        """Return as many draws, closer to the posterior."""
+        return np.asarray(self.draws[selected(self.remainders)])
 
 
 @dataclass(frozen=True)
@@ -229,32 +273,39 @@ class _Exploration:
         """Return the best surrogate, the best without corrections, and the passes over the data up to here."""
         first = found
         for stage in stages:
-            latest = found
-            for _ in range(_EXPANSIONS):
+            latest, damped = found, 0
+            for _ in range(stage.most):
                 if found.noise < stage.small:
                     break
                 self.progress("Expanding again")
                 surrogate = self.split.surrogate(latest.approximation)
-                drawn = self.drawn(latest, stage.n_draws)
-                about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn])
-                again = self(about, latest.draws)
+                draws = latest.selected() if stage.selects else latest.draws
+                drawn = self.drawn(latest, stage.n_draws) if stage.n_draws else draws
+                about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn], latest.noise)
+                for _ in range(damped):
+                    about = _between(found.approximation, about)
+                again = self(about, draws)
                 n_passes += n_more + again.n_passes
                 strays, n_more = self.strays(again, latest.draws) if again.noise < found.noise else (True, 0)
                 n_passes += n_more
                 if not strays:
-                    found = latest = again
+                    found, latest, damped = again, again, 0
                     first = first if found.approximation.is_corrected else found
-                elif latest is found and found.noise > stage.poor and np.isfinite(again.noise):
+                elif found.noise <= stage.poor:
+                    break
+                elif stage.selects:
+                    damped += 1
+                elif latest is found and np.isfinite(again.noise):
                     latest = again
                 else:
                     break
         return found, first, n_passes
 
-    def tuned(self, found: _Explored, first: _Explored, n_passes: int) -> TunedSurrogate:
+    def tuned(self, found: _Explored, first: _Explored, n_passes: int, last: _Stage) -> TunedSurrogate:
         """Return the setup with the sampler for steps, and decisions; parameters as `improved` returns them."""
         self.progress("Tuning the surrogate's sampler")
         predictors = self.split.predictors
-        found, n_more = self.finished(found, first)
+        found, n_more = self.finished(found, first, last)
         surrogate, tuned = self.split.surrogate(found.approximation), found.tuned
         recentred = Recentred(predictors, found.approximation.point)
         phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
@@ -284,23 +335,42 @@ class _Exploration:
         more = self.tuner.drawn(sampler, found.draws[-1], n_more, apart=found.tuned.n)
         return np.vstack([found.draws, more])
 
-    def finished(self, found: _Explored, plain: _Explored) -> tuple[_Explored, int]:
+    def finished(self, found: _Explored, plain: _Explored, last: _Stage) -> tuple[_Explored, int]:
         """Return the surrogate with the sampler for steps, and the number of passes over the data.
 
-        Corrections may be wrong by far where no draws were, and longer runs get there. The surrogate without
-        corrections is then used instead, if it is better.
+        Corrections may be wrong where no draws were, and longer runs get there. The surrogate is then made again, about
+        these draws. If it is still wrong by far, that without corrections is used if it is better.
         """
-        n_passes, tried = 0, list[_Explored]()
-        for one in (found, plain) if found is not plain else (found,):
-            tuned = self.finish(one)
-            remainders = self._remainders(one.approximation, spread(tuned.draws, _DECIDED))
-            n_passes += len(remainders)
-            noise = noise_of(remainders)
-            error = float(np.hypot(noise, np.mean(remainders) - one.level)) if np.isfinite(noise) else noise
-            if error <= _FARTHER * max(one.noise, _SMALL):
-                return one._replace(tuned=tuned), n_passes
-            tried.append(one._replace(tuned=tuned, noise=error))
-        return min(tried, key=lambda one: one.noise), n_passes
+        best, least = self._ended(found), max(found.noise, _SMALL)
+        n_passes = len(best.remainders)
+        for _ in range(_AGAIN):
+            if best.noise < _SMALL_ENOUGH or not np.isfinite(best.noise):
+                break
+            surrogate = self.split.surrogate(best.approximation)
+            phis = [surrogate.phi(theta) for theta in spread(best.draws, _MANY_DRAWS)]
+            about, n_more = last.approximated(phis, best.noise)
+            again = self(about, best.draws)
+            n_passes += n_more + again.n_passes
+            if again.noise >= best.noise:
+                break
+            again = self._ended(again)
+            n_passes += len(again.remainders)
+            if again.noise >= best.noise:
+                break
+            best = again
+        if best.noise > _FARTHER * least and found is not plain:
+            other = self._ended(plain)
+            n_passes += len(other.remainders)
+            best = min(best, other, key=lambda one: one.noise)
+        return best, n_passes
+
+    def _ended(self, found: _Explored) -> _Explored:
+        """Return a surrogate with the sampler for steps, and what it omits over the draws of that."""
+        tuned = self.finish(found)
+        remainders = self._remainders(found.approximation, spread(tuned.draws, _SHOWN))
+        noise = noise_of(remainders)
+        error = float(np.hypot(noise, np.mean(remainders) - found.level)) if np.isfinite(noise) else noise
+        return found._replace(tuned=tuned, noise=error, remainders=remainders)
 
     def strays(self, found: _Explored, before: FloatArray) -> tuple[bool, int]:
         """Return whether corrections attract draws to where there was none before, and the passes over the data.
@@ -361,7 +431,7 @@ class _Exploration:
     def _explored(self, about: Approximation, tuned: Tuned) -> _Explored:
         remainders = self._remainders(about, tuned.draws)
         noise = np.inf if tuned.is_stuck else noise_of(remainders)
-        return _Explored(about, tuned, float(np.mean(remainders)), noise, len(remainders))
+        return _Explored(about, tuned, float(np.mean(remainders)), noise, remainders)
 
     def _remainders(self, about: Approximation, draws: FloatArray) -> FloatArray:
         return remainders(self.split, about, draws, self.progress)
@@ -378,6 +448,25 @@ def remainders(
         found[k] = split.predictors.log_lik(phi) - about(phi)
     progress.advance(len(draws), len(draws))
     return found
+
+
+def selected(remainders: FloatArray) -> NDArray[np.int64]:
+    """Return as many places of draws, in proportion to exp(kappa R); with kappa = 1 as if drawn from the posterior.
+
+    If that would leave few different ones, kappa is smaller: draws far from the posterior approach it in steps.
+    """
+    places, kappa = np.flatnonzero(np.isfinite(remainders)), 1.0
+    if not places.size:
+        return np.arange(len(remainders))
+    logs = remainders[places] - remainders[places].max()
+    while True:
+        weights = np.exp(kappa * logs)
+        weights /= weights.sum()
+        if np.sum(weights**2) <= 1 / (_DIFFERENT * len(places)):
+            break
+        kappa /= 2
+    chosen = np.searchsorted(np.cumsum(weights), (np.arange(len(remainders)) + 0.5) / len(remainders))
+    return np.asarray(places[chosen.clip(max=len(places) - 1)])
 
 
 def noise_of(remainders: FloatArray) -> float:
