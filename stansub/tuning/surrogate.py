@@ -68,6 +68,8 @@ _MANY_DRAWS = 200
 # Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
 # an effective draw by the Gibbs sampler may then be dearer.
 _UNCERTAIN, _SAFETY = 0.25, 4.0
+# Share of the sweeps accepted below which the Gibbs sampler alone may stay in tails that short runs do not show.
+_OFTEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -403,7 +405,7 @@ class _Exploration:
 
         def is_beaten(tuned: Tuned) -> bool:
             dearest = _SAFETY if uncertain else float(tuned.is_slow)
-            if by_gibbs is None or (uncertain and by_gibbs.time > MOST_TRANSITIONS):
+            if by_gibbs is None or (uncertain and (by_gibbs.time > MOST_TRANSITIONS or by_gibbs.accepted < _OFTEN)):
                 return False
             return by_gibbs.cost <= dearest * tuned.cost
 

@@ -84,7 +84,8 @@ class GibbsTuner:
         if accepted < _LEAST:
             return None
         time = slowest_time(made)
-        return Tuned(Gibbs(effects), made, time, sweep_cost(effects), int(np.clip(np.rint(time), 1, MOST_TRANSITIONS)))
+        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
+        return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n, accepted=accepted)
 
     def _sweeps(
         self, surrogate: Surrogate, effects: NormalEffects, draws: FloatArray, n: int

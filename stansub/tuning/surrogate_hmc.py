@@ -69,6 +69,8 @@ class Tuned(NamedTuple):
     """Transitions per step."""
     diverging: float = 0.0
     """Share of the transitions that diverged."""
+    accepted: float = 1.0
+    """Share of the sweeps of the Gibbs sampler that were accepted."""
     n_steps: float = 0.0
     seconds: float = 0.0
     """Gradients and seconds of a transition on the posterior itself."""
