@@ -55,7 +55,7 @@ _DECIDED = 16
 _SMALL, _SMALL_ENOUGH = 0.05, 0.2
 # Sd above which the draws of an approximation without these terms that is no better are tried for the next one.
 _POOR = 0.4
-# The same while draws may be far from the posterior, and most expansions then.
+# Sd above which draws are far from the posterior, and most expansions then.
 _FAR, _APPROACH = 1.0, 10
 # Draws over which expansions are averaged.
 _AVERAGED = 8
@@ -159,7 +159,7 @@ class _Stage(NamedTuple):
     most: int = _EXPANSIONS
     """Most expansions."""
     selects: bool = False
-    """Whether draws are selected by what the previous surrogate omits."""
+    """Whether draws far from the posterior are selected by what the previous surrogate omits."""
 
 
 def _stages(predictors: SparsePredictors, progress: Progress) -> Iterator[_Stage]:
@@ -177,7 +177,7 @@ def _normal(predictors: SparsePredictors, phis: Sequence[FloatArray], noise: flo
     On a bent ridge, the curvature at the mean is that of no draw and may be negative. Under a normal distribution, the
     nearest normal likelihood has the mean gradient and curvature.
     """
-    if noise < _POOR:
+    if noise < _FAR:
         return Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1
     some = spread(np.array(phis), _AVERAGED)
     return Approximation.plain(Quadratic.mean([predictors.expansion(phi) for phi in some]), is_mean=True), len(some)
@@ -281,7 +281,7 @@ class _Exploration:
                     break
                 self.progress("Expanding again")
                 surrogate = self.split.surrogate(latest.approximation)
-                draws = latest.selected() if stage.selects else latest.draws
+                draws = latest.selected() if stage.selects and latest.noise > _FAR else latest.draws
                 drawn = self.drawn(latest, stage.n_draws) if stage.n_draws else draws
                 about, n_more = stage.approximated([surrogate.phi(theta) for theta in drawn], latest.noise)
                 for _ in range(damped):

@@ -365,23 +365,6 @@ def test_sweeps_seldom_have_moves_where_draws_are_cheaper_without(
     assert cast(Gibbs, found.inner).effects.share == share
 
 
-@pytest.mark.parametrize(("stays", "is_used"), [(1, True), (3, False)])
-def test_the_gibbs_sampler_is_tried_from_a_second_draw(
-    stays: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hardly any sweep is accepted from the last draws, which are in a tail."""
-    draws = np.zeros((3, DIM))
-    draws[3 - stays :] = 1.0
-    monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 1.0)
-    monkeypatch.setattr(surrogate_gibbs, "slowest_time", lambda _: 2.0)
-    structure: Any = SimpleNamespace(about=lambda *_: Sweeps(centre=()))
-    surrogate: Any = SimpleNamespace(gibbs=lambda _: lambda bits, theta: Made(0.4 * (theta[0] == 0), False))
-    tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
-    found = tuner.finish(surrogate, ABOUT, draws)
-    assert (found is not None) == is_used
-    assert found is None or found.accepted == pytest.approx(0.4)
-
-
 def test_the_record_names_the_sampler() -> None:
     nowhere: Any = None
     for inner, n, words in (
