@@ -342,7 +342,8 @@ def _bounded(
 
     for row, k in zip(bends, others, strict=True):
         try:
-            low, high = (matrices.functions(far(sign, k)) for sign in (-1, 1))
+            with np.errstate(over="ignore", invalid="ignore"):
+                low, high = (matrices.functions(far(sign, k)) for sign in (-1, 1))
         except EndedError:
             raise
         except RunError:  # phi is not defined there
