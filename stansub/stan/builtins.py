@@ -26,6 +26,7 @@ from stansub.stan.containers import (
 )
 from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementary import exp, known_only, log_phi, log_sum_exp
+from stansub.stan.operators import is_integer
 from stansub.stan.rowwise import NotFollowedError, Number, apply, data, known
 
 Builtin = Callable[[Sequence[Value], int], Value]
@@ -266,6 +267,10 @@ def _same(arguments: Sequence[Value], n: int) -> Value:
     return x
 
 
+def _real(arguments: Sequence[Value], n: int) -> Value:
+    return elementwise(lambda x: 1.0 * x if is_integer(x) else x, [_same(arguments, n)], n)
+
+
 def _joined(arguments: Sequence[Value], n: int) -> Value:
     if any(isinstance(one, Rows | Total) for one in arguments):
         raise NotFollowedError("containers of observations are concatenated")
@@ -364,7 +369,8 @@ FUNCTIONS: dict[str, Builtin] = {
     ),
     **dict.fromkeys(SIZES, _size),
     "cols": _cols,
-    **dict.fromkeys(("to_vector", "to_row_vector", "to_array_1d", "to_matrix"), _same),
+    "to_array_1d": _same,
+    **dict.fromkeys(("to_vector", "to_row_vector", "to_matrix"), _real),
     "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],
     **dict.fromkeys(("append_row", "append_array"), _joined),
     "append_col": _beside,

@@ -362,6 +362,15 @@ def test_affine_arguments(argument: str, expected: bool) -> None:
     assert isinstance(found.family, Normal if expected else ProgramFamily)
 
 
+def test_integers_are_numbers_in_a_vector() -> None:
+    """Stan divides integers without a remainder, but not elements of a vector made of them."""
+    offsets = [
+        predictors(f"z ~ normal(alpha + {one}, 1);").offset[0] for one in ("to_vector(c) / 4", "0.25 * to_vector(c)")
+    ]
+    np.testing.assert_allclose(*offsets)
+    assert (offsets[0] % 1 != 0).any()
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
