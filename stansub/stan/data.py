@@ -449,9 +449,10 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
         for axis, (size, expected) in enumerate(zip(sizes, known, strict=True)):
             if expected is not None and value.shape[axis] != expected:
                 meaning = "" if size.isdigit() else f" with {size} = {expected:,}"
+                hint = "; transpose it" if value.shape[::-1] == tuple(known) else ""
                 raise InputError(
                     f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension "
-                    f"{axis + 1}, but is declared {_type(declaration)}{meaning}{_pairs(declaration)}"
+                    f"{axis + 1}, but is declared {_type(declaration)}{meaning}{_pairs(declaration)}{hint}"
                 )
 
 

@@ -143,7 +143,7 @@ WRONG = {
     ),
     "too many dimensions": ({"y": [[1, 2, 3]]}, "variable 'y' has 2 dimensions, but is declared `vector[N] y`"),
     "too few dimensions": ({"x": [1, 2, 3]}, f"variable 'x' has 1 dimension, but is declared `{MATRIX}`"),
-    "transposed": ({"x": GOOD["w"]}, f"'x' has 2 elements in dimension 1, but is declared `{MATRIX}` with N = 3"),
+    "transposed": ({"x": GOOD["w"]}, f"`{MATRIX}` with N = 3; transpose it"),
     "half a complex number": ({"c": [1, 2, 3]}, "'c' has 1 dimension, but is declared `array[N] complex c` (complex"),
 }
 
