@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,35 +161,51 @@ class Library:
         return Model(self, pointer)
 
 
-class Rng:
-    """Owner of a ``bs_rng``."""
+class _Owner:
+    """Owner of an object of a library, which it frees."""
 
-    def __init__(self, library: Library, seed: int) -> None:
-        self._library = library
-        self.pointer: int = library.handle.bs_rng_construct(seed, None)
-        if not self.pointer:
-            raise RunError("the compiled model could not create a random number generator")
+    _free: ClassVar[str]
+    """Function of the C API that frees the object."""
+
+    def __init__(self, library: Library, pointer: int) -> None:
+        self.library = library
+        self.pointer = pointer
 
     def __del__(self) -> None:
         if getattr(self, "pointer", 0):
-            self._library.handle.bs_rng_destruct(self.pointer)
+            getattr(self.library.handle, self._free)(self.pointer)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to copy the owner: two would free one object."""
+        raise TypeError(
+            "a program with its data can be neither pickled nor copied: pickle the compiled model and the data, and "
+            "call `with_data` where they are unpickled"
+        )
 
 
-class Model:
+class Rng(_Owner):
+    """Owner of a ``bs_rng``."""
+
+    _free = "bs_rng_destruct"
+
+    def __init__(self, library: Library, seed: int) -> None:
+        super().__init__(library, library.handle.bs_rng_construct(seed, None))
+        if not self.pointer:
+            raise RunError("the compiled model could not create a random number generator")
+
+
+class Model(_Owner):
     """Owner of a ``bs_model``: the program with data.
 
     Log densities are on the unconstrained space, with Jacobian terms and all constants (``jacobian=True``,
     ``propto=False``), so that terms of different instances can be added and subtracted.
     """
 
-    def __init__(self, library: Library, pointer: int) -> None:
-        self.library = library
-        self.pointer = pointer
-        self.dim: int = library.handle.bs_param_unc_num(pointer)
+    _free = "bs_model_destruct"
 
-    def __del__(self) -> None:
-        if getattr(self, "pointer", 0):
-            self.library.handle.bs_model_destruct(self.pointer)
+    def __init__(self, library: Library, pointer: int) -> None:
+        super().__init__(library, pointer)
+        self.dim: int = library.handle.bs_param_unc_num(pointer)
 
     def rng(self, seed: int) -> Rng:
         """Return a random number generator for generated quantities."""

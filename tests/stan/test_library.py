@@ -1,11 +1,16 @@
-"""Libraries that cannot be used end in one line."""
+"""Libraries that cannot be used end in one line; what they own has one owner."""
 
+import copy
+import pickle
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stansub.errors import RunError
-from stansub.stan.library import Library
+from stansub.stan.library import Library, Model, Rng
 
 
 def test_a_library_without_a_function_of_the_c_api(tmp_path):
@@ -20,3 +25,13 @@ def test_a_library_that_cannot_be_loaded(tmp_path):
     (tmp_path / "text.so").write_text("not a library")
     with pytest.raises(RunError, match=r"cannot load the compiled model .*text\.so.*doctor --clear"):
         Library(tmp_path / "text.so")
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("owner", ["model", "rng"])
+def test_owners_are_not_copied(owner: str, copied: Callable[[Model | Rng], object], normal_library: Path) -> None:
+    """A copy would free what the library made, and its owner would crash."""
+    model = Library(normal_library).model(b'{"N": 2, "y": [1, 2]}')
+    with pytest.raises(TypeError, match="can be neither pickled nor copied: pickle the compiled model and the data"):
+        copied(model if owner == "model" else model.rng(1))
+    assert np.isfinite(model.log_density(np.zeros(2)))
