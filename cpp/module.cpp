@@ -94,6 +94,7 @@ nb::object read_json_numbers(const nb::bytes& text, std::size_t threads, std::si
   if (!read) return nb::none();
   nb::dict object;
   for (auto& [name, array] : *read) object[nb::str(name.c_str(), name.size())] = from_json(std::move(array));
+  if (nb::len(object) < read->size()) return nb::none();
   return object;
 }
 

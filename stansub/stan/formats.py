@@ -149,10 +149,12 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
+        raw = None
+    if raw is None or (isinstance(raw, dict) and any(text.count(f'"{name}"'.encode()) > 1 for name in raw)):
         # CmdStan's reader also accepts bare words for non-finite values; Python's accepts some of them.
         text = _STRING_OR_WORD.sub(_python_word, text)
         try:
-            raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
+            raw = json.loads(text, parse_int=_whole, parse_float=_decimal, object_pairs_hook=_once)
         except ValueError as error:
             known = path.name.lower().endswith(_JSON)
             others = "" if known else "; files of other formats need their endings, such as .csv or .parquet"
@@ -163,6 +165,15 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
         kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
         raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
     return raw
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON whose names all differ."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k]))
+        raise ValueError(f"{name!r} is given twice")
+    return found
 
 
 def _python_word(found: re.Match[bytes]) -> bytes:
