@@ -321,6 +321,8 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
     where = f"{source}: variable {declaration.name!r}, declared {_type(declaration)},"
     if declaration.base == "tuple":
         return _tuples(value, declaration, len(declaration.array_dims), source, where)
+    if np.ma.is_masked(value):
+        value = value.tolist()  # None where it is masked
     try:
         array = np.asarray(value)
     except ValueError:
@@ -405,13 +407,15 @@ def _reals(array: NDArray[Any], name: str, where: str) -> NDArray[np.float64]:
 
 
 def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
-    if array.dtype.kind in "fc":
-        bad = array != np.round(array.real)
-        hint = "" if bad.any() else " (write integers without a decimal point)"
-        raise InputError(f"{where} must hold integers, but {_element(name, array, bad if bad.any() else None)}{hint}")
+    is_real = array.dtype.kind in "fc"
+    if is_real and (bad := array != np.round(array.real)).any():
+        raise InputError(f"{where} must hold integers, but {_element(name, array, bad)}")
     if array.max() > _MAX_INT or array.min() < -_MAX_INT - 1:
         bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
         raise InputError(f"{where} must hold 32-bit integers, but {_element(name, array, bad)}")
+    if is_real:
+        hint = "write integers without a decimal point"
+        raise InputError(f"{where} must hold integers, but {_element(name, array)} ({hint})")
     return array.astype(np.int64, order="C", copy=False)
 
 
