@@ -281,6 +281,8 @@ def test_an_error_in_an_included_file_names_that_file(tmp_path):
 def test_a_program_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         stanc.canonical(tmp_path / "missing.stan")
+    with pytest.raises(InputError, match=r"^the program is given as text; write it to a file and give .* name$"):
+        stansub.compile_model("parameters { real x; }\nmodel { x ~ normal(0, 1); }")
     with pytest.raises(InputError, match="cannot read"):
         stanc.canonical(tmp_path)
     (tmp_path / "binary.stan").write_bytes(b"\xff\xfe\x00")
