@@ -13,6 +13,7 @@ from rich.console import Console
 from stansub import checking
 from stansub.cli import main
 from stansub.stan import stanc
+from stansub.stan.analysis import NO_SIZE
 from stansub.stan.posterior import Posterior
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import mode_tuner
@@ -278,7 +279,7 @@ def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "one.stan"
     file.write_text("data { vector[9] y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
     assert check(file) == 5
-    assert "there is nothing that counts observations; add data" in capsys.readouterr().out.splitlines()[0]
+    assert "nothing counts observations; add data" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_data_without_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert check(file, write(tmp_path / "size.json", N=10)) == 2
     out = capsys.readouterr().out
     assert out.startswith("will not qualify: no statement of the model block adds a term for each observation")
-    assert "Reason        no integer of the data block is the size of other data\n" in out
+    assert f"Reason        {NO_SIZE}\n" in out
     assert "add data" not in out
 
 

@@ -162,8 +162,7 @@ class Analysis:
         if self.structure(size) is None:
             program, size = self._cut(size or self.size)
             if not size:
-                message = "no integer in the data block is a size of data, so there is nothing that counts observations"
-                yield Remark("", message)
+                yield Remark("", NO_SIZE)
             observed = set(data_along(program, size))
             for declared in program.parameters.declarations:
                 if names(*declared.type.bounds) & observed:
@@ -191,6 +190,9 @@ def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPred
         return NoPredictorsError(str(error))
 
 
+NO_SIZE = "no integer of the data block is the size of other data, so nothing counts observations"
+
+
 class NotASumError(InputError):
     """The likelihood of a program is not a sum over observations that can be evaluated in parts.
 
@@ -213,7 +215,7 @@ def explain(analysis: Analysis, reason: str, *, source: str = "") -> NotASumErro
     Parameters
     ----------
     reason : str
-        How the numerical check failed.
+        How the numerical check failed, or why there was none.
     source : str
         The user's file, for line numbers.
 
@@ -231,4 +233,5 @@ def explain(analysis: Analysis, reason: str, *, source: str = "") -> NotASumErro
     text = "the likelihood is not a sum over observations that can be evaluated in parts"
     places = "; ".join(remark.located(source) for remark in first.values())
     shown = f": {places}" if places else ""
-    return NotASumError(f"{text}{shown} (numerical check: {reason}); `stansub reference` samples it by NUTS", reason)
+    checked = "" if reason in places else f" (numerical check: {reason})"
+    return NotASumError(f"{text}{shown}{checked}; `stansub reference` samples it by NUTS", reason)

@@ -15,7 +15,7 @@ from stansub.errors import EndedError, InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain
-from stansub.stan.analysis import Analysis, explain
+from stansub.stan.analysis import NO_SIZE, Analysis, explain
 from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
@@ -315,8 +315,7 @@ class CompiledModel:
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
         if not sums:
             text = "; ".join(f"no sum over {sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
-            text = text or "no integer of the data block is the size of other data"
-            raise explain(self.analysis, text, source=self.source)
+            raise explain(self.analysis, text or NO_SIZE, source=self.source)
         if observations is None and (latent := self._latent(sums)):
             # For example, pairs of neighbours whose sum is a prior.
             counts = " and ".join(" and ".join(names) for names in sums)

@@ -5,7 +5,7 @@ import re
 import pytest
 from texts import canonical
 
-from stansub.stan.analysis import Analysis, explain
+from stansub.stan.analysis import NO_SIZE, Analysis, explain
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import observations_in, size_candidates
 
@@ -112,7 +112,8 @@ def test_explanation_points_at_statements() -> None:
 
 def test_explanation_without_a_size_variable() -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
-    assert "there is nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))
+    assert "nothing counts observations (numerical" in str(explain(Analysis.of(program), "no observations"))
+    assert "nothing counts observations; `stansub" in str(explain(Analysis.of(program), NO_SIZE))
 
 
 def test_a_bound_that_all_observations_determine_is_named() -> None:
