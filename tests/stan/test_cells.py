@@ -17,7 +17,7 @@ from stansub.types import FloatArray
 HEAD = """
 data {
   int I; int J; int L; matrix[J, I] y; array[J] vector[I] v; array[I] int g; matrix[I, 2] x; vector[J] w; vector[I] t;
-  int N; array[J] vector[N] k; matrix[N, 2] z;
+  int N; array[J] vector[N] k; matrix[N, 2] z; matrix[2, I] r;
 }
 parameters { vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; real m; real<lower=0> s; }
 """
@@ -46,6 +46,7 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
     }
     data |= {"N": 2, "k": rng.normal(size=(n, 2)), "z": rng.normal(size=(2, 2))}
     data |= {"x": rng.normal(size=(k, 2)), "w": rng.normal(size=n), "t": rng.normal(size=k)}
+    data["r"] = rng.normal(size=(2, k))
     parameters = {"a": rng.normal(size=n), "b": rng.normal(size=k), "u": rng.normal(size=2), "c": rng.normal(size=2)}
     return data, {**parameters, "e": rng.normal(size=(n, k)), "m": 0.3, "s": 0.7}
 
@@ -66,6 +67,8 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
         ("for (j in 1 : J) y[j] ~ normal(a[j] + b', s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + (b + u[g] .* (x * c)) * w[j], s);", [LOOPS, CELLS]),
         ("for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);", [LOOPS, CELLS]),
+        ("for (j in 1 : J) y[j] ~ normal(a[j] - (-to_row_vector(b)), s);", [LOOPS, CELLS]),
+        ("for (j in 1 : J) y[j] ~ normal(a[j] + c' * r, s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) target += normal_lpdf(v[j] | exp(a[j]) * t, exp(b));", [LOOPS, CELLS]),
         ("for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, s); }", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + mean(b), s);", [LOOPS, CELLS]),
@@ -107,6 +110,9 @@ def test_what_else_a_loop_does_stays() -> None:
         "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
         "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
         "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
+        "for (j in 1 : J) v[j] ~ normal(a[j] + diag_matrix(b) * t, s);",
+        "for (j in 1 : J) v[j] ~ normal(a[j] + to_vector(x * to_matrix(c)), s);",
+        "for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, sd(n)); }",
         "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
         "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
         "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",

@@ -256,6 +256,19 @@ def test_means_of_regressions_with_autoregressive_errors() -> None:
     assert words("stansub_mu_2[stansub_i] + b * (stansub_y_4[stansub_i] - stansub_mu_5[stansub_i])") in model
 
 
+def test_means_that_branches_compute() -> None:
+    model = model_of("""
+        vector[N] mu; if (K > 1) { mu = a + x * beta; } else { mu[1] = a; for (t in 2:N) mu[t] = b * y[t-1]; }
+        y ~ normal(mu, s);""")
+    for part in (
+        "if (K > 1) { stansub_mu_5 = a + stansub_x_6 * beta; } else { stansub_mu_5[1] = a; }",
+        "if (K > 1) { stansub_mu_8 = a + stansub_x_9 * beta; } else { for (stansub_i in 1 : stansub_t) {",
+        "{ stansub_mu_8[stansub_i] = b * stansub_y_10[stansub_i]; } }",
+    ):
+        assert words(part) in model
+    assert "N" not in model.split()
+
+
 def test_variables_that_are_declared_together_stay_by_themselves() -> None:
     model = model_of(
         "vector[N] mu = a + x * beta, e; for (t in 1:N) e[t] = y[t] - a;"

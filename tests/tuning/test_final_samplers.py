@@ -1,0 +1,87 @@
+"""The last choices about a surrogate: its sampler, and whether corrections are made again about the draws of that."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stansub.kernels.surrogate import BetweenSweeps, Gibbs, NoUTurn
+from stansub.target.approximation import Approximation
+from stansub.tuning import surrogate
+from stansub.tuning.surrogate_hmc import Tuned
+
+NOWHERE: Any = None
+NUTS = NoUTurn(NOWHERE, NOWHERE, NOWHERE, 0.1)
+
+
+class Corrections:
+    """Surrogates by number: what each omits over draws of short runs, and over those of its final sampler."""
+
+    def __init__(self, short: list[float], final: list[float]) -> None:
+        self.short, self.final = short, final
+        self.split = SimpleNamespace(surrogate=lambda about: SimpleNamespace(phi=lambda theta: theta))
+        self.about: list[set[float]] = []
+        """The draws about which each was made."""
+
+    def explored(self, number: int) -> surrogate._Explored:
+        tuned, about = Tuned(NUTS, np.full((5, 1), float(number))), SimpleNamespace(number=number)
+        given: Any = about
+        return surrogate._Explored(given, tuned, 0.0, self.short[number], np.zeros(1))
+
+    def __call__(self, about: Any, draws: Any) -> surrogate._Explored:
+        return self.explored(about.number)
+
+    def _ended(self, found: Any) -> surrogate._Explored:
+        ended: surrogate._Explored = found._replace(noise=self.final[found.approximation.number])
+        return ended
+
+    def approximated(self, phis: Any, noise: float) -> tuple[Approximation, int]:
+        self.about.append(set(np.ravel(phis)))
+        about: Any = SimpleNamespace(number=len(self.about))
+        return about, 10
+
+
+@pytest.mark.parametrize(
+    ("short", "final", "best", "about"),
+    [
+        ([0.1], [0.19], 0, []),
+        ([0.1], [np.inf], 0, []),
+        ([0.1, 0.1], [0.5, 0.1], 1, [{0.0}]),
+        ([0.1, 0.1, 0.1, 0.1], [0.9, 0.7, 0.5, 0.1], 2, [{0.0}, {1.0}]),
+        ([0.1, 0.1], [0.5, 0.6], 0, [{0.0}]),
+        ([0.1, 0.6], [0.5, 0.1], 0, [{0.0}]),
+    ],
+    ids=["little", "nothing known", "better", "at most twice", "worse", "worse in short runs"],
+)
+def test_corrections_are_made_again_about_the_draws_of_the_final_sampler(
+    short: list[float], final: list[float], best: int, about: list[set[float]]
+) -> None:
+    """If they omit more than 0.2 there, and as long as they omit less each time."""
+    corrections: Any = Corrections(short, final)
+    first, last = corrections.explored(0), surrogate._Stage(corrections.approximated, 0.05)
+    found, n_passes = surrogate._Exploration.finished(corrections, first, first, last)
+    assert found.approximation.number == best  # type: ignore[attr-defined]
+    assert found.noise == final[best]
+    assert corrections.about == about
+    seen = sum(short[number] < final[number - 1] for number in range(1, len(about) + 1))
+    assert n_passes == 1 + 11 * len(about) + seen
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "accepted", "expected"),
+    [(1.0, 0.9, Gibbs), (1.0, 0.4, BetweenSweeps), (0.1, 0.4, Gibbs)],
+    ids=["often", "seldom", "seldom, but no scale is uncertain"],
+)
+def test_sweeps_that_are_seldom_accepted_are_not_alone(uncertainty: float, accepted: float, expected: type) -> None:
+    """Where a scale is uncertain, they may stay in a tail that short runs do not show."""
+    draws = np.zeros((3, 1))
+    by_gibbs = Tuned(Gibbs(NOWHERE), draws, time=2.0, transition_cost=1.0, accepted=accepted)
+    slow = Tuned(NUTS, draws, time=50.0, transition_cost=1.0)
+    gibbs = SimpleNamespace(finish=lambda *_: by_gibbs, uncertainty=lambda _: uncertainty)
+    tuner = SimpleNamespace(finish=lambda *_: slow)
+    exploration: Any = SimpleNamespace(split=SimpleNamespace(surrogate=lambda _: None), gibbs=gibbs, tuner=tuner)
+    found: Any = SimpleNamespace(
+        approximation=SimpleNamespace(quadratic=SimpleNamespace(precision=None)), draws=draws, tuned=slow
+    )
+    assert type(surrogate._Exploration.finish(exploration, found).inner) is expected
