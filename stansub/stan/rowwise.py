@@ -135,7 +135,7 @@ class Expression:
         )
 
     def __neg__(self) -> Number:
-        return combine("product", -1.0, self)
+        return combine("product", -1, self)
 
 
 def data(values: NDArray[Any]) -> Expression:

@@ -20,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.family import recognised
 from stansub.stan.predictors import Text, predictors_of, proved_predictors
 from stansub.stan.row_program import tail_rounding
+from stansub.stan.rowwise import NotFollowedError
 from stansub.stan.syntax import Program, parse
 from stansub.target import remainders
 from stansub.target.blocks import Blocks
@@ -369,6 +370,57 @@ def test_integers_are_numbers_in_a_vector() -> None:
     ]
     np.testing.assert_allclose(*offsets)
     assert (offsets[0] % 1 != 0).any()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("trials[n] / 4", TRIALS // 4),
+        ("(-trials[n]) / 4", -(TRIALS // 4)),
+        ("trials[n] %/% 4", TRIALS // 4),
+        ("(-trials[n]) %/% 4", -(TRIALS // 4)),
+        ("abs(-trials[n]) / 4", TRIALS // 4),
+        ("trials[n] % 4", TRIALS % 4),
+        ("(2 * trials[n] + 1) / 4", (2 * TRIALS + 1) // 4),
+        ("trials[n] / 4.0", TRIALS / 4),
+    ],
+)
+def test_integers_are_divided_as_by_stan(value: str, expected: Array) -> None:
+    found = predictors(f"for (n in 1:N) {{ target += normal_lpdf(z[n] | alpha + {value}, 1); }}")
+    np.testing.assert_allclose(found.offset[0], expected)
+
+
+def test_loops_over_the_elements_of_data() -> None:
+    found = predictors(
+        "real m = 0; for (one in z) { m += one; } for (one in {1, 2}) { m += one; } z ~ normal(eta + m, 1);"
+    )
+    np.testing.assert_allclose(found.offset[0], Z.sum() + 3)
+
+
+@pytest.mark.parametrize(
+    ("filled", "expected"),
+    [
+        ("matrix[N, 2] m; m[ : , 1] = eta; m[ : , 2] = z;", Z),
+        ("matrix[N, 2] m = rep_matrix(eta, 2); m[ : , 1] = z;", Z),
+        ("matrix[N, 2] m = x; m[ : , 1] = eta + z;", X[:, 1] + Z),
+    ],
+)
+def test_columns_are_assigned_for_all_observations(filled: str, expected: Array) -> None:
+    found = predictors(f"{filled} z ~ normal(m[ : , 1] + m[ : , 2], 1);")
+    np.testing.assert_allclose(found.offset[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("filled", "reason"),
+    [
+        ("matrix[N, 2] m = rep_matrix(eta, 2); m[1] = x[2];", "only some observations are assigned"),
+        ("vector[N] m = eta; m[1] = alpha;", "only some observations are assigned"),
+        ("vector[N + 1] m = rep_vector(0, N + 1); m[1 : N] = eta;", "observations are assigned to elements of others"),
+    ],
+)
+def test_elements_of_some_observations_are_not_assigned(filled: str, reason: str) -> None:
+    with pytest.raises(NotFollowedError, match=reason):
+        predictors(f"{filled} z ~ normal(sum(m), 1);")
 
 
 @pytest.mark.parametrize(
