@@ -13,6 +13,7 @@ import stansub
 from stansub.errors import InputError
 from stansub.stan import instances, predictors, shares
 from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.library import Library
 from stansub.stan.proved import Proved
 from stansub.stan.shares import Shares
 from stansub.stan.syntax import parse
@@ -58,6 +59,17 @@ def test_the_whole_log_density_in_shares(compiled: CompiledModel, data: dict[str
         np.testing.assert_allclose(gradient, whole.log_density_gradient(theta)[1], rtol=1e-10, atol=1e-10)
         assert np.array_equal(found.param_constrain(theta), whole.param_constrain(theta))
     assert found.param_names() == whole.param_names()
+
+
+def test_shares_of_another_library(compiled: CompiledModel, data: dict[str, Any], little_memory: None) -> None:
+    """Such as that of the program without print."""
+    found = Shares.of(compiled.original, compiled.program, compiled.read_data(data), "N", seed=0)
+    assert found is not None
+    library = Library(compiled.original.path)
+    again = found.of_library(library)
+    assert {id(model.library) for model in (again.undivided(), *again.few)} == {id(library)}
+    at = np.array([0.1, 0.2, -0.1, 0.3])
+    assert again.log_density(at) == found.log_density(at)
 
 
 @pytest.mark.parametrize(
