@@ -232,6 +232,40 @@ inline void log_phi(double x, int n, Derivatives& out) {
   for (int k = 1; k <= n; ++k) out.set(k, all[k], k == 1 ? 2e-14 * h : size * std::pow(2 + std::abs(x), k - 2) * factorials[k]);
 }
 
+// log(Phi / phi), the log of Mills's ratio at -x. To the left nothing cancels in it: a = -x, and a + r1 is h above.
+inline void log_mills(double x, int n, Derivatives& out) {
+  const double a = -x;
+  if (a > 100) {
+    constexpr double coefficients[] = {-1, 2.5, -37.0 / 3, 88.25};
+    double found[most + 2] = {-std::log(a)};
+    for (int k = 1; k <= n; ++k) found[k] = factorials[k - 1] * std::pow(a, -k);
+    for (int j = 0; j < 4; ++j) {
+      double term = coefficients[j] * std::pow(a, -2 * (j + 1));
+      for (int k = 0; k <= n; ++k, term *= (2 * j + 1 + k) / a) found[k] += term;
+    }
+    for (int k = 0; k <= n; ++k) out.set(k, found[k], 4e-15 * std::abs(found[k]));
+    return;
+  }
+  if (a < 6) {
+    log_phi(x, n, out);
+    out.set(0, out.value[0] + 0.5 * x * x + 0.91893853320467274178);
+    if (n > 0) out.set(1, out.value[1] + x, out.error[1] + 2e-15 * std::abs(x));
+    if (n > 1) out.set(2, out.value[2] + 1, out.error[2] + 2e-15);
+    return;
+  }
+  double r[4] = {};  // r[k] = k / (a + r[k + 1])
+  for (double fraction = 0, k = 60; k >= 1; --k) {
+    fraction = k / (a + fraction);
+    if (k < 4) r[static_cast<int>(k)] = fraction;
+  }
+  const double h = a + r[1], f2 = r[1] * (r[2] - r[1]), f3 = h * r[1] * r[1] * r[2] * (r[3] - r[2]);
+  const double slope = f2 - 1, f4 = -f3 * r[1] - 2 * slope * f2 - h * f3;
+  const double f5 = -f4 * r[1] - 3 * f3 * f2 - 3 * slope * f3 - h * f4;
+  const double all[] = {-std::log(h), r[1], f2, f3, f4, f5};
+  const double errors[] = {4e-15 * std::log(h), 1e-14 * r[1], 1e-14 * f2, 1e-13 * f3, 1e-14 * f2, 1e-13 * h * f2};
+  for (int k = 0; k <= n; ++k) out.set(k, all[k], errors[k]);
+}
+
 // The quantile of the standard normal distribution at probability e^x, from either tail, and its derivatives: with m = Phi / phi
 // there, that of order n is a polynomial of the quantile and m, and the next one m times its derivative.
 inline void normal_quantile(double x, int n, Derivatives& out) {
@@ -358,7 +392,13 @@ inline const std::vector<Function>& functions() {
       {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324},
       {"atan", atan, -inf, inf, {{}, atan_turns(1), atan_turns(2), atan_turns(3), atan_turns(4), atan_turns(5)}},
       {"std_normal_log_qf", normal_quantile, -inf, 0, {}},
-      {"log_bessel_i0_root", log_bessel, -1, inf, {}}};
+      {"log_bessel_i0_root", log_bessel, -1, inf, {}},
+      {"log_mills",
+       log_mills,
+       -inf,
+       inf,
+       {{}, {}, {}, {1.0023693422683706}, {-0.0298336209260591, 2.0712889388088740},
+        {-0.8711321749891587, 1.2313322903511885, 2.7456389097167838}}}};
   return all;
 }
 

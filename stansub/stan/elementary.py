@@ -14,7 +14,8 @@ from stansub.stan.rowwise import NotFollowedError, Number, apply, combine, is_ki
 _MOST_VALUES = 32
 
 exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
-lgamma, log1p_exp, log_phi = (partial(apply, name) for name in ("lgamma", "log1p_exp", "std_normal_lcdf"))
+lgamma, log1p_exp = (partial(apply, name) for name in ("lgamma", "log1p_exp"))
+log_phi, log_mills = (partial(apply, name) for name in ("std_normal_lcdf", "log_mills"))
 
 
 def known_only(function: Callable[..., Any]) -> Callable[..., Number]:

@@ -32,7 +32,7 @@ from stansub.stan.elementary import (
     weibull_exponent,
 )
 from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick
-from stansub.stan.tails import CUMULATIVE, TAILS, gamma_above, gamma_below
+from stansub.stan.tails import CUMULATIVE, TAILS, exp_mod_normal_tails, gamma_above, gamma_below
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -116,8 +116,7 @@ def _bernoulli(y: Number, p: Number) -> Number:
 
 
 def _exp_mod_normal(y: Number, mu: Number, sigma: Number, rate: Number) -> Number:
-    z, scaled = (y - mu) * inv(sigma), rate * sigma
-    return log(rate) + 0.5 * square(scaled) - rate * (y - mu) + log_phi(z - scaled)
+    return log(rate) + exp_mod_normal_tails(y, mu, sigma, rate)[1]
 
 
 def _skew_normal(y: Number, xi: Number, omega: Number, alpha: Number) -> Number:

@@ -41,6 +41,13 @@ def _log1m_exp(x: FloatArray) -> FloatArray:
     return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
+def _log_mills(x: FloatArray) -> FloatArray:
+    """Return log(Phi(x) / phi(x))."""
+    left: FloatArray = np.log(scipy.special.erfcx(-np.minimum(x, 0.0) / np.sqrt(2))) + 0.5 * np.log(np.pi / 2)
+    right: FloatArray = scipy.special.log_ndtr(x) + 0.5 * np.square(x) + 0.5 * np.log(2 * np.pi)
+    return np.where(x < 0, left, right)
+
+
 # scipy's functions are imported when called, so that the command line starts fast.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -60,6 +67,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs,
     "std_normal_log_qf": lambda x: scipy.special.ndtri_exp(x),
     "log_bessel_i0_root": lambda x: np.log(scipy.special.i0e(np.sqrt(x))) + np.sqrt(x),
+    "log_mills": _log_mills,
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,

@@ -16,6 +16,7 @@ from stansub.stan.elementary import (
     log1m,
     log1p_exp,
     log_diff_exp,
+    log_mills,
     log_phi,
     log_sum_exp,
     logit,
@@ -29,19 +30,22 @@ def _cauchy_below(y: Number, mu: Number, sigma: Number) -> Number:
     return log(0.5 + apply("atan", (y - mu) * inv(sigma)) * (1 / math.pi))
 
 
-def _exp_mod_normal_tails(y: Number, mu: Number, sigma: Number, rate: Number) -> tuple[Number, Number]:
-    """Return z, and the log of the difference between its normal distribution function and that of y."""
-    z, scaled = (y - mu) * inv(sigma), rate * sigma
-    return z, 0.5 * square(scaled) - rate * (y - mu) + log_phi(z - scaled)
+def exp_mod_normal_tails(y: Number, mu: Number, sigma: Number, rate: Number) -> tuple[Number, Number]:
+    """Return z, and the log of the difference between its normal distribution function and that of y.
+
+    The text-book form, (rate sigma)^2 / 2 - rate (y - mu) + log Phi(z - rate sigma), cancels where y is nearly normal.
+    """
+    z = (y - mu) * inv(sigma)
+    return z, -0.5 * square(z) - 0.5 * math.log(2 * math.pi) + log_mills(z - rate * sigma)
 
 
 def _exp_mod_normal_below(*arguments: Number) -> Number:
-    z, difference = _exp_mod_normal_tails(*arguments)
+    z, difference = exp_mod_normal_tails(*arguments)
     return log_diff_exp(log_phi(z), difference)
 
 
 def _exp_mod_normal_above(*arguments: Number) -> Number:
-    z, difference = _exp_mod_normal_tails(*arguments)
+    z, difference = exp_mod_normal_tails(*arguments)
     return log_sum_exp(log_phi(-z), difference)
 
 

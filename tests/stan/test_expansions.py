@@ -349,3 +349,16 @@ def test_bounds_of_densities_hold(name: str, length: float) -> None:
 def _orders(places: tuple[int, ...]) -> int:
     """In how many orders derivatives are taken with respect to some variables."""
     return len(set(permutations(places)))
+
+
+@pytest.mark.parametrize("log_rate", [-8.0, -2.0, 4.0, 16.0, 28.0, 40.0])
+def test_an_exponentially_modified_normal_density_is_precise_where_it_is_nearly_normal(log_rate: float) -> None:
+    """Half the square of rate * sigma, up to 1e34 here, cancels: its rounding is no log likelihood."""
+    y = data(np.array([-1.3, 0.2, 2.4]))
+    rate = apply("exp", affine(np.ones((1, 1)), np.zeros(1)))
+    family, _ = in_program(DENSITIES["exp_mod_normal"](y, 0.1, 0.7, rate), 3)
+    found = family.log_lik(np.full((1, 3), log_rate))
+    with mpmath.workdps(80):
+        given = (mpmath.mpf(0.1), mpmath.mpf(0.7), mpmath.exp(log_rate))
+        exact = [float(_exp_mod_normal(mpmath.mpf(one), *given)) for one in (-1.3, 0.2, 2.4)]
+    assert found == pytest.approx(exact, rel=1e-12)

@@ -716,6 +716,7 @@ OF_MPMATH: dict[str, Callable[[Any], Any]] = {
     "atan": mpmath.atan,
     "std_normal_log_qf": lambda x: _normal_quantile(x),
     "log_bessel_i0_root": lambda x: mpmath.log(mpmath.hyp0f1(1, x / 4)),
+    "log_mills": lambda x: mpmath.log(mpmath.ncdf(x) / mpmath.npdf(x)),
 }
 # Centres and radii of intervals.
 INTERVALS = {
@@ -726,6 +727,7 @@ INTERVALS = {
     "log_bessel_i0_root": [(0.1, 0.3), (4.0, 3.0), (60.0, 30.0), (400.0, 20.0), (5000.0, 100.0)],
 }
 EVERYWHERE = [(0.3, 0.4), (1.3, 1.0), (-1.9, 1.3), (-7.0, 1.5), (2.3, 2.5), (4.0, 0.5)]
+INTERVALS["log_mills"] = [*EVERYWHERE, (-30.0, 8.0), (-101.0, 5.0), (-4000.0, 300.0)]
 SEVENTH = _loop.OPERATIONS.index("exp")
 
 
