@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from stansub.stan.containers import Rows, Total, Value
 from stansub.stan.frames import Frame
 from stansub.stan.operators import is_integer
-from stansub.stan.rowwise import NotFollowedError, is_kind, pick
+from stansub.stan.rowwise import Mask, NotFollowedError, Number, data, is_kind, pick
 from stansub.stan.syntax import Expression as Node
 
 # Maximum number of values of an integer of the data that are followed separately.
 _MOST_VALUES = 32
+# Values of a loop's variable, in iterations of the longest loop, from which each observation has its own.
+_SPREAD = 4
 
 
 class VaryingError(NotFollowedError):
@@ -87,6 +89,21 @@ def is_divisible(error: NotFollowedError, frame: Frame) -> TypeGuard[VaryingErro
         and error.node not in frame.known
         and len(np.unique(error.values)) <= _MOST_VALUES
     )
+
+
+def iterations(low: NDArray[np.int64], high: NDArray[np.int64]) -> Iterator[tuple[Number, Mask]]:
+    """Yield the values of the variable of a loop whose ends differ among observations, and which of these run it.
+
+    Values are the same for all observations, unless many more than the longest loop has iterations, as if observations
+    read consecutive parts of one array.
+    """
+    first, last, longest = int(np.min(low)), int(np.max(high)), int(np.max(high - low)) + 1
+    if last - first < _SPREAD * longest:
+        yield from ((k, (low <= k) & (k <= high)) for k in range(first, last + 1))
+        return
+    for k in range(longest):
+        runs = low + k <= high
+        yield data(np.where(runs, low + k, (low + k)[runs][0])), runs
 
 
 def varying(arguments: Sequence[Value]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:

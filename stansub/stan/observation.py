@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, density
-from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, varying
+from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
 from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either, is_plain
@@ -315,9 +315,9 @@ class _Walk:
         ends = [self.of(node, frame) for node in (one.lower, one.upper)]
         low, high = (decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
-            for k in range(int(np.min(low)), int(np.max(high)) + 1):
+            for k, runs in iterations(*np.broadcast_arrays(low, high)):
                 frame.values[one.variable] = k
-                self._branch(data((low <= k) & (k <= high)), one.body, (), frame)
+                self._branch(data(runs), one.body, (), frame)
             return
         if (low, high) == (1, self.n) and not frame.in_rows and self.n > 1 and self._in_rows(one, frame):
             return

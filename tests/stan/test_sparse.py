@@ -206,3 +206,34 @@ def test_elements_of_a_table_take_memory_for_the_observations_alone() -> None:
     expected[np.arange(n), r] = expected[np.arange(n), rows + c] = 1
     np.testing.assert_array_equal(found.design[0], expected)
     assert peak < 10 * 8 * n * (rows + columns)
+
+
+RATINGS = """
+data { int N; int R; int J; int K; array[N] int start; array[N] int size; array[R] int j; array[R] int y; }
+parameters { vector[K] prevalence; array[J, K] vector[K] logit_p; }
+model {
+  for (n in 1 : N) {
+    vector[K] lp = prevalence;
+    for (r in start[n] : (start[n] + size[n] - 1)) {
+      for (k in 1 : K) lp[k] += log_inv_logit(logit_p[j[r], k, y[r]]);
+    }
+    target += log_sum_exp(lp);
+  }
+}
+"""
+
+
+def test_ratings_of_each_item_from_where_they_start() -> None:
+    """A loop over an observation's own part of an array has as many iterations as the longest part has elements."""
+    rng, n_raters, n_classes = np.random.default_rng(11), 5, 2
+    size = rng.integers(0, 4, 1000)
+    start, n_ratings = np.cumsum(size) - size + 1, int(size.sum())
+    j, y = rng.integers(1, n_raters + 1, n_ratings), rng.integers(1, n_classes + 1, n_ratings)
+    data = {"N": 1000, "R": n_ratings, "J": n_raters, "K": n_classes, "start": start, "size": size, "j": j, "y": y}
+    own = Analysis.of(parse(RATINGS)).likelihood_split("N")
+    found = sparse_predictors(own, data, 1000)
+    pi, logit_p = rng.standard_normal(n_classes), rng.standard_normal((n_raters, n_classes, n_classes))
+    phi = np.concatenate([{"prevalence": pi, "logit_p": logit_p.ravel()}[one.name] for one in own.arguments])
+    each = np.tile(pi, (1000, 1))
+    np.add.at(each, np.repeat(np.arange(1000), size), -np.log1p(np.exp(-logit_p[j - 1, :, y - 1])))
+    assert found.log_lik(phi) == pytest.approx(np.logaddexp.reduce(each, axis=1).sum(), rel=1e-12)
