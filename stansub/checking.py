@@ -20,7 +20,7 @@ from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.config import STEPS, SampleConfig
 from stansub.run.decisions import choose_test
-from stansub.run.inits import Inits, load, near
+from stansub.run.inits import Inits, near_inits
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
@@ -108,7 +108,7 @@ def report(
         files.write(write, error.code.encode(), overwrite=overwrite)
         console.print(Text(f"Written: {write}, in current syntax. Check this file next."), soft_wrap=True)
         return 0
-    about = near(load(inits, 1)) if inits is not None else None
+    about = near_inits(inits, 1)
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
     verdict = found.verdict()

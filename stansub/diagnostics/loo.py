@@ -16,7 +16,7 @@ from stansub.diagnostics.subsets import (
     unconstrained_draws,
 )
 from stansub.errors import InputError, RunError
-from stansub.output import inference_data, psis
+from stansub.output import psis
 from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import scalars
 from stansub.progress import Progress
@@ -94,10 +94,9 @@ def loo(
     check_scale(scale)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
-    facts = inference_data.attrs(own)
     with (
         stage_progress(console, show=wanted(show_progress, console)) as log,
-        posterior_of_draws(facts, model=model, data=data, executor=executor, log=log) as posterior,
+        posterior_of_draws(own, model=model, data=data, executor=executor, log=log) as posterior,
     ):
         theta = unconstrained_draws(own, posterior)
         n = posterior.blocks.n_observations

@@ -86,7 +86,7 @@ def ppc(
     console = console or default_console()
     with (
         stage_progress(console, show=wanted(show_progress, console)) as log,
-        posterior_of_draws(attrs(own), model=None, data=data, executor=executor, log=log) as posterior,
+        posterior_of_draws(own, model=None, data=data, executor=executor, log=log) as posterior,
     ):
         names = _replicated(posterior)
         rows = random_rows(posterior.blocks.n_observations, observations, seed)

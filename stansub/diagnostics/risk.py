@@ -41,6 +41,7 @@ from stansub.run.progress import stage_progress
 from stansub.run.sample import sample
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Near
 from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
 from stansub.wording import duration, percent
@@ -88,6 +89,7 @@ def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, c
             or (lambda _, n, instances: looser.block_size(n, instances=instances, variates=False)),
             seed=config.root_seed,
             observations=config.observations,
+            near=_near(config, stored, str(given)),
             log=log,
         )
         about = _about(posterior, looser)
@@ -204,6 +206,13 @@ def _stored(reference: InferenceData | str | Path | None) -> InferenceData | Non
     if reference is None or (isinstance(reference, str) and reference in REFERENCES):
         return None
     return inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
+
+
+def _near(config: RiskConfig, stored: InferenceData | None, source: str) -> Near | None:
+    """Return where the log density should be finite: near the inits, or near the draws of a stored reference."""
+    if (about := inits.near_inits(config.inits, config.repeats)) is not None or stored is None:
+        return about
+    return inits.near_draws(stored, source)
 
 
 def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import orjson
 
 from stansub import streams
 from stansub.errors import InputError
+from stansub.output import inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.output.layout import Layout
 from stansub.stan.formats import read_json
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import Near, Whole, explain_undefined
+from stansub.stan.proof import Near, NearPoints, Whole, explain_undefined
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
@@ -100,16 +102,35 @@ def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: 
     raise InputError(_explain(posterior, theta, init, chain))
 
 
+@dataclass(frozen=True)
+class NearInits:
+    """Points at the given values, other parameters at 0."""
+
+    inits: tuple[Init, ...]
+
+    def __call__(self, full: Whole) -> list[FloatArray]:
+        return [_overlay(full, np.zeros(full.dim), one.values or {}, one.source) for one in self.inits]
+
+
 def near(inits: Sequence[Init]) -> Near | None:
-    """Return a function of a loaded program that returns the given values, other parameters at 0; None without any."""
+    """Return where the log density should be finite, given inits; None if no init has values."""
     given = {id(one.values): one for one in inits if one.values}
-    if not given:
-        return None
+    return NearInits(tuple(given.values())) if given else None
 
-    def points(full: Whole) -> list[FloatArray]:
-        return [_overlay(full, np.zeros(full.dim), one.values or {}, one.source) for one in given.values()]
 
-    return points
+def near_inits(inits: Inits | None, chains: int) -> Near | None:
+    """Return where the log density should be finite, given inits as the user writes them, if any (see `load`)."""
+    return near(load(inits, chains)) if inits is not None else None
+
+
+def near_draws(draws: InferenceData, source: str = "the draws") -> Near:
+    """Return where the log density should be finite, given draws: at the last one of each chain."""
+    if "unconstrained_posterior" in inference_data.groups(draws):
+        return NearPoints(tuple(inference_data.group(draws, "unconstrained_posterior")["theta"].isel(draw=-1).values))
+    last = inference_data.group(draws, "posterior").isel(draw=-1)
+    values = {str(name): found.values for name, found in last.data_vars.items()}
+    of_chains = ({name: found[chain] for name, found in values.items()} for chain in range(last.sizes["chain"]))
+    return NearInits(tuple(Init(values=one, source=source) for one in of_chains))
 
 
 def given_points(posterior: Posterior, inits: Sequence[Init], seed: int | None) -> tuple[FloatArray, ...]:
@@ -136,6 +157,9 @@ def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) ->
 def _overlay(full: Whole, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
     """Return unconstrained parameters after replacing constrained values of ``theta`` by the given ones."""
     drawn = Layout.from_names(full.param_names()).split(full.param_constrain(theta))
+    # Values of later blocks need not be finite.
+    own = {name.partition(":")[0] for name in drawn}
+    given = {name: value for name, value in given.items() if name in own}
     try:
         return unconstrain(full, {**drawn, **given})
     except InputError as error:

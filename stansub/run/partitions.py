@@ -22,6 +22,7 @@ from stansub.progress import Progress
 from stansub.run import executors
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities
+from stansub.run.inits import near_inits
 from stansub.run.posteriors import Data, Model
 from stansub.stan import source
 from stansub.stan.compilation import CompiledModel
@@ -30,6 +31,7 @@ from stansub.stan.formats import opened as opened_table
 from stansub.stan.partition_requests import Describe
 from stansub.stan.partitions import PartitionedData, PartitionRecipe, pooled, stamp_of
 from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Near, NearPoints
 from stansub.stan.proved import Proved
 from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
@@ -38,6 +40,7 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.requests import Request
 from stansub.target.threads import THREADS
 from stansub.tuning.proposal_names import named
+from stansub.types import FloatArray
 
 # Rows from which files of a pattern stay in partitions, and the share of memory for partitions that stay open.
 _LEAST, _SHARE = 1_000_000, 3
@@ -246,11 +249,18 @@ def _forget(recipes: Sequence[PartitionRecipe]) -> None:
 
 
 @contextmanager
-def opened(model: Model | Source, data: Data, config: SampleConfig, log: Progress) -> Iterator[Data]:
+def opened(
+    model: Model | Source, data: Data, config: SampleConfig, log: Progress, *, points: Sequence[FloatArray] = ()
+) -> Iterator[Data]:
     """Yield data in partitions, if these can stay where they are; otherwise the data as given.
 
     They can if a pattern of Parquet files, or `DataPartitions`, have many rows, if decisions may use single
     observations, and if the program's likelihood has linear predictors.
+
+    Parameters
+    ----------
+    points : sequence of ndarray
+        Unconstrained parameters near which the log density is finite; by default the inits.
 
     Raises
     ------
@@ -262,7 +272,8 @@ def opened(model: Model | Source, data: Data, config: SampleConfig, log: Progres
         yield data
         return
     sources, program, parts = found
-    recipes = _recipes(sources, program, parts, seed=config.seed or 0, observations=config.observations)
+    about = NearPoints(points) if points else near_inits(config.inits, config.chains)
+    recipes = _recipes(sources, program, parts, seed=config.seed or 0, observations=config.observations, near=about)
     saved = None if config.observation_level else SavedQuantities.of(config).saved
     with holding(recipes, config.executor, config.parallel_chains or THREADS, log) as holders:
         try:
@@ -279,6 +290,7 @@ def reopened(
     *,
     seed: int,
     observations: str | None,
+    near: Near | None = None,
     executor: str | None,
     log: Progress,
 ) -> Iterator[PartitionedData]:
@@ -291,7 +303,7 @@ def reopened(
     """
     if (parts := _parts(sources)) is None:
         raise InputError(f"{sources.name}: the run had these data in partitions; give them as partitions again")
-    recipes = _recipes(sources, program, parts, seed=seed, observations=observations)
+    recipes = _recipes(sources, program, parts, seed=seed, observations=observations, near=near)
     with holding(recipes, executor, THREADS, log) as holders:
         yield described(holders, sources, program, Describe(), log)
 
@@ -368,12 +380,18 @@ def _has_single(config: SampleConfig) -> bool:
 
 
 def _recipes(
-    sources: DataSources, program: Source, parts: Sequence[Part], *, seed: int, observations: str | None
+    sources: DataSources,
+    program: Source,
+    parts: Sequence[Part],
+    *,
+    seed: int,
+    observations: str | None,
+    near: Near | None,
 ) -> tuple[PartitionRecipe, ...]:
     run, code = uuid.uuid4().hex, program.program.code
     others = tuple(dict(one) for one in sources.parts if isinstance(one, Mapping))
     given = others, sources.columns, seed, observations
     return tuple(
-        PartitionRecipe(f"{run}-{number}", program.name, code, part, *given, stamp_of(part))
+        PartitionRecipe(f"{run}-{number}", program.name, code, part, *given, stamp_of(part), near)
         for number, part in enumerate(parts)
     )

@@ -164,7 +164,7 @@ def make_posterior(
         compiled = compile_model(compiled, progress=log)
     compiled_at = clock.now()
     if isinstance(values, PartitionedData):
-        found = values.posterior(compiled, seed=seed, observations=observations, log=as_progress(log))
+        found = values.posterior(compiled, seed=seed, observations=observations, near=near, log=as_progress(log))
         return found, compiled_at
     found = compiled.with_data(
         values,

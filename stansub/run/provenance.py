@@ -7,8 +7,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from stansub.errors import InputError
+from stansub.output import inference_data
+from stansub.output.inference_data import InferenceData
 from stansub.progress import Progress
 from stansub.run import executors, partitions
+from stansub.run.inits import near_draws
 from stansub.run.posteriors import Data, make_posterior
 from stansub.stan import data as data_module
 from stansub.stan import syntax
@@ -54,7 +57,7 @@ def _check_digest(values: data_module.Data, facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def posterior_of_draws(
-    facts: Mapping[str, Any],
+    draws: InferenceData,
     *,
     model: Posterior | FunctionFactors | None,
     data: DataLike | None,
@@ -63,7 +66,7 @@ def posterior_of_draws(
 ) -> Iterator[Posterior]:
     """Yield the posterior of draws, cut into blocks; compiled programs are reused.
 
-    If the run had its data in partitions, they are opened as partitions again.
+    If the run had its data in partitions, they are opened as partitions again. The cut is proved near some draws.
 
     Parameters
     ----------
@@ -80,6 +83,7 @@ def posterior_of_draws(
         If the program is not recorded, the data are missing, either differs from that of the draws, or the likelihood
         is not a sum over observations.
     """
+    facts, about = inference_data.attrs(draws), near_draws(draws)
     asked, settings = facts.get("asked", {}), facts.get("settings", {})
     code = str(facts.get("model_code", ""))
     if model is None and not code:
@@ -94,8 +98,8 @@ def posterior_of_draws(
         values: Data = data
         if isinstance(given, Source) and in_partitions:
             sources = DataSources.of(data) if data is not None else _recorded(facts)
-            options: dict[str, Any] = {"seed": seed, "observations": observations, "executor": executor, "log": log}
-            values = stack.enter_context(partitions.reopened(given, sources, **options))
+            options: dict[str, Any] = {"seed": seed, "observations": observations, "near": about, "log": log}
+            values = stack.enter_context(partitions.reopened(given, sources, executor=executor, **options))
             _check_digest(values, facts)
         elif isinstance(given, Source):
             log("Reading the data")
@@ -106,6 +110,7 @@ def posterior_of_draws(
             block_size=lambda analysis, n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
             seed=seed,
             observations=observations,
+            near=about,
             log=log,
         )
         if posterior.model_hash != facts.get("model_hash") or posterior.values.digest() != facts.get("data_hash"):

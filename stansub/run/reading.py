@@ -47,7 +47,8 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     show = wanted(show_progress, console)
     with contextlib.ExitStack() as partitions:
         with stage_progress(console, show=show) as progress:
-            data = partitions.enter_context(opened(program, given, config, progress))
+            points = found.facts(config).points
+            data = partitions.enter_context(opened(program, given, config, progress, points=points))
             compiled = compile_model(program, progress=progress)
             ready = resumed(compiled, data, config, found, Progress(), progress)
         setup = ready.prepared.setup.adapted(ready.adaptation)

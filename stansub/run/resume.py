@@ -18,8 +18,7 @@ from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, make
 from stansub.run.prepare import Prepared, Setup, moves_of, with_seed
 from stansub.run.state import Facts
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import Whole
-from stansub.types import FloatArray
+from stansub.stan.proof import NearPoints
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, progress: Progress) -> Prepared:
@@ -42,12 +41,8 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     facts = found.facts(config)
     if facts.evaluator == "rewritten":
         raise InputError(f"{found.path} was written with `evaluator='rewritten'`, which is gone: start a new run")
-
-    def near(full: Whole) -> list[FloatArray]:
-        # Another program than the run's may have other parameters; it is refused below.
-        return [one for one in facts.points if len(one) == full.dim]
-
-    given = read(model, data, progress)._replace(near=near)
+    # Another program than the run's may have other parameters; it is refused below.
+    given = read(model, data, progress)._replace(near=NearPoints(facts.points))
     with given.unchanged():
         posterior, compiled_at = _posterior(given, facts, config, progress)
         digest = posterior.values.digest()

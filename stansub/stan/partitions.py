@@ -26,7 +26,7 @@ from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.data import Data, Rows, digest_of, load
 from stansub.stan.partition_requests import BlockSum, Description, LogDensities, Sample, Single, shape_of
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import Proof, Whole
+from stansub.stan.proof import Near, Proof, Whole
 from stansub.stan.proved import Proved
 from stansub.stan.shares import SumOfParts, joined
 from stansub.stan.source import Source
@@ -65,6 +65,8 @@ class PartitionRecipe:
     """Name of the data variable that counts the observations, if given."""
     stamp: str = field(compare=False, default="")
     """Digest of the end of the file, where Parquet describes its content; empty for functions."""
+    near: Near | None = field(compare=False, default=None, repr=False)
+    """Where the log density should be finite, if known."""
 
     @property
     def name(self) -> str:
@@ -97,6 +99,7 @@ class PartitionRecipe:
             block_size=lambda n, instances: max(coarse_size(VARIATES_BLOCK_SIZE, n), min(_BLOCK, n // _BLOCKS)),
             seed=self.seed,
             observations=self.observations,
+            near=self.near,
         )
         known = Proved.of(posterior)
         return (posterior if known is None else compiled.with_proof(values, known)), known
@@ -172,7 +175,9 @@ class PartitionedData(Data):
         asked = {one: request(rows[chosen] - starts[one]) for one, chosen in places.items()}
         return list(zip(places.values(), self.holders.answers(asked), strict=True))
 
-    def posterior(self, compiled: CompiledModel, *, seed: int, observations: str | None, log: Progress) -> Posterior:
+    def posterior(
+        self, compiled: CompiledModel, *, seed: int, observations: str | None, near: Near | None = None, log: Progress
+    ) -> Posterior:
         """Return the posterior of all rows.
 
         Raises
@@ -180,7 +185,7 @@ class PartitionedData(Data):
         InputError
             If the pilot does not fit the program.
         """
-        pilot = self._pilot(compiled, seed, observations, log)
+        pilot = self._pilot(compiled, seed, observations, near, log)
         counts = tuple(one.n_observations for one in self.described)
         found = pilot.predictors(log)
         if not isinstance(found, LinearPredictors) or shape_of(found) != self.described[0].shape:
@@ -200,7 +205,9 @@ class PartitionedData(Data):
             pilot=pilot,
         )
 
-    def _pilot(self, compiled: CompiledModel, seed: int, observations: str | None, log: Progress) -> Posterior:
+    def _pilot(
+        self, compiled: CompiledModel, seed: int, observations: str | None, near: Near | None, log: Progress
+    ) -> Posterior:
         """Return the posterior of a random sample of the rows, each partition's in proportion to its rows."""
         n, sizes = sum(one.n_observations for one in self.described), self.described[0].sizes
         rng = streams.generator(seed, streams.Run.PARTITIONS)
@@ -211,6 +218,7 @@ class PartitionedData(Data):
             block_size=lambda n, instances: coarse_size(VARIATES_BLOCK_SIZE, n),
             seed=seed,
             observations=observations,
+            near=near,
             progress=log,
         )
 

@@ -30,7 +30,7 @@ _MAX_TRIES = 100
 # Observations per part when all blocks are evaluated.
 _PART = 1 << 12
 
-# Returns unconstrained parameters of a loaded program near which its log density should be finite.
+# Returns unconstrained parameters of a loaded program near which its log density should be finite. It can be pickled.
 Near: TypeAlias = Callable[["Whole"], Sequence[FloatArray]]
 
 
@@ -66,6 +66,16 @@ class Whole(factors.Density, Protocol):
     ) -> Writer: ...
 
     def param_unconstrain_json(self, values: bytes) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class NearPoints:
+    """Points near which the log density should be finite, unless the program has another number of parameters."""
+
+    points: Sequence[FloatArray]
+
+    def __call__(self, full: Whole) -> list[FloatArray]:
+        return [one for one in self.points if len(one) == full.dim]
 
 
 class Population(factors.Population, Protocol):

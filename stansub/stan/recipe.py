@@ -11,7 +11,7 @@ from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.proof import Whole
+from stansub.stan.proof import NearPoints
 from stansub.stan.source import Source
 from stansub.types import FloatArray
 
@@ -56,17 +56,18 @@ class PosteriorRecipe:
         RunError
             If the posterior has another cut of the data.
         """
+        near = NearPoints(self.points)
         if self.evaluator == "uncut":
             programs = plan_transitions(self.source.analysis, self.observations or "")
             compiled = compile_model(self.source, progress=progress, programs=programs)
-            return compiled.uncut(self.values, seed=self.seed, observations=self.observations, near=self._near)
+            return compiled.uncut(self.values, seed=self.seed, observations=self.observations, near=near)
         compiled = compile_model(self.source, progress=progress)
         posterior = compiled.with_data(
             self.values,
             block_size=self.block_size,
             seed=self.seed,
             observations=self.observations,
-            near=self._near,
+            near=near,
             progress=progress,
         )
         if posterior.blocks.size != self.block_size:
@@ -75,6 +76,3 @@ class PosteriorRecipe:
                 f"{self.block_size}"
             )
         return posterior
-
-    def _near(self, full: Whole) -> Sequence[FloatArray]:
-        return self.points

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from drawn import unconstrained
 from numpy.typing import NDArray
 from rich.console import Console
 
 import stansub
 from stansub import CompiledModel, InputError, checking
-from stansub.run.inits import Init, load, parse, start
+from stansub.output import inference_data
+from stansub.run.inits import Init, load, near_draws, parse, start
+from stansub.stan import syntax
 from stansub.stan.compilation import compile_model
 from stansub.stan.posterior import Posterior
+from stansub.stan.source import Source
 
 Array = NDArray[np.float64]
 
@@ -159,21 +163,31 @@ RATES = """
 data { int<lower=1> N; matrix[N, 4] x; array[N] int<lower=0> y; }
 parameters { real alpha; vector[4] beta; }
 model { alpha ~ normal(25, 5); beta ~ normal(0, 3); y ~ poisson(alpha + x * beta); }
+generated quantities { array[N] int y_rep = poisson_rng(alpha + x * beta); }
 """
+START = {"alpha": 25.0, "beta": [0.0, 0.0, 0.0, 0.0]}
+
+
+def rates() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(0.0, 1.0, (2000, 4))
+    return {"N": 2000, "x": x, "y": rng.poisson(25.0 + x @ [1.5, 0.0, 0.0, -1.0])}
+
+
+@pytest.fixture(scope="module")
+def counted() -> stansub.CompiledModel:
+    return compile_model(Source("rates", RATES, syntax.parse(RATES)))
 
 
 @pytest.mark.slow
 def test_a_cut_that_is_finite_only_near_the_inits_is_proved_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    counted: stansub.CompiledModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rng = np.random.default_rng(1)
-    x = rng.normal(0.0, 1.0, (2000, 4))
-    data = {"N": 2000, "x": x, "y": rng.poisson(25.0 + x @ [1.5, 0.0, 0.0, -1.0])}
+    data, model = rates(), counted
     program, file, inits = tmp_path / "rates.stan", tmp_path / "rates.json", tmp_path / "inits.json"
     program.write_text(RATES, encoding="utf-8")
     file.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
-    inits.write_text('{"alpha": 25, "beta": [0, 0, 0, 0]}', encoding="utf-8")
-    model = compile_model(program)
+    inits.write_bytes(orjson.dumps(START))
     with pytest.raises(InputError, match=r"At the last of them, observation \d+ .*give plausible `inits`"):
         model.with_data(data)
 
@@ -186,3 +200,29 @@ def test_a_cut_that_is_finite_only_near_the_inits_is_proved_there(
 
     assert checking.report(program, file, observations=None, inits=inits, console=Console()) == 0
     assert "qualifies" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_cuts_of_draws_are_proved_near_the_draws(counted: stansub.CompiledModel) -> None:
+    data = rates()
+    draws = stansub.sample(
+        counted, data, inits=START, chains=2, iter_warmup=200, iter_sampling=400, seed=1, show_progress=False
+    )
+    assert stansub.loo(draws, data=data, observations=100, show_progress=False).n_data_points == 2000
+    found = stansub.ppc(draws, data=data, observations=50, n_draws=20, show_progress=False)
+    assert found.posterior_predictive["y"].shape[-1] == 50
+    budget: dict[str, Any] = {"max_steps": 200, "repeats": 4, "epsilons": (0.0, 0.1), "show_progress": False}
+    for inits in (None, START):
+        assert len(stansub.risk(counted, data, reference=draws, inits=inits, seed=1, **budget).curves)
+    # Draws without their unconstrained positions, such as those of NUTS.
+    named = inference_data.build(
+        posterior={name: draws.posterior[name].values for name in ("alpha", "beta")},
+        sample_stats={},
+        attrs=inference_data.attrs(draws),
+    )
+    near = near_draws(inference_data.container(named))
+    posterior = counted.with_data(data, near=near)
+    last = unconstrained(draws)[:, -1]
+    np.testing.assert_allclose(near(posterior.full), last, rtol=1e-12)
+    assert np.abs(np.array(posterior.points) - last[0]).max() < 25, "about the draws, not about 0"
+    assert posterior.proof.holds

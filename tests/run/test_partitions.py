@@ -536,6 +536,22 @@ def test_rows_for_predictions_are_those_of_memory(logistic: CompiledModel, folde
 
 
 @pytest.mark.slow
+def test_cuts_of_partitions_are_proved_near_the_inits(folder: Path, many: None, tmp_path: Path) -> None:
+    """The log density is finite at intercepts from 25 to 35 alone, far from 0."""
+    program = tmp_path / "far.stan"
+    text = PROGRAM.read_text().replace("glm(x, alpha,", "glm(x, alpha - 30,")
+    program.write_text(text.replace("alpha ~ normal(0, 2.5)", "alpha ~ uniform(25, 35)"))
+    with pytest.raises(InputError, match="not finite at any of the parameter values tried"):
+        stansub.sample(program, sources(folder), **SHORT)
+    saved, inits = tmp_path / "far.checkpoint", {"alpha": 30.0, "beta": [0.0, 0.0, 0.0]}
+    draws = stansub.sample(program, sources(folder), inits=inits, checkpoint=saved, **SHORT)
+    assert inference_data.attrs(draws)["settings"]["evaluator"] == "partitions"
+    assert 29 < float(draws.posterior["alpha"].mean()) < 31
+    np.testing.assert_array_equal(unconstrained(stansub.read_checkpoint(saved)), unconstrained(draws))
+    assert stansub.loo(draws, observations=100).n_data_points == N
+
+
+@pytest.mark.slow
 def test_predictions_of_partitions_are_those_of_memory(folder: Path, many: None, tmp_path: Path) -> None:
     quantities = "generated quantities { array[N] int y_rep = bernoulli_logit_rng(alpha + x * beta); }"
     program = tmp_path / "logistic_rep.stan"
