@@ -29,6 +29,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
+from stansub.stan.priors import with_prior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import adds, observations_in, outcome_sizes
@@ -120,7 +121,7 @@ def report(
         *lines,
         *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
         *(_inside(read, observations) if verbose else ()),
-        *_of_stanc(Path(stan_file)),
+        *_of_stanc(Path(stan_file), read, _likelihood(read.analysis, observations, found.posterior)[0]),
     ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, costs):
@@ -350,9 +351,9 @@ def _warnings(found: Examination, costs: _Costs | None) -> Iterator[str]:
         )
 
 
-def _of_stanc(stan_file: Path) -> Iterator[tuple[str, str]]:
+def _of_stanc(stan_file: Path, read: Source, likelihood: list[Statement]) -> Iterator[tuple[str, str]]:
     """Yield stanc's warnings, which the compilation of a program does not show."""
-    found = stanc.warnings_of(stan_file, pedantic=True)
+    found = stanc.warnings_of(stan_file, pedantic=True, with_prior=with_prior(read.program, likelihood))
     yield from (("Stanc warns", text) for text in found[:_MOST_WARNINGS])
     if len(found) > _MOST_WARNINGS:
         yield "", f"{len(found) - _MOST_WARNINGS:,} more warnings"

@@ -98,21 +98,34 @@ def test_warnings_of_stanc_are_shown(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert stanc.warnings_of(tmp_path / "missing.stan", pedantic=True) == ()
 
 
-def test_priors_that_a_transformed_parameter_adds_up_are_priors(tmp_path: Path) -> None:
-    """As brms writes them; those of `flat` are missing indeed."""
+def test_priors_that_stanc_does_not_see_are_priors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several parameters, of transformed ones, and as brms writes them; those of `flat` and `tau` are missing."""
     file = tmp_path / "priors.stan"
     file.write_text("""
-data { int N; vector[N] y; }
-parameters { real mu; real flat; matrix[2, 2] z; }
+data { int N; int J; vector[N] y; array[N] int g; }
+parameters {
+  real mu; real flat; matrix[2, 2] z; real a; real b; real<lower=0> s; real<lower=0> tau; vector[J] u; real w;
+}
 transformed parameters {
-  real lprior = 0;
+  real lprior = 0; real log_s = log(s);
   lprior += normal_lpdf(mu | 0, 1);
   lprior += std_normal_lpdf(to_vector(z));
 }
-model { target += normal_lpdf(y | mu + flat + z[1, 2], 1); target += lprior; }
+model {
+  [a, b]' ~ multi_normal(rep_vector(0, 2), identity_matrix(2));
+  log_s ~ normal(0, 1);
+  target += -log_s;
+  u ~ normal(0, tau);
+  target += -0.5 * square(w);
+  target += normal_lpdf(y - flat | mu + z[1, 2] + a + b * w + u[g], s);
+  target += lprior;
+}
 """)
-    (found,) = stanc.warnings_of(file, pedantic=True)
-    assert found.startswith("The parameter flat has no priors")
+    check(file)
+    warned = [line for line in capsys.readouterr().out.splitlines() if "has no priors" in line]
+    assert {line.split("The parameter ")[1].split()[0] for line in warned} == {"flat", "tau"}
+    said = [line for line in stanc.warnings_of(file, pedantic=True) if "has no priors" in line]
+    assert len(said) > len(warned), "stanc sees them now: nothing is left out any more"
 
 
 @pytest.mark.parametrize("end", [": ", " to column 49:\n    ", " to line 5, column 3:\n    "])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from stansub.errors import InputError, RunError, StansubError, printable
@@ -20,7 +20,7 @@ _CANONICAL = [
 _WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+(?: to [^:]*)?)?:\s", re.MULTILINE)
 # stanc takes the name of a user's function with this suffix for a variable.
 _FALSE_WARNING = re.compile(r"The variable \w+_lup[dm]f may not have been assigned")
-# stanc does not see priors that a transformed parameter adds up, as brms's lprior does.
+# stanc misses priors of several parameters, and those that a transformed parameter adds up, as brms's lprior does.
 _NO_PRIOR = re.compile(r"The parameter (\w+) has no priors")
 STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
 _RULE = re.compile(r"^\s*-{20,}\s*$")
@@ -90,18 +90,19 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
     return done.stdout
 
 
-def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
+def warnings_of(stan_file: Path, *, pedantic: bool, with_prior: Collection[str] = ()) -> tuple[str, ...]:
     """Return stanc's warnings about a valid program, each in one line; empty if stanc does not run.
 
     Parameters
     ----------
     pedantic : bool
         Whether to include those of stanc's pedantic mode, such as unused parameters and unusual priors.
+    with_prior : collection of str
+        Parameters that have a prior, even if stanc sees none.
     """
     arguments = ["--allow-undefined", "--include-paths=.", "--o=/dev/null", *(["--warn-pedantic"] if pedantic else [])]
     try:
-        code = read(stan_file)
-        found = _stanc(code, arguments, stan_file.absolute().parent).stderr
+        found = _stanc(read(stan_file), arguments, stan_file.absolute().parent).stderr
     except StansubError:
         return ()
     places = [*_WARNING.finditer(found)]
@@ -110,14 +111,13 @@ def warnings_of(stan_file: Path, *, pedantic: bool) -> tuple[str, ...]:
         (f"line {one['line']}: " if one["line"] else "") + " ".join(found[one.end() : end].split())
         for one, end in zip(places, ends, strict=True)
     ]
-    return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, code))
+    return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, with_prior))
 
 
-def _is_false(warning: str, code: str) -> bool:
-    """Return whether stanc warns of a user's function, or misses a prior that the program writes."""
+def _is_false(warning: str, with_prior: Collection[str]) -> bool:
+    """Return whether stanc warns of a user's function, or misses a prior."""
     missed = _NO_PRIOR.search(warning)
-    has_prior = missed and re.search(rf"_lp[dm]f\s*\(\s*(to_vector\s*\(\s*)?{missed[1]}\b", code)
-    return bool(_FALSE_WARNING.search(warning) or has_prior)
+    return bool(_FALSE_WARNING.search(warning)) or (missed is not None and missed[1] in with_prior)
 
 
 def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
