@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -141,9 +142,9 @@ class Recentred:
         self._point = point
         self.shifts: list[Shift] = []
         read, removed = [row.read for row in predictors.rows], set[int]()
-        for k, one in ((k, one) for k, row in enumerate(predictors.rows) for one in _shifts(row)):
+        for k, one in ((k, one) for k, row in enumerate(predictors.rows) for one in _shifts(predictors.rows, row)):
             # Another argument may read the shift, too, and must not change either.
-            places = {*one.places.tolist(), *one.absorbing.tolist()}
+            places = {*one.places.tolist(), *one.absorbing.tolist()} if one.by_grouping else set()
             others = [row for j, row in enumerate(predictors.rows) if j != k and read[j] & places]
             if removed.isdisjoint(one.places.tolist()) and all(_cancels(row, one) for row in others):
                 self.shifts.append(one)
@@ -202,52 +203,67 @@ def _cancels(row: SparseRows, shift: Shift) -> bool:
     return float(np.abs(row(change)).max()) <= 10 * _SAME * most
 
 
-def _shifts(row: SparseRows) -> list[Shift]:
+def _shifts(rows: Sequence[SparseRows], row: SparseRows) -> list[Shift]:
+    """Return shifts of the groupings of one of the arguments."""
     found: list[Shift] = []
     counts = [column.counts(row.dim) for column in row.columns]
     whole = [k for k, own in enumerate(counts) if own.sum() == row.n]
     for k in (k for k, own in enumerate(counts) if own.any()):
-        absorbed = _by_common(row, k)  # also if a factor is 0, as those of a treatment's effects without treatment
+        own = np.flatnonzero(counts[k])
+        absorbed = _by_common(rows, row, own)  # also if a factor is 0, as those of a treatment's effects without it
         if absorbed is None and k in whole[:-1]:
             absorbed = _by_grouping(row, k, whole[-1], np.flatnonzero(counts[whole[-1]]))
         if absorbed:
-            own = np.flatnonzero(counts[k])
             found.append(Shift(own, np.asarray(counts[k][own] / counts[k].sum(), np.float64), *absorbed))
     return found
 
 
-def _by_common(row: SparseRows, k: int) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
-    """Return the common numbers' coefficients that absorb a shift of a grouping.
+def _by_common(
+    rows: Sequence[SparseRows], row: SparseRows, own: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
+    """Return the common coefficients of an argument that absorb a shift of a grouping, in all arguments.
 
     They are found on the first part of the observations; an observation that they do not suit joins these.
     """
     if not row.places.size:
         return None
+    shifted = {*own.tolist(), *row.places.tolist()}
+    change, alike = np.zeros(row.dim), [one for one in rows if one.read & shifted]
+    change[own] = 1.0
     parts = slices(row.n)
-    known, factors = _common(row, k, parts[0])
+    known, factors = _equations(alike, change, row.places, parts[0])
     coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
-    most = max(float(np.abs(row.columns[k].factors[rows]).max()) for rows in parts)
+    most = max(float(np.abs(_equations(alike, change, row.places, part)[1]).max()) for part in parts)
     for _ in range(len(row.places) + 1):
         number, misfit = 0, 0.0
-        for rows in parts:
-            own, wanted = _common(row, k, rows)
-            errors = np.abs(own @ coefficients - wanted)
+        for part in parts:
+            numbers, wanted = _equations(alike, change, row.places, part)
+            errors = np.abs(numbers @ coefficients - wanted).reshape(len(alike), -1).max(axis=0)
             if errors.max() > max(misfit, _SAME * most):
-                number, misfit = rows.start + int(np.argmax(errors)), float(errors.max())
+                number, misfit = part.start + int(np.argmax(errors)), float(errors.max())
         if not misfit:
             return row.places, np.asarray(coefficients, np.float64), False
         if number < parts[0].stop:
             return None
-        own, wanted = _common(row, k, slice(number, number + 1))
-        known, factors = np.concatenate([known, own]), np.concatenate([factors, wanted])
+        numbers, wanted = _equations(alike, change, row.places, slice(number, number + 1))
+        known, factors = np.concatenate([known, numbers]), np.concatenate([factors, wanted])
         coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
     return None
 
 
-def _common(row: SparseRows, k: int, rows: slice) -> tuple[FloatArray, FloatArray]:
-    """Return the common numbers of some observations, and their factors of a grouping."""
-    part = row.part(rows)
-    return np.broadcast_to(part.matrix, (part.n, len(part.places))), np.asarray(part.columns[k].factors, np.float64)
+def _equations(
+    rows: Sequence[SparseRows], change: FloatArray, places: NDArray[np.int64], part: slice
+) -> tuple[FloatArray, FloatArray]:
+    """Return some observations' numbers at common places, and what a change of phi adds, argument by argument."""
+    numbers, added = [], []
+    for row in (one.part(part) for one in rows):
+        own = np.zeros((row.n, len(places)))
+        common, here, there = np.intersect1d(places, row.places, return_indices=True)
+        if common.size:
+            own[:, here] = row.matrix[:, there]
+        numbers.append(own)
+        added.append(row(change))
+    return np.concatenate(numbers), np.concatenate(added)
 
 
 def _by_grouping(

@@ -203,6 +203,32 @@ def test_what_cancels_in_all_arguments_is_removed(cancels: bool) -> None:
     assert bool(np.allclose(recentred(phi + shift), recentred(phi))) == cancels
 
 
+@pytest.mark.parametrize("both", [1.0, -1.0])
+def test_what_cancels_in_one_of_two_arguments_is_removed(both: float) -> None:
+    """The log rate of a gamma density is that of its shape less that of its mean, and each has effects of its own.
+
+    So one of its arguments has the numbers of both, which are multiples of each other.
+    """
+    rng = np.random.default_rng(1)
+    x, g = rng.standard_normal(N), np.stack([4 + rng.integers(J, size=N), 4 + J + rng.integers(4, size=N)], axis=1)
+    one, starts = np.column_stack([np.ones(N), x]), np.arange(0, 2 * N + 1, 2)
+    of_shape = sp.csr_array((np.ones(N), g[:, 1], np.arange(N + 1)), shape=(N, M))
+    of_rate = sp.csr_array((np.tile([both, 1.0], N), g.ravel(), starts), shape=(N, M))
+    rows = (
+        SparseRows.of(one, np.array([2, 3], np.int64), of_shape, np.zeros(1)),
+        SparseRows.of(np.hstack([both * one, one]), np.arange(4, dtype=np.int64), of_rate, np.zeros(1)),
+    )
+    predictors = SparsePredictors(rows, LocationScale(np.zeros(N), NormalErrors()))
+    recentred, phi = Recentred(predictors, np.zeros(M)), rng.standard_normal(M)
+    for intercept, levels in ((0, slice(4, 4 + J)), (2, slice(4 + J, M))):
+        shift = np.zeros(M)
+        shift[intercept], shift[levels] = -3.0, 3.0
+        for row in rows:
+            np.testing.assert_allclose(row(shift), 0, atol=1e-12)
+            np.testing.assert_allclose(row(recentred(phi)), row(phi), atol=1e-12)
+        np.testing.assert_allclose(recentred(phi + shift), recentred(phi), atol=1e-12)
+
+
 def test_a_few_observations_are_all_looked_at() -> None:
     predictors = likelihood("binomial")
     point, places, sds = moves()
