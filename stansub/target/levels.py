@@ -136,7 +136,8 @@ def groupings(predictors: SparsePredictors) -> tuple[Grouping, ...]:
 def multiplies(predictors: SparsePredictors) -> bool:
     """Return whether observations multiply coefficients of two groupings, such as discrimination and ability.
 
-    The family is then unknown, because the predictors of known families are affine.
+    The family is then unknown, because the predictors of known families are affine. Functions of one argument, in which
+    groupings add up, may be multiplied.
     """
     if not isinstance(predictors.family, ProgramFamily):
         return False
@@ -146,7 +147,7 @@ def multiplies(predictors: SparsePredictors) -> bool:
     except NoPredictorsError:
         return False
     read = [{k for k, own in enumerate(levels) if not own.isdisjoint(row.read)} for row in predictors.rows]
-    factors = ([set[int]().union(*(read[k] for k in one)) for one in pair] for pair in products)
+    factors = ((read[k], read[j]) for one, other in products for k in one for j in other if k != j)
     return any(one and other and len(one | other) > 1 for one, other in factors)
 
 

@@ -97,6 +97,16 @@ def test_products_with_common_coefficients_or_of_one_grouping() -> None:
     assert not multiplies(likelihood(PRODUCTS.rows[0], own, family=PRODUCTS.family))
 
 
+def test_products_of_functions_of_one_argument_are_none() -> None:
+    """A mean with effects of two groupings, squared: the effects add up in its logarithm."""
+    lines = [("data", 1, 0), ("argument", 1, 0), ("exp", 1, 0), ("product", 2, 2), ("argument", 0, 0), ("sum", 3, 4)]
+    codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+    family = ProgramFamily(
+        Code(np.array([0, len(lines)], np.int32), codes, np.zeros(len(lines))), 2, PRODUCTS.family.data
+    )
+    assert not multiplies(likelihood(*PRODUCTS.rows, family=family))
+
+
 def checked_passes(predictors: SparsePredictors) -> None:
     """Passes agree with the likelihood as a whole, also after levels of two groupings are accepted in part."""
     levels, family = groupings(predictors), predictors.family
