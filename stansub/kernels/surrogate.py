@@ -90,7 +90,7 @@ class JointDecisions:
         self, predictors: SparsePredictors, approximation: Approximation, sds: FloatArray, joint: Joint
     ) -> None:
         self._approximation = approximation
-        self._observations, self._recentred = shared(predictors, approximation.quadratic, sds)
+        self._observations, self._recentred = shared(predictors, approximation.quadratic, sds, joint.radius)
         self._decider = SurrogateDecider(self._observations, joint.kappa, joint.most)
         self._before = 0
 

@@ -7,7 +7,6 @@ per standard deviation of the coefficients that it reads. `cpp/grouped.hpp` pick
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,18 +18,16 @@ from stansub.target.remainders import SHARE, Family, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.types import FloatArray
 
-# Radii, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line.
-_RADII = (8.0, 16.0, 32.0)
-# Target variance that joint decisions add to the log ratio, and maximum candidates per step, as a share of the
-# observations for each number of arguments. A candidate, at a random place in memory, takes 0.2 us. An observation in
-# order takes 0.009 us with one argument (logistic), 0.013 to 0.06 with two (normal, negative binomial), and 0.05 with
-# four (ordered).
-_VARIANCE, _MOST_SHARE = 0.04, 0.05
+# Radius, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line, and
+# multiples of it for moves that end beyond it.
+RADIUS, _MULTIPLES = 8.0, (1.0, 2.0, 4.0)
 # Relative to the diagonal of a precision.
 _RIDGE = 1e-10
 
 
-def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
+def grouped(
+    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, radius: float = RADIUS
+) -> _loop.GroupedObservations:
     """Return the remainders of the expansion, for decisions.
 
     Parameters
@@ -39,6 +36,8 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
         Their expansion.
     sds : ndarray, shape (m,)
         Approximate sds of phi.
+    radius : float
+        Half the width of the smallest boxes on which derivatives are bounded, in lengths.
 
     Raises
     ------
@@ -47,7 +46,7 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
     """
     family, rows = predictors.family, predictors.rows
     whitenings = [_whitening(row, quadratic) for row in rows]
-    radii = (np.inf,) if family.bounded else _RADII
+    radii = (np.inf,) if family.bounded else tuple(radius * multiple for multiple in _MULTIPLES)
     q = len(rows)
     records = np.empty((predictors.n_observations, 1 + 2 * q + q * (q + 1) // 2))
 
@@ -96,15 +95,49 @@ def _constants(
     return constants, np.array([(one[positive] / constants[positive]).max(initial=1.0) for one in each])
 
 
+def furthest(
+    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, phis: Sequence[FloatArray]
+) -> FloatArray:
+    """Return upper limits, in lengths, of how far the arguments of any observation are from the expansion.
+
+    Parameters
+    ----------
+    phis : sequence of ndarray, shape (m,)
+        Arguments at draws, without shifts that cancel; the result has an element for each.
+    """
+    changes, found = np.array(phis) - quadratic.point, np.zeros(len(phis))
+    for k, row in enumerate(predictors.rows):
+        whitening = _whitening(row, quadratic)
+
+        def largest(
+            part: SparsePredictors, own: slice, k: int = k, whitening: FloatArray = whitening
+        ) -> tuple[float, list[FloatArray]]:
+            """Return the most lengths for a unit step of the common numbers, and of each coefficient."""
+            of_part = part.rows[k]
+            lengths, each = _lengths(of_part, whitening, sds), []
+            for one in of_part.columns:
+                most, has = np.zeros(part.dim), one.places >= 0
+                np.maximum.at(most, one.places[has], np.abs(one.factors[has]) / lengths[has])
+                each.append(most)
+            return float((_reach(of_part, whitening) / lengths).max()) if of_part.places.size else 0.0, each
+
+        common, columns = zip(*predictors.each(largest), strict=True)
+        own = max(common) * np.linalg.norm(changes[:, row.places] @ whitening.T, axis=1)
+        for most in (np.max(one, axis=0) for one in zip(*columns, strict=True)):
+            own = own + (most * np.abs(changes)).max(axis=1)
+        found = np.maximum(found, own)
+    return found
+
+
 def shared(
-    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray
+    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, radius: float = RADIUS
 ) -> tuple[_loop.GroupedObservations, Recentred]:
     """Return what all chains with an expansion share, created once."""
     latest = predictors.latest
-    if not latest or latest[0][0] is not quadratic:
-        made = grouped(predictors, quadratic, sds), Recentred(predictors, quadratic.point)
-        latest[:] = [(quadratic, made)]
-    found: tuple[_loop.GroupedObservations, Recentred] = latest[0][1]
+    if not latest or latest[0][0] is not quadratic or latest[0][1][0] != radius:
+        made = grouped(predictors, quadratic, sds, radius), Recentred(predictors, quadratic.point)
+        latest[:] = [(quadratic, (radius, made))]
+    found: tuple[_loop.GroupedObservations, Recentred] = latest[0][1][1]
     return found
 
 
@@ -117,27 +150,8 @@ class Joint(NamedTuple):
     """Maximum expected candidates of a move; beyond it, kappa decreases."""
     candidates: float
     """Approximate number of candidates per step."""
-
-
-def choose_joint(
-    observations: _loop.GroupedObservations, phis: Sequence[FloatArray], n: int, *, n_arguments: int = 1
-) -> Joint | None:
-    """Return settings of joint decisions that cost less than all observations; None if there are none.
-
-    With kappa, the variance of the log ratio is sum_i r_i^2 / (kappa b_i).
-
-    Parameters
-    ----------
-    phis : sequence of ndarray, shape (m,)
-        Arguments at draws of the surrogate.
-    n_arguments : int
-        Arguments of one observation's likelihood.
-    """
-    decider, most = _loop.SurrogateDecider(observations, 1.0, 1.0), min(_MOST_SHARE * n_arguments, 1.0) * n
-    rate, _, squares = np.median([decider.costs(a, b) for a, b in pairwise(phis)], axis=0)
-    kappa = float(max(1.0, squares / _VARIANCE))
-    candidates = float((kappa + 0.5) * rate)
-    return Joint(kappa, float(most), candidates) if candidates <= most else None
+    radius: float = RADIUS
+    """Half the width of the smallest boxes on which derivatives are bounded, in lengths."""
 
 
 def _sizes(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> FloatArray:

@@ -24,10 +24,9 @@ from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.directions import common_coefficients
-from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
-from stansub.target.remainders import NoPredictorsError
+from stansub.target.joint_settings import Choice, choose_joint
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Split
 from stansub.tuning.coordinates import find_effects
@@ -91,6 +90,8 @@ class TunedSurrogate:
     n_starts: int = 0
     n_reached: int = 0
     """Climbs of that search, and those of them that reached the highest maximum."""
+    by_all: str = ""
+    """Why decisions use all observations, if they do."""
     tuner: Tuner | None = field(default=None, repr=False)
     """Tuner of Hamiltonian Monte Carlo."""
 
@@ -186,19 +187,6 @@ def _normal(predictors: SparsePredictors, phis: Sequence[FloatArray], noise: flo
 def _between(one: Approximation, other: Approximation) -> Approximation:
     """Return the approximation half way between two without corrections."""
     return Approximation.plain(Quadratic.mean([one.quadratic, other.quadratic]), is_mean=True)
-
-
-def _joint(
-    predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray]
-) -> Joint | None:
-    """Return the settings of joint decisions if they cost less than all observations; else None."""
-    if about.is_mean:
-        return None
-    try:
-        observations, _ = shared(predictors, about.quadratic, sds)
-    except NoPredictorsError:
-        return None
-    return choose_joint(observations, phis, predictors.n_observations, n_arguments=len(predictors.rows))
 
 
 def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
@@ -312,11 +300,28 @@ class _Exploration:
         recentred = Recentred(predictors, found.approximation.point)
         phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
         sds = np.std(phis, axis=0)
-        joint = _joint(predictors, found.approximation, sds, list(spread(np.array(phis), _DECIDED)))
-        transition = SurrogateTransition(found.approximation, tuned.inner, sds, joint, tuned.n)
+        choice = Choice(
+            None, "the approximation is the mean of several expansions, and no bounds on its error are known"
+        )
+        if not found.approximation.is_mean:
+            choice = choose_joint(
+                predictors,
+                found.approximation.quadratic,
+                sds,
+                list(spread(np.array(phis), _DECIDED)),
+                noise=found.noise,
+                microseconds=tuned.n * tuned.transition_cost if np.isfinite(tuned.transition_cost) else 0.0,
+            )
+        transition = SurrogateTransition(found.approximation, tuned.inner, sds, choice.joint, tuned.n)
         memory.give_back()
         return TunedSurrogate(
-            transition, tuned.draws, found.noise, tuned.diverging, n_passes + n_more, tuner=self.tuner
+            transition,
+            tuned.draws,
+            found.noise,
+            tuned.diverging,
+            n_passes + n_more,
+            by_all=choice.reason,
+            tuner=self.tuner,
         )
 
     def begin(self, about: Approximation, start: FloatArray) -> _Explored:

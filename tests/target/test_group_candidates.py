@@ -12,7 +12,7 @@ from scipy.special import expit
 from stansub._loop import SurrogateDecider
 from stansub.target.categories import Categorical
 from stansub.target.families import Binomial, Poisson
-from stansub.target.group_candidates import choose_joint, grouped
+from stansub.target.group_candidates import _lengths, _whitening, furthest, grouped
 from stansub.target.groupings import Recentred
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import NoPredictorsError
@@ -229,20 +229,6 @@ def test_what_cancels_in_one_of_two_arguments_is_removed(both: float) -> None:
         np.testing.assert_allclose(recentred(phi + shift), recentred(phi), atol=1e-12)
 
 
-def test_a_few_observations_are_all_looked_at() -> None:
-    predictors = likelihood("binomial")
-    point, places, sds = moves()
-    observations = grouped(predictors, predictors.expansion(point), sds)
-    found = choose_joint(observations, places, 10**7)
-    assert found is not None
-    assert found.kappa >= 1
-    assert found.candidates <= found.most
-    between, few = int(found.candidates / 0.1), int(found.candidates / 0.25)
-    assert choose_joint(observations, places, few, n_arguments=3) is None
-    assert choose_joint(observations, places, between) is None
-    assert choose_joint(observations, places, between, n_arguments=3) is not None
-
-
 @pytest.mark.parametrize("constant", [np.inf, np.nan])
 def test_a_constant_without_bound_is_said_to_have_none(constant: float) -> None:
     class Unbounded(Binomial):
@@ -257,3 +243,16 @@ def test_a_constant_without_bound_is_said_to_have_none(constant: float) -> None:
     unbounded = Unbounded(predictors.family.successes, predictors.family.trials)
     with pytest.raises(NoPredictorsError, match="no bound"):
         grouped(replace(predictors, family=unbounded), predictors.expansion(point), sds)
+
+
+def test_no_observation_is_further_than_the_limit() -> None:
+    for kind in ("normal", "categories"):
+        predictors = likelihood(kind)
+        point, places, sds = moves()
+        quadratic = predictors.expansion(point)
+        limits = furthest(predictors, quadratic, sds, places)
+        records = [_lengths(row, _whitening(row, quadratic), sds) for row in predictors.rows]
+        for limit, phi in zip(limits, places, strict=True):
+            changes = [np.abs(row(phi - point)) for row in predictors.rows]
+            most = max(float((one / lengths).max()) for one, lengths in zip(changes, records, strict=True))
+            assert 0.3 * limit < most <= limit * (1 + 1e-9)

@@ -1,0 +1,144 @@
+"""Choice of the settings of joint decisions, by their effective draws in a time, or of decisions from all observations.
+
+Times are rules of thumb, so that the same seed gives the same draws on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from stansub import _loop
+from stansub.target.group_candidates import RADIUS, Joint, furthest, shared
+from stansub.target.programs import ProgramFamily
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.types import FloatArray
+
+# Radii of the smallest boxes that are tried, as multiples of how far draws are at most.
+_BEYOND = (1.2, 0.8)
+# Microseconds of a candidate, at a random place in memory, and of an observation in order: for each argument of a known
+# family (0.009 in all with one, logistic; 0.013 to 0.06 with two, normal and negative binomial; 0.05 with four,
+# ordered), or for each instruction of a program.
+_CANDIDATE, _ARGUMENT, _INSTRUCTION = 0.2, 0.01, 0.0035
+# Correlation of a draw with the next proposal: trajectories end on the other side of the posterior.
+_CORRELATION = -0.4
+# Acceptance rate to which the noise of joint decisions may lower that of all observations, and the share of a lower one
+# that they leave; values of kappa that are tried.
+_ACCEPTED, _LEFT, _KAPPAS = 0.8, 0.95, 2.0 ** np.arange(0, 20, 0.5)
+
+
+class Choice(NamedTuple):
+    """Settings of joint decisions, or why decisions use all observations."""
+
+    joint: Joint | None
+    reason: str = ""
+
+
+def choose_joint(
+    predictors: SparsePredictors,
+    quadratic: Quadratic,
+    sds: FloatArray,
+    phis: Sequence[FloatArray],
+    *,
+    noise: float = 0.0,
+    microseconds: float = 0.0,
+) -> Choice:
+    """Return settings of joint decisions, if they make more effective draws in a time than all observations.
+
+    Parameters
+    ----------
+    phis : sequence of ndarray, shape (m,)
+        Arguments at draws of the surrogate, without shifts that cancel.
+    noise : float
+        Sd of what the surrogate omits.
+    microseconds : float
+        Time of the transitions on the surrogate for each decision.
+    """
+    error: NoPredictorsError | None = None
+    for radius in _radii(predictors, quadratic, sds, phis):
+        try:
+            observations, _ = shared(predictors, quadratic, sds, radius)
+        except NoPredictorsError as failed:
+            error = failed
+            continue
+        decider = _loop.SurrogateDecider(observations, 1.0, 1.0)
+        costs = np.array([decider.costs(a, b) for a, b in pairwise(phis)])
+        pass_time = predictors.n_observations * _observation_time(predictors)
+        joint, candidates = _best(costs[:, 0], costs[:, 2], pass_time, noise, microseconds)
+        if joint is not None:
+            return Choice(joint._replace(radius=radius))
+        times = _CANDIDATE * predictors.n_observations / pass_time
+        return Choice(None, _too_many(candidates, predictors.n_observations, times))
+    return Choice(None, f"a test on some needs bounds on what the approximation omits, but {error}")
+
+
+def _radii(
+    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, phis: Sequence[FloatArray]
+) -> tuple[float, ...]:
+    """Return radii to try: beyond all draws or, if there are no bounds on such boxes, beyond most draws."""
+    if predictors.family.bounded:
+        return (RADIUS,)
+    far = float(furthest(predictors, quadratic, sds, phis).max())
+    return tuple(multiple * far for multiple in _BEYOND)
+
+
+def _too_many(candidates: float, n: int, times: float) -> str:
+    if not candidates < n:
+        return "the bounds on what the approximation omits are so wide that a test on some would evaluate all of them"
+    return (
+        f"a test on some would draw about {candidates:,.0f} of the {n:,} at random, each of which takes about as long "
+        f"as {times:.0f} in order"
+    )
+
+
+def _best(
+    rates: FloatArray, squares: FloatArray, pass_time: float, noise: float, microseconds: float
+) -> tuple[Joint | None, float]:
+    """Return the settings with the most effective draws in a time, and the fewest candidates that noise allows.
+
+    With kappa, the variance of the log ratio is sum_i r_i^2 / (kappa b_i).
+
+    Parameters
+    ----------
+    rates, squares : ndarray
+        sum_i b_i, and sum_i r_i^2 / b_i, for some moves.
+    """
+    most = pass_time / _CANDIDATE
+    kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / rates - 0.5, 1.0))
+    candidates = np.where((kappas + 0.5) * rates > most, 2 * most, (kappas + 0.5) * rates).mean(axis=1)
+    by_all = _accepted(2 * noise**2)
+    accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
+    draws = _effective(accepted) / (microseconds + _CANDIDATE * candidates)
+    least = min(_ACCEPTED, _LEFT * by_all)
+    draws[accepted < least] = 0
+    best = int(np.argmax(draws))
+    joint = Joint(float(_KAPPAS[best]), float(most), float(candidates[best]))
+    precise = _accepted(2 * noise**2 + squares / _KAPPAS[:, np.newaxis]).mean(axis=1) >= least
+    needed = float((_KAPPAS[int(np.argmax(precise))] + 0.5) * np.median(rates)) if precise.any() else np.inf
+    return (joint if draws[best] > _effective(by_all) / (microseconds + pass_time) else None), needed
+
+
+def _accepted(variance: FloatArray | float) -> FloatArray:
+    """Return the acceptance rate if the log ratio is normal with this variance (and minus half of it as its mean)."""
+    from scipy.special import ndtr
+
+    return np.asarray(2 * ndtr(-np.sqrt(variance) / 2))
+
+
+def _effective(accepted: FloatArray) -> FloatArray:
+    """Return the effective draws of a step, if draws are an autoregression whose proposals have a correlation."""
+    moved = accepted * (1 - _CORRELATION)
+    return np.asarray(moved / (2 - moved))
+
+
+def _observation_time(predictors: SparsePredictors) -> float:
+    """Return the microseconds of an observation in a pass over all of them."""
+    family = predictors.family
+    if not isinstance(family, ProgramFamily):
+        return _ARGUMENT * len(predictors.rows)
+    numbers = np.diff(family.code.starts)
+    return _INSTRUCTION * float(numbers[family.data[0].astype(int)].mean())

@@ -1,0 +1,121 @@
+"""Settings of joint decisions: the most effective draws in a time, and reasons to use all observations."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stansub.target import joint_settings
+from stansub.target.families import Binomial
+from stansub.target.group_candidates import furthest
+from stansub.target.joint_settings import choose_joint
+from stansub.target.location_scale import LocationScale, NormalErrors
+from stansub.target.rows import Rows
+from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
+
+Array = NDArray[np.float64]
+N, J = 4000, 6
+M = 2 + J
+RATES, SQUARES = np.array([20.0, 30.0, 60.0]), np.array([2.0, 3.0, 5.0])
+
+
+def likelihood(kind: str) -> SparsePredictors:
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(1)
+    x, g = rng.standard_normal(N), 2 + rng.integers(J, size=N)
+    levels = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, M))
+    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1]), columns_of(levels), np.zeros(1), N, M)
+    eta = row(rng.normal(0, 0.4, M))
+    if kind == "binomial":
+        return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
+    return SparsePredictors((row, row), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
+
+
+def draws(sd: float = 0.03) -> tuple[Array, list[Array], Array]:
+    rng = np.random.default_rng(2)
+    return np.zeros(M), [sd * rng.standard_normal(M) for _ in range(8)], np.full(M, sd)
+
+
+def test_kappa_makes_the_most_effective_draws_in_a_time() -> None:
+    for microseconds in (0.0, 100.0, 1e5):
+        joint, fewest = joint_settings._best(RATES, SQUARES, 1e4, 0.1, microseconds)
+        assert joint is not None
+        assert joint.candidates == pytest.approx((joint.kappa + 0.5) * RATES.mean())
+        assert fewest <= (joint.kappa + 0.5) * np.median(RATES)
+
+        def merit(kappa: float, microseconds: float = microseconds) -> float:
+            accepted = joint_settings._accepted(2 * 0.1**2 + SQUARES / kappa).mean()
+            time = microseconds + joint_settings._CANDIDATE * (kappa + 0.5) * RATES.mean()
+            return float(1.4 * accepted / (2 - 1.4 * accepted) / time) if accepted >= 0.8 else 0.0
+
+        assert merit(joint.kappa) == max(merit(float(kappa)) for kappa in joint_settings._KAPPAS[:24])
+    cheap, dear = (joint_settings._best(RATES, SQUARES, 1e4, 0.1, time)[0] for time in (0.0, 1e5))
+    assert cheap is not None
+    assert dear is not None
+    assert dear.kappa > cheap.kappa, "a dear proposal is worth a more precise decision"
+
+
+def test_all_observations_are_used_if_that_makes_more_draws() -> None:
+    for pass_time, is_better in ((1e4, True), (100.0, False)):
+        joint, _ = joint_settings._best(RATES, SQUARES, pass_time, 0.1, 50.0)
+        assert (joint is not None) == is_better
+    # If bounds are wider than all observations, no kappa helps.
+    joint, fewest = joint_settings._best(1e6 * RATES, SQUARES, 1e4, 0.1, 50.0)
+    assert joint is None
+    assert fewest >= 1e6 * np.median(RATES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sd", "reason"),
+    [
+        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 20 in order"),
+        ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 10 in order"),
+        ("normal", 0.2, "so wide that a test on some would evaluate all of them"),
+    ],
+)
+def test_reasons_for_all_observations(kind: str, sd: float, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictors, (point, places, sds) = likelihood(kind), draws(sd)
+    quadratic = predictors.expansion(point)
+    few = choose_joint(predictors, quadratic, sds, places)
+    assert few.joint is None
+    assert re.search(reason, few.reason)
+    if "evaluate all" in reason:
+        return
+    monkeypatch.setattr(joint_settings, "_ARGUMENT", 10.0)  # as if there were a thousand times as many
+    many = choose_joint(predictors, quadratic, sds, places)
+    assert many.joint is not None
+    assert not many.reason
+    if kind == "normal":
+        assert many.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max())
+
+
+def test_bounds_that_only_small_boxes_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boxes are as large as most draws need if larger ones have no bounds."""
+    monkeypatch.setattr(joint_settings, "_ARGUMENT", 10.0)
+    predictors, (point, places, sds) = likelihood("normal"), draws()
+    quadratic = predictors.expansion(point)
+    far = furthest(predictors, quadratic, sds, places)
+
+    class Bounded(LocationScale):
+        most = 1.1 * float(far.max())
+
+        def part(self, rows: Rows) -> LocationScale:
+            return Bounded(self.y[rows], self.errors.part(rows))
+
+        def largest(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
+            found = super().largest(order, centre, lengths, radius)
+            return found if radius < self.most else np.full_like(found, np.inf)
+
+    assert isinstance(predictors.family, LocationScale)
+    family = Bounded(predictors.family.y, predictors.family.errors)
+    found = choose_joint(replace(predictors, family=family, latest=[]), quadratic, sds, places)
+    assert found.joint is not None
+    assert found.joint.radius == pytest.approx(0.8 * far.max())
+    Bounded.most = 0.0
+    found = choose_joint(replace(predictors, family=family, latest=[]), quadratic, sds, places)
+    assert found.joint is None
+    assert "have no bound" in found.reason
