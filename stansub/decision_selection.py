@@ -146,6 +146,14 @@ class ExactByAll(Chosen):
     """Ratio of the test's effective draws per observation to those of exact decisions."""
 
 
+class ExactOfTransitions(Chosen):
+    """Exact decisions of transitions from all observations."""
+
+    about = "test"
+    text = "exact, from all observations: {reason}"
+    reason: str
+
+
 class ExactWithoutVariates(Chosen):
     """Exact decisions from all observations, because there are no control variates."""
 

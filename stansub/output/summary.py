@@ -223,7 +223,8 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
         if record.undecided_share is not None and error_level(facts).value != 0:
             parts.append(f"{percent(record.undecided_share)} of the decisions needed all of them")
     if record.passes_per_step is not None:
-        parts.append(f"{record.passes_per_step:.2g} passes over the data per step")
+        passes = f"{record.passes_per_step:.2g}"
+        parts.append(f"{passes} pass{'es' * (passes != '1')} over the data per step")
     if parts:
         yield "Data", "; ".join(parts)
     if record.observations_per_second is not None and record.steps_per_second is not None:

@@ -26,6 +26,7 @@ from stansub import streams
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.acceptance.stopping import StoppingRule
+from stansub.decision_selection import ExactOfTransitions
 from stansub.errors import EndedError, InputError, RunError
 from stansub.findings import LongRun
 from stansub.kernels.surrogate import SurrogateTransition
@@ -68,6 +69,9 @@ MANY = 50
 NEAR_NORMAL = 0.7
 # Share of divergent transitions above which chains stay for long where a scale is near 0.
 MOST_DIVERGING = 0.1
+# Why transitions that move on the posterior itself use all observations.
+_BY_PASSES = "each pass over them decides about all levels of a grouping, one by one"
+_BY_GRADIENTS = "trajectories on the posterior itself take gradients of all of them, and need no other decisions"
 # Seconds of sampling from which its time is forecast.
 _LONG = 300.0
 
@@ -175,7 +179,7 @@ def _within_gibbs(
     rng = streams.generator(config.seed, streams.Run.LEVELS)
     tuned = within_gibbs.tune(posterior.split(progress), posterior.dim, rng, progress)
     note = tuned.choice(asked=config.splits, hardly_moves=min(tuned.accepted) < LEAST_ACCEPTED)
-    return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note,))
+    return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note, ExactOfTransitions(_BY_PASSES)))
 
 
 @one_blas_thread()
@@ -203,7 +207,7 @@ def _with_surrogate(
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
     if config.test is not None:
-        tuned = replace(tuned, transition=replace(tuned.transition, joint=None))
+        tuned = replace(tuned, transition=replace(tuned.transition, joint=None), by_all="as requested")
     foretold = partial(forecast, config.of_length(transitions=True), progress)
     trial = tried(split, tuned, rng, progress, on_posterior=not simple, forecast=foretold)
     tuned, accepted, of_surrogate, cost = trial
@@ -221,7 +225,9 @@ def _with_surrogate(
     signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
     if cost is not None:
         foretold(cost)
-    notes = (note, tuned.choice(), *([cost] if cost is not None else ()), *signs)
+    by_all = _BY_GRADIENTS if of_surrogate is not None else tuned.by_all
+    test = (ExactOfTransitions(by_all),) if joint is None else ()
+    notes = (note, *test, tuned.choice(), *([cost] if cost is not None else ()), *signs)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
 
 

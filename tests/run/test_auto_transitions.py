@@ -67,8 +67,12 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     assert facts["settings"]["proposal"] == "surrogate"
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
     assert set(facts["programs"]) == {"program", "surrogate"}
+    assert facts["guarantee"] == "exact"
+    assert facts["choices"]["test"].startswith("exact, from all observations: a test on some would draw about ")
     asked = stansub.sample(multilevel, data, proposal="surrogate", **QUIET)
     np.testing.assert_array_equal(unconstrained(idata), unconstrained(asked))
+    by_test = stansub.sample(multilevel, data, proposal="surrogate", test="exact", iter_sampling=10, **QUIET)
+    assert inference_data.attrs(by_test)["choices"]["test"] == "exact, from all observations: as requested"
     # Numbers of steps that were not given are those of the run that goes on.
     file = tmp_path / "run.checkpoint"
     stansub.sample(multilevel, data, checkpoint=file, iter_sampling=400, **QUIET)

@@ -95,6 +95,7 @@ def test_by_name(data: dict[str, Any], tmp_path: Path) -> None:
     idata = stansub.sample(PROGRAM, data, **options, iter_sampling=150)
     assert float(idata.sample_stats["levels_accepted"].mean()) > 0.7
     assert "10 levels" in str(idata.attrs["choices"])
+    assert "exact, from all observations: each pass over them decides about all levels" in str(idata.attrs["choices"])
     assert idata.attrs["guarantee"] == "exact"
     assert (idata.sample_stats["n_obs_used"] == N).all()
     record = record_of(idata)
