@@ -87,12 +87,13 @@ def _constants(
     NoPredictorsError
         If one is infinite.
     """
-    each = [family.largest(3, eta, lengths, radius) / 6 for radius in radii]
-    constants = each[0]
+    constants = family.largest(3, eta, lengths, radii[0]) / 6
     if not np.isfinite(constants).all():
         raise NoPredictorsError("the third derivatives of some observations have no bound")
     positive = constants > 0
-    return constants, np.array([(one[positive] / constants[positive]).max(initial=1.0) for one in each])
+    larger = (family.largest(3, eta, lengths, radius) / 6 for radius in radii[1:])
+    worst = [(one[positive] / constants[positive]).max(initial=1.0) for one in larger]
+    return constants, np.array([1.0, *worst])
 
 
 def furthest(
