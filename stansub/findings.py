@@ -321,6 +321,8 @@ class HighRHat(Finding):
     """Whether the modes that the draws are from are copies of each other; None if it is one mode, or unknown."""
     no_surrogate: str = ""
     """Why there is no surrogate, although there are effects with an unknown scale; empty otherwise."""
+    stopped: bool = False
+    """Whether the run ended before its last iteration."""
 
     def describe(self) -> Words:
         return Words(
@@ -347,6 +349,8 @@ class HighRHat(Finding):
             yield f"Moves around a mode hardly suit effects with an unknown scale, and {self.no_surrogate}. {BY_NUTS}"
         elif self.no_mode:
             yield f"The search before sampling found {self.no_mode}."
+        elif self.stopped:
+            yield "Resume the run (`resume`), which stopped before its last iteration: R-hat may decrease."
         else:
             double = (
                 f"{'If that does not help, double' if self.effects else 'Double'} `iter_warmup` and `iter_sampling`"

@@ -163,6 +163,7 @@ def _convergence(run: _Run) -> Iterable[Finding]:
             n_modes=_modes_of_starts(run.facts),
             copies=visited.are_copies if visited is not None else None,
             no_surrogate=_no_surrogate(left),
+            stopped=bool(run.facts.get("stopped")),
         )
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):

@@ -171,6 +171,11 @@ def test_chains_that_nearly_agree_need_more_iterations_only(r_hat: float, advice
     assert ("inspect the traces" in remedy) == (r_hat > 1.05)
 
 
+def test_a_run_that_stopped_is_resumed_before_it_is_doubled() -> None:
+    finding = HighRHat(1.01, Quantities(1, 5, (("beta[1]", 1.3),)), stopped=True)
+    assert finding.describe().remedy.startswith("Resume the run (`resume`), which stopped before its last iteration")
+
+
 @pytest.mark.parametrize(
     ("seconds", "left", "until", "line"),
     [
