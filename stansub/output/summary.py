@@ -209,7 +209,7 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     }
     guarantee = str(facts.get("guarantee", ""))
     promise = promises.get(guarantee, guarantee)
-    test = f"{facts['test']} with kappa = {facts['kappa']:g}" if "kappa" in facts else facts["test"]
+    test = f"{facts['test']} with kappa = {facts['kappa']:.3g}" if "kappa" in facts else facts["test"]
     return f"{with_level(test, error_level(facts))}; {promise}".rstrip("; ")
 
 

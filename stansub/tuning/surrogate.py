@@ -189,6 +189,15 @@ def _between(one: Approximation, other: Approximation) -> Approximation:
     return Approximation.plain(Quadratic.mean([one.quadratic, other.quadratic]), is_mean=True)
 
 
+def _choice(
+    predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray], **costs: float
+) -> Choice:
+    """Return settings of joint decisions, or why decisions use all observations (see `choose_joint`)."""
+    if about.is_mean:
+        return Choice(None, "the approximation is a mean of several expansions, on whose errors no bounds are known")
+    return choose_joint(predictors, about.quadratic, sds, phis, **costs)
+
+
 def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return unconstrained parameters where the surrogate is defined.
 
@@ -300,18 +309,9 @@ class _Exploration:
         recentred = Recentred(predictors, found.approximation.point)
         phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
         sds = np.std(phis, axis=0)
-        choice = Choice(
-            None, "the approximation is the mean of several expansions, and no bounds on its error are known"
-        )
-        if not found.approximation.is_mean:
-            choice = choose_joint(
-                predictors,
-                found.approximation.quadratic,
-                sds,
-                list(spread(np.array(phis), _DECIDED)),
-                noise=found.noise,
-                microseconds=tuned.n * tuned.transition_cost if np.isfinite(tuned.transition_cost) else 0.0,
-            )
+        some = list(spread(np.array(phis), _DECIDED))
+        microseconds = tuned.n * tuned.transition_cost if np.isfinite(tuned.transition_cost) else 0.0
+        choice = _choice(predictors, found.approximation, sds, some, noise=found.noise, microseconds=microseconds)
         transition = SurrogateTransition(found.approximation, tuned.inner, sds, choice.joint, tuned.n)
         memory.give_back()
         return TunedSurrogate(

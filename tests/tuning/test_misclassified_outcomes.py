@@ -13,7 +13,7 @@ from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning import surrogate
-from stansub.tuning.surrogate import _between, _joint, selected, tune
+from stansub.tuning.surrogate import _between, _choice, selected, tune
 
 N, J, N_SEEDS = 10_000, 20, 3
 # Sd of the remainder with which transitions are accepted, now and then at least.
@@ -64,7 +64,9 @@ def test_the_mean_of_expansions_has_the_mean_gradient_and_precision() -> None:
     np.testing.assert_allclose(found.quadratic.gradient, [2, 5.5])
     np.testing.assert_allclose(found.quadratic.precision.toarray(), 1.5 * np.eye(2))
     nothing: Any = None
-    assert _joint(nothing, found, np.ones(2), [points[0]]) is None
+    choice = _choice(nothing, found, np.ones(2), [points[0]])
+    assert choice.joint is None
+    assert "no bounds are known" in choice.reason
 
 
 @pytest.mark.parametrize(("sd", "least", "most"), [(0.0, 30, 30), (0.5, 15, 29), (300.0, 7, 25)])
