@@ -60,17 +60,16 @@ class Differences:
         others = np.ones(self._dim, bool)
         others[self._alone] = False
         for k in self._alone:
-            own = self._difference(density, theta, here, np.array([k]))
-            changed = np.flatnonzero(own)
-            same = np.full(len(changed), k)
-            rows += [changed, same]
-            columns += [same, changed]
-            halves = own[changed] / np.where(others[changed], 1, 2)  # entries given by two such columns are averaged
+            own, places = self._difference(density, theta, here, np.array([k])), self._places(k)
+            same = np.full(len(places), k)
+            rows += [places, same]
+            columns += [same, places]
+            halves = own[places] / np.where(others[places], 1, 2)  # entries given by two such columns are averaged
             values += [halves, halves]
         for group in self._groups:
             together = self._difference(density, theta, here, group)
             for k in group:
-                places = self._pattern.indices[self._pattern.indptr[k] : self._pattern.indptr[k + 1]]
+                places = self._places(k)
                 places = places[others[places]]
                 rows.append(places)
                 columns.append(np.full(len(places), k))
@@ -78,6 +77,10 @@ class Differences:
         place = np.concatenate(rows), np.concatenate(columns)
         found = sp.coo_array((np.concatenate(values), place), shape=(self._dim, self._dim)).tocsc()
         return _without_rounding(sp.csc_array((found + found.T) / 2))
+
+    def _places(self, k: int) -> NDArray[np.int32]:
+        """Return the rows of a column."""
+        return self._pattern.indices[self._pattern.indptr[k] : self._pattern.indptr[k + 1]]
 
     def _difference(
         self, density: Differentiable, theta: FloatArray, here: FloatArray, which: NDArray[np.int64]

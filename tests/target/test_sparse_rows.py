@@ -275,3 +275,19 @@ def test_the_smaller_of_two_crossed_groupings_has_differences_of_its_own() -> No
     differences = Differences(density, np.zeros(density.dim))
     np.testing.assert_allclose(differences(density, np.zeros(density.dim)).toarray(), density.matrix, atol=1e-8)
     assert differences.n_gradients == 1 + 10 + 2
+
+
+class Shifted(Crossed):
+    """The same with weak interactions of all parameters, as of corrections that read a mean of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = self.matrix + 1e-3
+
+
+def test_interactions_are_those_of_the_density_that_determined_them() -> None:
+    plain, theta = Crossed(), np.zeros(Crossed.dim)
+    differences = Differences(plain, theta)
+    found = differences(Shifted(), theta).toarray()
+    assert (found[plain.matrix == 0] == 0).all()
+    np.testing.assert_allclose(found, plain.matrix, atol=0.05)
