@@ -25,8 +25,14 @@ struct Column {
     if (factors.is_constant()) {
       const double factor = factors[0];
       for (std::size_t j = 0; j < count; ++j) work(j, own[j], factor);
-    } else {
-      for (std::size_t j = 0; j < count; ++j) work(j, own[j], factors[first + j]);
+      return;
+    }
+    constexpr std::size_t block = 128;
+    double some[block];
+    for (std::size_t start = 0; start < count; start += block) {
+      const std::size_t end = std::min(start + block, count);
+      factors.copy(first + start, end - start, some);
+      for (std::size_t j = start; j < end; ++j) work(j, own[j], some[j - start]);
     }
   }
 };
@@ -74,6 +80,20 @@ struct Argument {
     } else {
       for (std::size_t j = 0; j < count; ++j) eta[j] += offset[first + j];
     }
+  }
+
+  // Adds to the gradient by x, which has an element at place -1, that of some observations.
+  void add_back(const double* slopes, std::size_t first, std::size_t count, double* sums) const {
+    for (const Column& column : columns)
+      column.each(first, count, [&](std::size_t j, std::int32_t place, double factor) { sums[place] += factor * slopes[j]; });
+    each_run([&](const Run& run, const std::int32_t* own) {
+      for (std::size_t c = 0; c < run.width; ++c) {
+        const double* from = run.at(first) + static_cast<std::ptrdiff_t>(c) * run.column;
+        double sum = 0;
+        for (std::size_t j = 0; j < count; ++j) sum += from[static_cast<std::ptrdiff_t>(j) * run.row] * slopes[j];
+        sums[own[c]] += sum;
+      }
+    });
   }
 
  private:

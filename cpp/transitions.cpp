@@ -32,6 +32,11 @@ namespace {
 
 using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+// What the program of a surrogate calls in place of an approximation (stansub.stan.approximation).
+double full_data_gradient(const void* self, const double* phi, double* gradient) noexcept {
+  return static_cast<const FullData*>(self)->gradient(phi, gradient);
+}
+
 struct Transition {
   double acceptance = 0;
   std::int32_t n_steps = 0, depth = 0;
@@ -465,16 +470,38 @@ void bind_transitions(nb::module_& m) {
           },
           "rows"_a.noconvert(), "places"_a, "offsets"_a.noconvert(), "gathered_of"_a, "gathered_places"_a.noconvert(),
           "gathered_factors"_a.noconvert(), "n"_a, "dim"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(),
-          nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>())
+          nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>());
+
+  nb::class_<FullData>(m, "FullData")
+      .def(
+          "__init__",
+          [](FullData* self, const Arguments& arguments, const DensityOrProgram& density, const std::vector<NumbersArray>& data,
+             double constant) { new (self) FullData(arguments, density, to_columns(data, arguments.n()), constant); },
+          "arguments"_a, "density"_a, "data"_a.noconvert(), "constant"_a = 0.0, nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
+      .def_prop_ro("dim", &FullData::dim)
       .def(
           "log_lik",
-          [](const Arguments& self, const DensityOrProgram& density, const std::vector<NumbersArray>& data, const Vector<double>& phi) {
+          [](const FullData& self, const Vector<double>& phi) {
             require_dim(phi.shape(0), self.dim());
-            const std::vector<Numbers> columns = to_columns(data, self.n());
             nb::gil_scoped_release release;
-            return full_data_log_lik(self, to_log_lik(density), columns, phi.data());
+            return self.log_lik(phi.data());
           },
-          "density"_a, "data"_a.noconvert(), "phi"_a);
+          "phi"_a)
+      .def(
+          "gradient",
+          [](const FullData& self, const Vector<double>& phi) {
+            require_dim(phi.shape(0), self.dim());
+            std::vector<double> found(self.dim());
+            double value = 0;
+            {
+              nb::gil_scoped_release release;
+              value = self.gradient(phi.data(), found.data());
+            }
+            return nb::make_tuple(value, to_numpy(std::move(found)));
+          },
+          "phi"_a)
+      .def_prop_ro("address", [](const FullData& self) { return reinterpret_cast<std::uintptr_t>(&self); })
+      .def_prop_ro_static("function_address", [](const nb::object&) { return reinterpret_cast<std::uintptr_t>(&full_data_gradient); });
 
   nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
       .def(

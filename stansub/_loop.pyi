@@ -6,7 +6,7 @@ Parameters are unconstrained throughout. Addresses are plain integers, as `ctype
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -1384,8 +1384,41 @@ class Arguments:
         n: int,
         dim: int,
     ) -> None: ...
-    def log_lik(self, density: Density | Program, data: Sequence[NDArray[Any]], phi: NDArray[np.float64]) -> float:
-        """Return the sum of the log likelihoods up to constants, from columns of data, shape (n,)."""
+
+class FullData:
+    """The log likelihood of all observations, up to constants, and its gradient.
+
+    Parameters
+    ----------
+    arguments : Arguments
+    density : Density or Program
+    data : list of ndarray, shape (n,)
+        What the density takes; stays where it is.
+    constant : float, default 0
+        What is added.
+
+    Raises
+    ------
+    ValueError
+        If the density takes other data.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        density: Density | Program,
+        data: Sequence[NDArray[Any]],
+        constant: float = 0.0,
+    ) -> None: ...
+    function_address: ClassVar[int]
+    """Address of a function from an object's address, phi and memory for a gradient to the log likelihood."""
+    @property
+    def dim(self) -> int: ...
+    @property
+    def address(self) -> int: ...
+    def log_lik(self, phi: NDArray[np.float64]) -> float: ...
+    def gradient(self, phi: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the log likelihood and its gradient, shape (dim,). Absolute values in programs must have no kinks."""
 
 class GroupedObservations(RemainderSource):
     """Remainders of second-order expansions of the log likelihoods of observations with sparse rows.

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub._loop import FullData
 from stansub.target.approximation import LOW, STEP, Approximation
 from stansub.target.directions import LIMIT, REACH
 
@@ -37,6 +38,19 @@ DATA = f"""\
   array[stansub_n_integers] int {_INTEGERS};
   vector[stansub_n_numbers] {_NUMBERS};"""
 CALL = f"stansub_approximation({PHI}, {_INTEGERS}, {_NUMBERS})"
+
+
+def full_data(likelihood: FullData) -> dict[str, Any]:
+    """Return a likelihood in this process as data of the program, which adds it to the log density."""
+    numbers = np.array([FullData.function_address, likelihood.address], np.float64)  # addresses have 48 bits
+    return {
+        ADDED: 1,
+        SIZE: likelihood.dim,
+        "stansub_n_integers": 1,
+        "stansub_n_numbers": len(numbers),
+        _INTEGERS: np.zeros(1, np.int64),
+        _NUMBERS: numbers,
+    }
 
 
 def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, Any]:

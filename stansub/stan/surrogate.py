@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from stansub import memory
-from stansub._loop import Slices, SurrogateGibbs, SurrogateHamiltonian
+from stansub._loop import FullData, Slices, SurrogateGibbs, SurrogateHamiltonian
 from stansub.errors import EndedError, RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
-from stansub.stan.approximation import COMPILED_WITH, as_data
+from stansub.stan.approximation import COMPILED_WITH, as_data, full_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.plan import PROPOSALS
@@ -45,12 +45,14 @@ class Dynamics:
     """Log density of a program on which Hamiltonian Monte Carlo moves."""
 
     model: Model
+    likelihood: FullData | None = field(default=None, kw_only=True)
+    """What the program calls, if it does."""
 
     def hamiltonian(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateHamiltonian:
         """Return Hamiltonian Monte Carlo in some coordinates, with the metric of a precision there."""
         model, gradient, free_error = self._addresses
         return SurrogateHamiltonian(
-            model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=self.model
+            model, gradient, free_error, centre, *factor, coordinates.compiled(), owner=(self.model, self.likelihood)
         )
 
     @property
@@ -122,7 +124,14 @@ class Split:
         return self._with(nothing, fixed_scales=fixed_scales, added=False)
 
     def posterior(self) -> Dynamics | None:
-        """Return the posterior itself; None if this process does not hold all data."""
+        """Return the posterior itself; None if this process does not hold all data.
+
+        Where possible, the likelihood is evaluated in its own arguments: gradients take no autodiff over the data.
+        """
+        likelihood = self.predictors.full_data
+        if not self.predictors.family.floor:
+            values = self.values.values | full_data(likelihood) | {FIXED: 1}
+            return Dynamics(replace(self.values, values=values).model(self.library), likelihood=likelihood)
         return Dynamics(self.whole) if self.whole is not None else None
 
 

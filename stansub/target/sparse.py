@@ -374,9 +374,20 @@ class SparsePredictors:
         """Return the data of the family's density, p columns of shape (n,)."""
         return [np.broadcast_to(one, self.n_observations) for one in self.family.data]
 
+    @cached_property
+    def full_data(self) -> _loop.FullData:
+        """Return the log likelihood of all observations for C++."""
+        return _loop.FullData(self.arguments, self.family.density, self.data, self.constant)
+
+    @property
+    def gradient_cost(self) -> float:
+        """Return the microseconds of a gradient of all observations in C++, by a rule of thumb."""
+        n_columns = sum(len(row.places) + len(row.columns) for row in self.rows)
+        return self.n_observations * (0.003 + 0.002 * n_columns + 0.01 * (len(self.rows) - 1))
+
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""
-        value = self.arguments.log_lik(self.family.density, self.data, phi) + self.constant
+        value = self.full_data.log_lik(phi)
         return value if np.isfinite(value) else -np.inf
 
     def gradient(self, phi: FloatArray) -> FloatArray:

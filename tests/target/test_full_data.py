@@ -80,6 +80,21 @@ def test_each_family(name: str) -> None:
         assert kept.log_lik(phi) == predictors.log_lik(phi)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("far", [0.4, 1.2])
+def test_gradients(name: str, far: float) -> None:
+    predictors = SparsePredictors(
+        (rows(), *(shared() for _ in range(FAMILIES[name].n_arguments - 1))), FAMILIES[name], constant=2.5
+    )
+    for phi in far * RNG.standard_normal((3, M)):
+        value, gradient = predictors.full_data.gradient(phi)
+        assert value == pytest.approx(predictors.log_lik(phi), rel=1e-12)
+        eta = predictors.at(phi)
+        (slopes,) = predictors.family.derivatives((1,), eta)
+        scale = sum(np.abs(row.gathered).T @ np.abs(one) for row, one in zip(predictors.rows, slopes, strict=True))
+        np.testing.assert_allclose(gradient, predictors.gradient(phi), rtol=1e-9, atol=1e-9 * (1 + scale.max()))
+
+
 def test_undefined_values_are_minus_infinity() -> None:
     predictors = SparsePredictors((rows(),), FAMILIES["poisson"])
     assert predictors.log_lik(np.full(M, 1e4)) == -np.inf
@@ -92,7 +107,7 @@ def test_parts_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="phi has another length"):
         predictors.log_lik(np.zeros(M + 1))
     with pytest.raises(ValueError, match="other data"):
-        predictors.arguments.log_lik(_loop.Density.student_t, predictors.data, np.zeros(M))
+        _loop.FullData(predictors.arguments, _loop.Density.student_t, predictors.data)
     columns = (Column(np.full(N, M, np.int32), ONE),)
     with pytest.raises(ValueError, match="no such place"):
         SparsePredictors((SparseRows(row.dense, row.places, columns, row.offset, N, M),), FAMILIES["poisson"]).log_lik(

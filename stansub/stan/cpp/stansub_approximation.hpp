@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <stdexcept>
 #include <type_traits>
@@ -217,6 +218,43 @@ struct StansubTerms {
   }
 };
 
+// The value of an approximation at phi; also writes its gradient.
+double stansub_approximated(const Eigen::VectorXd& phi, StansubReader in, Eigen::VectorXd& slope) {
+  const Eigen::VectorXd x = phi - in.vector();
+  const StansubVector gradient = in.vector();
+  slope = gradient;
+  double value = gradient.dot(x);
+  value += StansubQuadratic{in.vector(), in.vector(), in.places(), in.places(), in.places()}(x, slope);
+  const StansubFrame frame{in.places(), in.vector(), in.places(), in.places(), in.places(),
+                           in.matrix(), in.matrix(), in.places(), in.places(), in.vector()};
+  const StansubVector constants = in.vector();
+  const double middle = constants[0], most = constants[1], limit = constants[2], reach = constants[3],
+               low = constants[4], step = constants[5];
+  const Eigen::VectorXd y = frame(x);
+  Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
+  Eigen::ArrayXd bent(1);
+  const StansubTerms terms{in.vector(), in.matrix(), in.matrix(), in.places(), in.places()};
+  bent[0] = terms(y, frame.common, reach, slopes);
+  bent[0] -= middle;
+  const double root = stansub_root(bent, most)[0];
+  value += bent[0] * root;
+  slopes *= std::pow(root, 9);
+  const StansubProfiles profiles{in.places(), in.vector(), in.matrix(), {in.places(), in.places(), in.matrix()},
+                                 limit,       low,         step};
+  value += profiles(y, slopes);
+  frame.back(slopes, slope);
+  return value;
+}
+
+// The same by a function in this process: the numbers are its address and that of its first argument.
+double stansub_evaluated(const Eigen::VectorXd& phi, const Eigen::Ref<const Eigen::VectorXd>& numbers,
+                         Eigen::VectorXd& slope) {
+  using Function = double (*)(const void*, const double*, double*);
+  const auto address = [&](int k) { return static_cast<std::uintptr_t>(numbers[k]); };
+  const auto function = reinterpret_cast<Function>(address(0));
+  return function(reinterpret_cast<const void*>(address(1)), phi.data(), slope.data());
+}
+
 }  // namespace
 
 // What the program calls. Stan passes the stream of its print statements last.
@@ -227,30 +265,10 @@ inline stan::scalar_type_t<Phi> stansub_approximation(const Phi& phi, const std:
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
   } else {
-    StansubReader in(integers.data(), numbers.data());
-    const Eigen::VectorXd x = stan::math::value_of(phi) - in.vector();
-    const StansubVector gradient = in.vector();
-    Eigen::VectorXd slope = gradient;
-    double value = gradient.dot(x);
-    value += StansubQuadratic{in.vector(), in.vector(), in.places(), in.places(), in.places()}(x, slope);
-    const StansubFrame frame{in.places(), in.vector(), in.places(), in.places(), in.places(),
-                             in.matrix(), in.matrix(), in.places(), in.places(), in.vector()};
-    const StansubVector constants = in.vector();
-    const double middle = constants[0], most = constants[1], limit = constants[2], reach = constants[3],
-                 low = constants[4], step = constants[5];
-    const Eigen::VectorXd y = frame(x);
-    Eigen::VectorXd slopes = Eigen::VectorXd::Zero(y.size());
-    Eigen::ArrayXd bent(1);
-    const StansubTerms terms{in.vector(), in.matrix(), in.matrix(), in.places(), in.places()};
-    bent[0] = terms(y, frame.common, reach, slopes);
-    bent[0] -= middle;
-    const double root = stansub_root(bent, most)[0];
-    value += bent[0] * root;
-    slopes *= std::pow(root, 9);
-    const StansubProfiles profiles{in.places(), in.vector(), in.matrix(), {in.places(), in.places(), in.matrix()},
-                                   limit,       low,         step};
-    value += profiles(y, slopes);
-    frame.back(slopes, slope);
+    const Eigen::VectorXd at = stan::math::value_of(phi);
+    Eigen::VectorXd slope(at.size());
+    const double value = integers[0] ? stansub_approximated(at, {integers.data(), numbers.data()}, slope)
+                                     : stansub_evaluated(at, numbers, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
     } else {
