@@ -84,7 +84,9 @@ class SurrogateSettled(Chosen):
 
     about = "surrogate"
     noise: float
-    """Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws."""
+    """Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws, 0 if it is not
+    sampled, because trajectories on the posterior itself cost little more.
+    """
     n_passes: int
     sampler: str
     """How it is sampled."""
@@ -99,6 +101,8 @@ class SurrogateSettled(Chosen):
         error = f"with an error of {self.noise:.2g} in the log density (standard deviation)"
         if not math.isfinite(self.noise):
             error = "with draws at which the likelihood is 0 or undefined"
+        if self.noise == 0:
+            error = "for coordinates and a metric only, because gradients of all the data cost little more than its own"
         return (
             f"an approximation in the likelihood's own arguments, {error}, computed in {self.n_passes} passes over the "
             f"data; sampled by {self.sampler}"
@@ -159,6 +163,8 @@ class TransitionsTaken(Chosen):
     """Share of the transitions on the surrogate that diverged."""
     of_surrogate: float | None = None
     """Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them."""
+    is_cheap: bool = False
+    """Whether such trajectories are taken because they cost little more."""
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
@@ -166,6 +172,9 @@ class TransitionsTaken(Chosen):
         if self.of_surrogate is not None:
             omits = f"omits too much ({percent(self.of_surrogate)} of the trial surrogate transitions were accepted)"
             return f"NUTS on the posterior itself, in coordinates from a surrogate, which {omits}: {why}"
+        if self.is_cheap:
+            because = "because gradients of all the data cost little more than those of a surrogate"
+            return f"trajectories on the posterior itself, {because}: {why}"
         return f"surrogate transitions: {why}; {self.trial}"
 
     @property

@@ -180,14 +180,14 @@ class PosteriorTrajectories(DirectKernel):
 
     stats = (*STATS, *TRANSITION_STATS, *COUNTS)
 
-    def __init__(self, split: Split, inner: NoUTurn) -> None:
+    def __init__(self, split: Split, inner: NoUTurn | FixedLength, n: int = 1) -> None:
         super().__init__(inner.dim)
         posterior = split.posterior()
         assert posterior is not None
-        self._n, self._transition = split.predictors.n_observations, inner.bound(posterior)
+        self._n, self._transition = split.predictors.n_observations, partial(inner.bound(posterior), n=n)
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
-        """Run a transition."""
+        """Run the transitions."""
         theta = np.array(state.position)
         made = self._transition(rng.bit_generator.capsule, theta)
         self.n_evaluated += made.n_steps * self._n
@@ -263,6 +263,8 @@ class Hamiltonian:
 class NoUTurn(Hamiltonian):
     """The no-U-turn sampler."""
 
+    method: ClassVar[str] = "NUTS"
+
     def bound(self, surrogate: Dynamics) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).nuts, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH)
@@ -281,6 +283,11 @@ class FixedLength(Hamiltonian):
     """Trajectories of a fixed number of steps."""
 
     n_steps: int
+
+    @property
+    def method(self) -> str:
+        """Return the method in words."""
+        return f"HMC with {self.n_steps} steps"
 
     def bound(self, surrogate: Dynamics) -> Sampler:
         """Return the sampler of a surrogate with this step size."""
@@ -400,7 +407,7 @@ class SurrogateTransition:
     """Settings of joint decisions; None for decisions from all observations."""
     n: int = 1
     """Transitions of this sampler per decision."""
-    on_posterior: NoUTurn | None = None
+    on_posterior: NoUTurn | FixedLength | None = None
     """Sampler of the posterior itself, which needs no decisions."""
     share: float = 0.0
     """Share of the steps that it makes."""
@@ -410,7 +417,7 @@ class SurrogateTransition:
         on_surrogate = self.inner.describe(self.n)
         if self.on_posterior is None:
             return on_surrogate
-        itself = "NUTS on the posterior itself, in the coordinates of the approximation"
+        itself = f"{self.on_posterior.method} on the posterior itself, in the coordinates of the approximation"
         return itself if self.share == 1 else f"{on_surrogate}; {100 * self.share:.0f} % of the steps by {itself}"
 
     def decisions(self, predictors: SparsePredictors) -> Decisions:
@@ -427,9 +434,9 @@ class SurrogateTransition:
         """Return the kernel of one chain on a posterior."""
         if self.on_posterior is None:
             return SurrogateTransitions(split, self)
-        posterior = PosteriorTrajectories(split, self.on_posterior)
         if self.share == 1:
-            return posterior
+            return PosteriorTrajectories(split, self.on_posterior, self.n)
+        posterior = PosteriorTrajectories(split, self.on_posterior)
         return MixedTransitions(SurrogateTransitions(split, self), posterior, self.share)
 
     def leaves(self, names: Sequence[str]) -> Leaves:

@@ -215,8 +215,9 @@ def _with_surrogate(
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
         return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
+    is_cheap = of_surrogate is None and tuned.transition.share == 1
     note = TransitionsTaken(
-        config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging, of_surrogate
+        config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging, of_surrogate, is_cheap
     )
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)

@@ -379,12 +379,6 @@ class SparsePredictors:
         """Return the log likelihood of all observations for C++."""
         return _loop.FullData(self.arguments, self.family.density, self.data, self.constant)
 
-    @property
-    def gradient_cost(self) -> float:
-        """Return the microseconds of a gradient of all observations in C++, by a rule of thumb."""
-        n_columns = sum(len(row.places) + len(row.columns) for row in self.rows)
-        return self.n_observations * (0.003 + 0.002 * n_columns + 0.01 * (len(self.rows) - 1))
-
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""
         value = self.full_data.log_lik(phi)

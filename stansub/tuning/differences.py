@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.target.cholesky import Factor, cholesky
 from stansub.target.split import Differentiable
 from stansub.types import FloatArray
 
@@ -50,6 +52,11 @@ class Differences:
     def n_gradients(self) -> int:
         """Return the number of gradients per Hessian."""
         return 1 + len(self._alone) + len(self._groups)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """Return a factor with the pattern of Hessians."""
+        return cholesky(sp.csc_array(self._pattern + sp.diags_array(1.0 + self._pattern.sum(axis=0))))
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
         """Return minus the Hessian of a density with the same interactions, shape (dim, dim)."""

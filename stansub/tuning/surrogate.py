@@ -33,6 +33,7 @@ from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
+from stansub.tuning.on_posterior import is_cheap, tuned_on_posterior
 from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.signs import Mirror
 from stansub.tuning.surrogate_gibbs import GibbsTuner
@@ -56,6 +57,8 @@ _SMALL, _SMALL_ENOUGH = 0.05, 0.2
 _POOR = 0.4
 # Sd above which draws are far from the posterior, and most expansions then.
 _FAR, _APPROACH = 1.0, 10
+# Sd from which trajectories lead to the posterior.
+_NEAR = 10.0
 # Draws over which expansions are averaged.
 _AVERAGED = 8
 # Effective share of the draws that selection leaves.
@@ -79,7 +82,7 @@ class TunedSurrogate:
     draws: FloatArray
     """Shape (n, dim): draws of the surrogate, from which chains may start."""
     noise: float
-    """Standard deviation of what the expansion omits, over draws of the surrogate; may be infinite."""
+    """Standard deviation of what the approximation omits, over its draws; may be infinite; 0 if it is not sampled."""
     diverging: float
     """Share of the transitions on the surrogate that diverged."""
     n_passes: int
@@ -140,8 +143,13 @@ def tune(
     plain = Approximation.plain(quadratic)
     exploration, start = _Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
-    stages = list(_stages(split.predictors, progress))
-    return exploration.tuned(*exploration.improved(found, stages, n_passes + found.n_passes), stages[-1])
+    stages, n_passes = list(_stages(split.predictors, progress)), n_passes + found.n_passes
+    if is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor):
+        found, _, n_passes = exploration.improved(found, [stages[0]._replace(small=_NEAR)], n_passes)
+        on_posterior = exploration.on_posterior(found, n_passes)
+        if on_posterior is not None:
+            return on_posterior
+    return exploration.tuned(*exploration.improved(found, stages, n_passes), stages[-1])
 
 
 class _Stage(NamedTuple):
@@ -299,6 +307,21 @@ class _Exploration:
                 else:
                     break
         return found, first, n_passes
+
+    def on_posterior(self, found: _Explored, n_passes: int) -> TunedSurrogate | None:
+        """Return trajectories on the posterior itself; None if a scale is uncertain, or if they diverge."""
+        if found.noise < _SMALL_ENOUGH or not np.isfinite(found.noise):
+            return None
+        self.progress("Tuning trajectories on the posterior")
+        made = tuned_on_posterior(self.split, self.tuner, found.approximation, found.draws)
+        if made is None:
+            return None
+        tuned, about, inner = made.tuned, made.about, made.tuned.inner
+        if tuned.diverges or (self.gibbs is not None and self.gibbs.uncertainty(tuned.draws) > _UNCERTAIN):
+            return None
+        assert isinstance(inner, NoUTurn | FixedLength)
+        transition = SurrogateTransition(about, inner, made.sds, None, tuned.n, on_posterior=inner, share=1.0)
+        return TunedSurrogate(transition, tuned.draws, 0.0, tuned.diverging, n_passes + made.n_passes, tuner=self.tuner)
 
     def tuned(self, found: _Explored, first: _Explored, n_passes: int, last: _Stage) -> TunedSurrogate:
         """Return the setup with the sampler for steps, and decisions; parameters as `improved` returns them."""

@@ -47,7 +47,7 @@ _DEAR_ROUNDS, _DEAR = 2, 40
 CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND) + _DEAR
 # Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
 # another sampler is preferred if it costs less. Independent draws have 1.
-_TIME, MOST_TRANSITIONS, _SLOW = 2.0, 50, 1.5
+_TIME, MOST_TRANSITIONS, SLOW = 2.0, 50, 1.5
 # Angle of the longest tree below which draws resemble each other, and what is omitted at them varies too little.
 _SHORT = 1.0
 # Autocorrelation time above which it is measured with more draws, of which few are independent.
@@ -86,9 +86,14 @@ class Tuned(NamedTuple):
         return isinstance(self.inner, NoUTurn) and self.inner.step_size * 2**MAX_TREE_DEPTH < _SHORT
 
     @property
+    def diverges(self) -> bool:
+        """Return whether more transitions diverge than should."""
+        return self.diverging > _DIVERGING
+
+    @property
     def is_slow(self) -> bool:
         """Return whether draws of some parameter resemble each other, or transitions diverge."""
-        return self.time > _SLOW or self.diverging > _DIVERGING
+        return self.time > SLOW or self.diverges
 
 
 @dataclass(frozen=True)
@@ -126,13 +131,18 @@ class Tuner:
         draws: FloatArray,
         inner: NoUTurn,
         is_beaten: Callable[[Tuned], bool] = lambda tuned: False,
+        metric_of: Dynamics | None = None,
+        slow: float = SLOW,
     ) -> Tuned:
-        """Return the sampler with a metric from more draws: trajectories of fixed length where they suit."""
+        """Return the sampler with a metric from more draws: trajectories of fixed length where they suit.
+
+        They do not if draws of some parameter have an autocorrelation time above ``slow``.
+        """
         draws = self._made(inner.bound(surrogate), draws[-1], _ADAPTING).draws
-        coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
+        coordinates, factor = self._metric(metric_of or surrogate, precision, spread(draws, _FINAL_POINTS))
         centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, factor)
         own = NoUTurn(coordinates, centre, factor, inner.step_size)
-        return self._fixed_length(surrogate, own, draws[-1], cost) or self._no_u_turn(
+        return self._fixed_length(surrogate, own, draws[-1], cost, slow) or self._no_u_turn(
             surrogate, own, draws[-1], cost, is_beaten
         )
 
@@ -164,7 +174,9 @@ class Tuner:
         draws = np.vstack([draws, made.draws])
         return tuned._replace(draws=draws, diverging=diverging, n_steps=made.n_steps, seconds=seconds)
 
-    def _fixed_length(self, surrogate: Dynamics, own: NoUTurn, theta: FloatArray, cost: float) -> Tuned | None:
+    def _fixed_length(
+        self, surrogate: Dynamics, own: NoUTurn, theta: FloatArray, cost: float, slow: float
+    ) -> Tuned | None:
         """Return trajectories with the steps that accept nearly all; None if they are many, or draws are slow.
 
         Errors of the energy, and so rejections, decrease with the square of the step size.
@@ -178,7 +190,7 @@ class Tuner:
                 continue
             time = slowest_time(made.draws)
             found = Tuned(inner, made.draws, time, made.n_steps * cost, diverging=made.diverging)
-            if not found.is_slow:
+            if time <= slow and not found.diverges:
                 return found
             if n == _SURE:
                 return None

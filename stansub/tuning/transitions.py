@@ -92,6 +92,9 @@ def tried(
     forecast : callable
         Called with the cost of a step on the posterior, as far as it is known, if tuning takes long.
     """
+    if tuned.transition.share == 1:
+        moves = _moves(split, tuned, rng, progress)
+        return Trial(tuned, moves.accepted, cost=StepCost(moves.n_steps, moves.seconds))
     tuned, moves = _with_length(split, tuned, rng, progress)
     sticks = moves.accepted < _RARELY or moves.n_in_a_row >= _IN_A_ROW or tuned.noise > _NOISY
     found = None
@@ -156,20 +159,24 @@ def _on_posterior(
 
 
 class _Moves(NamedTuple):
-    """Share of the transitions tried that were accepted, the most that were rejected in a row, and seconds of one."""
+    """Share of the transitions tried that were accepted, the most that were rejected in a row, and the mean seconds and
+    integrator steps of one.
+    """
 
     accepted: float
     n_in_a_row: int = 0
     seconds: float = 0.0
+    n_steps: float = 0.0
 
 
 def _moves(split: Split, tuned: TunedSurrogate, rng: np.random.Generator, progress: Progress) -> _Moves:
     kernel = tuned.transition.kernel(split)
     state, n_accepted, rejected, most = kernel.init(tuned.draws[-1]), 0, 0, 0
-    began = clock.now()
+    began, n_steps = clock.now(), 0
     for k in range(2 * N_TRIED):
         progress.advance(k, 2 * N_TRIED)
         state, info = kernel.step(rng, state, None)
+        n_steps += info["n_steps"]
         rejected = 0 if info["accepted"] else rejected + 1
         n_accepted, most = n_accepted + (k >= N_TRIED and bool(info["accepted"])), max(most, rejected)
-    return _Moves(n_accepted / N_TRIED, most, (clock.now() - began) / (2 * N_TRIED))
+    return _Moves(n_accepted / N_TRIED, most, (clock.now() - began) / (2 * N_TRIED), n_steps / (2 * N_TRIED))

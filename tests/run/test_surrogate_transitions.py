@@ -1,6 +1,7 @@
 """Surrogate transitions from end to end on a small multilevel regression."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +35,7 @@ from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
-from stansub.tuning import surrogate, transitions
+from stansub.tuning import on_posterior, surrogate, transitions
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
@@ -258,6 +259,49 @@ def test_trajectories_on_the_posterior_are_of_the_posterior(posterior: Posterior
         assert isinstance(kernel, PosteriorTrajectories)
         assert max(z_scores(run(kernel, start, 4000), truth)) < MAX_Z
         assert kernel.counts()["n_obs_evaluated"] >= 4000 * 2 * N
+
+
+def test_gradients_of_the_posterior_are_those_of_the_program(
+    program: CompiledModel, data: dict[str, Any], posterior: Posterior
+) -> None:
+    """They need no autodiff over the data; threads may evaluate them at once."""
+    whole, found = program.read_data(data).model(program.original), posterior.split().posterior()
+    assert found is not None
+    points = 0.5 * np.random.default_rng(6).standard_normal((40, posterior.dim))
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        made = list(pool.map(found.model.log_density_gradient, points))
+    for theta, (value, gradient) in zip(points, made, strict=True):
+        expected = whole.log_density_gradient(theta)
+        assert value == pytest.approx(expected[0], rel=1e-12)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
+        assert found.model.log_density(theta) == pytest.approx(value, rel=1e-12)
+
+
+def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
+    posterior: Posterior, tuned: TunedSurrogate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without corrections; not if a scale is uncertain."""
+    monkeypatch.setattr(on_posterior, "_MANY", 0)
+    monkeypatch.setattr(on_posterior, "_LITTLE", np.inf)
+    monkeypatch.setattr(surrogate, "_SMALL_ENOUGH", 0.0)
+    monkeypatch.setattr(surrogate, "_UNCERTAIN", np.inf)
+    split = posterior.split()
+    found = tune(split, posterior.dim, np.random.default_rng(0), Progress())
+    transition = found.transition
+    assert transition.share == 1
+    assert transition.on_posterior is transition.inner
+    assert not transition.approximation.is_corrected
+    assert "on the posterior itself" in transition.describe()
+    kernel = transition.kernel(split)
+    assert isinstance(kernel, PosteriorTrajectories)
+    assert max(z_scores(run(kernel, found.draws[0], 4000), Weighted(posterior, tuned, 8000))) < MAX_Z
+    trial = transitions.tried(split, found, np.random.default_rng(1), Progress())
+    assert trial.tuned is found
+    assert trial.accepted > 0.8
+    assert trial.cost is not None
+    assert trial.cost.gradients >= 2
+    monkeypatch.setattr(surrogate, "_UNCERTAIN", 0.25)
+    assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 
 def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, tuned: TunedSurrogate) -> None:

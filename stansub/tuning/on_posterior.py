@@ -1,0 +1,92 @@
+"""Trajectories on the posterior itself, if gradients of all the data cost little more than those of a surrogate.
+
+With thousands of parameters, a gradient of a surrogate and products with its metric take about as long as a pass over
+the data. Corrections of its expansion then cost more in set-up than they save, and chains stay where they omit much.
+The surrogate still leads to the posterior and has the metric.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stansub.kernels.surrogate import NoUTurn
+from stansub.target.approximation import Approximation
+from stansub.target.cholesky import Factor
+from stansub.target.families import Binomial, Normal, Poisson
+from stansub.target.programs import ProgramFamily
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.split import Split
+from stansub.tuning.surrogate_hmc import POINTS, UNSURE, Tuned, Tuner, spread, step_cost
+from stansub.types import FloatArray
+
+# Rounds of trajectories on the posterior before they are tuned, each with a new expansion.
+_ROUNDS = 2
+# Cost of a gradient of the data, relative to that of a step on a surrogate, up to which it is little; parameters below
+# which corrections take seconds.
+_LITTLE, _MANY = 2.5, 500
+
+
+def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Factor) -> bool:
+    """Return whether gradients of all the data cost little more than a step on a surrogate.
+
+    Parameters
+    ----------
+    pattern : Factor
+        A factor with the pattern of metrics.
+    """
+    return len(pattern.order) >= _MANY and _gradient_cost(predictors) <= _LITTLE * step_cost(about.precision, pattern)
+
+
+def _gradient_cost(predictors: SparsePredictors) -> float:
+    """Return the microseconds of a gradient of all observations, by a rule of thumb.
+
+    It is infinite for likelihoods with kinks, whose program is differentiated.
+    """
+    family = predictors.family
+    if family.floor:
+        return np.inf
+    each = 0.003 if isinstance(family, Binomial | Poisson | Normal) else 0.04
+    if isinstance(family, ProgramFamily):
+        each = 0.003 + 0.002 * float(np.diff(family.code.starts).max())
+    n_numbers = sum(len(row.places) + len(row.columns) for row in predictors.rows)
+    return predictors.n_observations * (each + 0.002 * n_numbers)
+
+
+class OnPosterior(NamedTuple):
+    """Trajectories on the posterior itself."""
+
+    tuned: Tuned
+    about: Approximation
+    """The expansion whose surrogate has the metric."""
+    sds: FloatArray
+    """Shape (m,): approximate sds of the likelihood's arguments."""
+    n_passes: int
+
+
+def tuned_on_posterior(split: Split, tuner: Tuner, about: Approximation, draws: FloatArray) -> OnPosterior | None:
+    """Return the sampler; None if this process cannot evaluate the posterior at once.
+
+    The first draws lead to the posterior, and the metric is that of the expansion about the next ones.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, dim)
+        Draws of the surrogate with an approximation.
+    """
+    posterior = split.posterior()
+    if posterior is None:
+        return None
+    for _ in range(_ROUNDS):
+        surrogate = split.surrogate(about)
+        tuned = tuner.round(posterior, about.quadratic.precision, draws, spread(draws, POINTS), surrogate)
+        draws = tuned.draws
+        phis = np.array([surrogate.phi(theta) for theta in draws])
+        about = Approximation.plain(split.predictors.expansion(phis.mean(axis=0)))
+    assert isinstance(tuned.inner, NoUTurn)
+    surrogate = split.surrogate(about)
+    precision = about.quadratic.precision
+    tuned = tuner.finish(posterior, precision, draws, tuned.inner, metric_of=surrogate, slow=UNSURE)
+    sds = np.std([surrogate.phi(theta) for theta in tuned.draws], axis=0)
+    return OnPosterior(tuned, about, sds, _ROUNDS)

@@ -1,0 +1,46 @@
+"""When gradients of all the data cost little more than those of a surrogate."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from stansub import _loop
+from stansub.target.cholesky import cholesky
+from stansub.target.dispersion import NegativeBinomial2
+from stansub.target.families import Poisson
+from stansub.target.programs import Code, ProgramFamily
+from stansub.target.remainders import Family
+from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.tuning.on_posterior import is_cheap
+
+
+def program(n: int, function: str) -> ProgramFamily:
+    """A function of the argument."""
+    codes = np.array([(_loop.OPERATIONS.index(name), 0, 0) for name in ("argument", function)], np.int32)
+    return ProgramFamily(Code(np.array([0, 2], np.int32), codes, np.zeros(2)), 1, np.zeros((1, n)))
+
+
+def likelihood(n: int, m: int, family: Family) -> SparsePredictors:
+    """An intercept and a level each."""
+    levels = sp.csr_array((np.ones(n), 1 + np.arange(n) % (m - 1), np.arange(n + 1)), shape=(n, m))
+    row = SparseRows.of(np.ones((n, 1)), np.array([0]), levels, np.zeros(1))
+    other = SparseRows.of(np.ones((1, 1)), np.array([0]), sp.csr_array((n, m)), np.zeros(1))
+    return SparsePredictors((row, *(other for _ in range(family.n_arguments - 1))), family)
+
+
+@pytest.mark.parametrize(
+    ("m", "family", "cheap"),
+    [
+        (1_000, Poisson(np.ones(20_000), np.ones(20_000)), True),
+        (1_000, Poisson(np.ones(100_000), np.ones(100_000)), False),
+        (400, Poisson(np.ones(2_000), np.ones(2_000)), False),
+        (1_000, NegativeBinomial2(np.ones(20_000)), False),
+        (1_000, program(20_000, "exp"), True),
+        (1_000, program(20_000, "abs"), False),
+    ],
+)
+def test_cheap_gradients(m: int, family: Family, cheap: bool) -> None:
+    predictors = likelihood(len(family.data[0]), m, family)
+    expansion = predictors.expansion(np.zeros(m))
+    precision = sp.csc_array(expansion.precision + sp.eye_array(m))
+    assert is_cheap(predictors, expansion, cholesky(precision)) == cheap
