@@ -373,9 +373,7 @@ KERNELS = (
     _transitions(ROUGH_GIBBS, ALL, sampler="gibbs", rough=True, n=3, models=_BOUNDED),
     _transitions(BETWEEN, ALL, sampler="between sweeps", models=_BOUNDED),
     _transitions(ROUGH_BETWEEN, ALL, sampler="between sweeps", rough=True, models=_BOUNDED),
-    Kernel(
-        "HMC on the posterior", "none", lambda own: 2 * (PosteriorTrajectories(own.split, _trajectories(own.tuned)),)
-    ),
+    Kernel("HMC on the posterior", ALL, lambda own: 2 * (PosteriorTrajectories(own.split, _trajectories(own.tuned)),)),
     Kernel(LEVELS, BY_LEVEL, _by_levels),
     _transitions(
         NUTS, ALL, error="the volume of inner coordinates is omitted", of=WithoutVolume, models=("correlated",), n=1
