@@ -109,7 +109,8 @@ class NormalEffects {
   NormalEffects(const NormalEffects&) = delete;  // blocks point into the object
   NormalEffects& operator=(const NormalEffects&) = delete;
 
-  std::size_t dim() const { return coefficient_places_.size() + scale_places_.size(); }
+  std::size_t dim() const { return n_coefficients() + scale_places_.size(); }
+  std::size_t n_coefficients() const { return coefficient_places_.size(); }
 
   // What changes from draw to draw: scales, the functions of blocks, u, z, and b - M u.
   struct State {
@@ -159,6 +160,109 @@ class NormalEffects {
     return sum;
   }
 
+  // Whether all scales are proposed at once.
+  bool proposes() const { return !proposal_.centre.empty(); }
+
+  // Moves the scales, with the factor, to an independent proposal, or to one near them; false if there is none. Effects stay
+  // as they are.
+  bool propose(bitgen_t* bits) {
+    kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
+    now_.scales = proposal_.centre;
+    return shift(bits, std::sqrt(kFreedom / random_chisquare(bits, kFreedom)));
+  }
+  bool propose_nearby(bitgen_t* bits) {
+    kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
+    return shift(bits, kNearby / std::sqrt(static_cast<double>(now_.scales.size())));
+  }
+
+  // Moves the scales, with the factor, to where they were before the last proposal.
+  void take_back() { std::tie(now_.scales, now_.functions, cholesky_.values(), x_) = kept_; }
+
+  // Log density of the proposal at the scales, up to a constant.
+  double log_proposal() {
+    const std::size_t n = now_.scales.size();
+    noise_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double* const row = proposal_.root.data() + i * n;
+      noise_[i] = (now_.scales[i] - proposal_.centre[i] - dot(row, noise_.data(), i)) / row[i];
+    }
+    const double squares = dot(noise_.data(), noise_.data(), n);
+    return -0.5 * (kFreedom + static_cast<double>(n)) * std::log1p(squares / kFreedom);
+  }
+
+  // L with L L' the precision of the coefficients given the scales, and x = L^-1 b. False if it is not positive definite.
+  bool factorise() {
+    std::vector<double>& values = cholesky_.values();
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const auto& [at, value] : elements_) values[at] = value;
+    const std::int32_t* at = block_elements_.data();
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      add_precision(block, at);
+      at += n_functions(block.size);
+    }
+    if (!cholesky_.factorise()) return false;
+    const SparseCholesky& factor = cholesky_.factor();
+    x_.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] = normal_.linear[factor.order[k]];
+    factor.forward(x_);
+    return true;
+  }
+
+  // Standard normal numbers e with u = m + P' L'^-1 e, where m is the mean of u given the scales and L L' its precision, as
+  // factorised last.
+  void standardise(double* e) {
+    const SparseCholesky& factor = cholesky_.factor();
+    noise_.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = now_.effects[factor.order[k]];
+    factor.times_transpose(noise_);
+    for (std::size_t k = 0; k < factor.dim(); ++k) e[k] = noise_[k] - x_[k];
+  }
+
+  // u and z from these numbers.
+  void set_standardised(const double* e) {
+    const SparseCholesky& factor = cholesky_.factor();
+    noise_.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) noise_[k] = x_[k] + e[k];
+    factor.backward(noise_);
+    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = noise_[k];
+    for (const Block& block : blocks_) {
+      fill(block, now_.functions.data() + block.first);
+      standardise(block);
+    }
+  }
+
+  // Logarithm of |d theta / d e| with the scales fixed.
+  double log_volume() const {
+    double sum = -log_determinant();
+    for (const Block& block : blocks_)
+      if (!block.has_effects)
+        for (std::int32_t i = 0; i < block.size; ++i) sum -= log_diagonal(block, now_.functions.data() + block.first, i);
+    return sum;
+  }
+
+  // The gradient with respect to e from that with respect to theta.
+  void pull(const double* slope, std::vector<double>& found) {
+    noise_.resize(coefficient_places_.size());
+    for (std::size_t i = 0; i < noise_.size(); ++i) noise_[i] = slope[coefficient_places_[i]];
+    for (std::size_t i = 0; i < noise_.size(); ++i)
+      for (std::int32_t k = means_.starts[i]; k < means_.starts[i + 1]; ++k)
+        noise_[means_.columns[k]] += means_.values[k] * slope[coefficient_places_[i]];
+    for (const Block& block : blocks_) {
+      if (block.has_effects) continue;
+      fill(block, now_.functions.data() + block.first);
+      for (std::int32_t i = block.size; i-- > 0;) {  // S'^-1
+        double sum = noise_[block.places[i]];
+        for (std::int32_t j = i + 1; j < block.size; ++j) sum -= lower_[j * block.size + i] * noise_[block.places[j]];
+        noise_[block.places[i]] = sum / lower_[i * block.size + i];
+      }
+    }
+    const SparseCholesky& factor = cholesky_.factor();
+    found.resize(factor.dim());
+    for (std::size_t k = 0; k < factor.dim(); ++k) found[k] = noise_[factor.order[k]];
+    factor.forward(found);
+  }
+
   // A draw of all scales and coefficients, in a share of the sweeps between moves of scales and these again in reverse.
   // False where the coefficients have no normal distribution.
   bool sweep(bitgen_t* bits) {
@@ -176,6 +280,9 @@ class NormalEffects {
   // Proposals of all scales in a sweep, and their degrees of freedom.
   static constexpr int kTries = 3;
   static constexpr double kFreedom = 5;
+
+  // Distance of proposals nearby, in sds, times the square root of the number of scales (Roberts, Gelman and Gilks 1997).
+  static constexpr double kNearby = 2.38;
 
   struct Block {
     const std::int32_t* places;
@@ -316,57 +423,35 @@ class NormalEffects {
   bool draw(bitgen_t* bits) {
     if (!factorise()) return false;
     draw_scales(bits);
-    const SparseCholesky& factor = cholesky_.factor();
-    noise_.resize(factor.dim());
-    random_standard_normal_fill(bits, static_cast<npy_intp>(noise_.size()), noise_.data());
-    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] += noise_[k];
-    factor.backward(x_);
-    for (std::size_t k = 0; k < factor.dim(); ++k) now_.effects[factor.order[k]] = x_[k];
-    for (const Block& block : blocks_) {
-      fill(block, now_.functions.data() + block.first);
-      standardise(block);
-    }
+    standard_.resize(x_.size());
+    random_standard_normal_fill(bits, static_cast<npy_intp>(standard_.size()), standard_.data());
+    set_standardised(standard_.data());
     set_slope();
     return true;
   }
 
-  // Draws all scales from their density with the coefficients integrated out, by independent proposals. A draw of the
-  // coefficients must follow.
-  void draw_scales(bitgen_t* bits) {
-    if (proposal_.centre.empty()) return;
-    double here = marginal() - log_proposal();
-    for (int k = 0; k < kTries; ++k) {
-      kept_ = {now_.scales, now_.functions, cholesky_.values(), x_};
-      propose(bits);
-      const double there = factorise() ? marginal() - log_proposal() : -std::numeric_limits<double>::infinity();
-      if (std::log1p(-bits->next_double(bits->state)) < there - here) {
-        here = there;
-      } else {
-        std::tie(now_.scales, now_.functions, cholesky_.values(), x_) = kept_;
-      }
-    }
-  }
-
-  void propose(bitgen_t* bits) {
+  bool shift(bitgen_t* bits, double size) {
     const std::size_t n = now_.scales.size();
     noise_.resize(n);
     random_standard_normal_fill(bits, static_cast<npy_intp>(n), noise_.data());
-    const double size = std::sqrt(kFreedom / random_chisquare(bits, kFreedom));
     for (std::size_t i = 0; i < n; ++i)
-      now_.scales[i] = proposal_.centre[i] + size * dot(proposal_.root.data() + i * n, noise_.data(), i + 1);
+      now_.scales[i] += size * dot(proposal_.root.data() + i * n, noise_.data(), i + 1);
     set_functions();
+    return factorise();
   }
 
-  // Log density of the proposal at the scales, up to a constant.
-  double log_proposal() {
-    const std::size_t n = now_.scales.size();
-    noise_.resize(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const double* const row = proposal_.root.data() + i * n;
-      noise_[i] = (now_.scales[i] - proposal_.centre[i] - dot(row, noise_.data(), i)) / row[i];
+  // Draws all scales from their density with the coefficients integrated out. A draw of the coefficients must follow.
+  void draw_scales(bitgen_t* bits) {
+    if (!proposes()) return;
+    double here = marginal() - log_proposal();
+    for (int k = 0; k < kTries; ++k) {
+      const double there = propose(bits) ? marginal() - log_proposal() : -std::numeric_limits<double>::infinity();
+      if (std::log1p(-bits->next_double(bits->state)) < there - here) {
+        here = there;
+      } else {
+        take_back();
+      }
     }
-    const double squares = dot(noise_.data(), noise_.data(), n);
-    return -0.5 * (kFreedom + static_cast<double>(n)) * std::log1p(squares / kFreedom);
   }
 
   // Log density of the scales with the coefficients integrated out, up to a constant, after `factorise`.
@@ -375,28 +460,15 @@ class NormalEffects {
     for (std::size_t k = 0; k < now_.scales.size(); ++k) sum += tables_(k, now_.scales[k]);
     for (const Block& block : blocks_)
       for (std::int32_t i = 0; i < block.size; ++i) sum -= log_diagonal(block, now_.functions.data() + block.first, i);
-    const SparseCholesky& factor = cholesky_.factor();
-    for (std::size_t j = 0; j < factor.dim(); ++j) sum -= std::log(factor.values[factor.starts[j]]);
-    return sum;
+    return sum - log_determinant();
   }
 
-  // L with L L' the precision of the coefficients given the scales, and x = L^-1 b. False if it is not positive definite.
-  bool factorise() {
-    std::vector<double>& values = cholesky_.values();
-    std::fill(values.begin(), values.end(), 0.0);
-    for (const auto& [at, value] : elements_) values[at] = value;
-    const std::int32_t* at = block_elements_.data();
-    for (const Block& block : blocks_) {
-      fill(block, now_.functions.data() + block.first);
-      add_precision(block, at);
-      at += n_functions(block.size);
-    }
-    if (!cholesky_.factorise()) return false;
+  // Logarithm of the determinant of L.
+  double log_determinant() const {
     const SparseCholesky& factor = cholesky_.factor();
-    x_.resize(factor.dim());
-    for (std::size_t k = 0; k < factor.dim(); ++k) x_[k] = normal_.linear[factor.order[k]];
-    factor.forward(x_);
-    return true;
+    double sum = 0;
+    for (std::size_t j = 0; j < factor.dim(); ++j) sum += std::log(factor.values[factor.starts[j]]);
+    return sum;
   }
 
   // Adds (S S')^-1 of a block, whose S is filled in, to the matrix to factorise.
@@ -580,7 +652,7 @@ class NormalEffects {
   std::vector<std::int32_t> block_elements_;
   std::vector<double> diagonal_;
   State now_;
-  std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, z_;
+  std::vector<double> change_, moved_, lower_, inverse_, x_, noise_, standard_, z_;
   // Scales, functions of blocks, factor and x before a proposal.
   using Numbers = std::vector<double>;
   std::tuple<Numbers, Numbers, Numbers, Numbers> kept_;

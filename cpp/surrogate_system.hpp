@@ -19,11 +19,18 @@
 
 namespace stansub {
 
-// Positions are z with centre + P' L'^-1 z the parameters in their inner coordinates: the precision of z is about the
-// identity, and so is the metric. A step therefore splits the energy into that of a standard normal distribution, whose
-// trajectories are circles, and the rest, a kick of the momentum (Shahbaba, Lan, Johnson and Neal 2014, section 3). It is
-// exact for a normal distribution in any dimension, where the error of a leapfrog step grows with the dimension.
-class SurrogateSystem {
+// Positions are z under whose density the precision is about the identity, and so is the metric. A step therefore splits the
+// energy into that of a standard normal distribution, whose trajectories are circles, and the rest, a kick of the momentum
+// (Shahbaba, Lan, Johnson and Neal 2014, section 3). It is exact for a normal distribution in any dimension, where the
+// error of a leapfrog step grows with the dimension.
+//
+// Density has
+//   std::size_t dim()
+//   void inward(const double* theta, std::vector<double>& z), void outward(const std::vector<double>& z, double* theta)
+//   bool evaluate(const std::vector<double>& z, double& log_density, std::vector<double>& gradient)
+//            false where it is not defined
+template <class Density>
+class CircularSystem {
  public:
   static constexpr double kLargestRange = 1000;
 
@@ -35,53 +42,48 @@ class SurrogateSystem {
   using State = std::shared_ptr<const Point>;
   using Sum = std::vector<double>;
 
-  SurrogateSystem(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
-                  Coordinates coordinates)
-      : model_(model), api_(api), centre_(std::move(centre)), cholesky_(std::move(cholesky)),
-        coordinates_(std::move(coordinates)), inner_(centre_.size()), theta_(centre_.size()), slope_(centre_.size()) {
-    cholesky_.check();
-    if (cholesky_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
-      throw std::invalid_argument("centre, Cholesky factor and coordinates differ in length");
-  }
+  explicit CircularSystem(Density density) : density_(std::move(density)) {}
 
-  std::size_t dim() const { return centre_.size(); }
+  Density& density() { return density_; }
+  const Density& density() const { return density_; }
   void set_step_size(double step_size) { step_size_ = step_size; }
 
   // The state at a position, at rest; null if the log density is not defined.
   State place(const double* theta) {
-    const std::size_t d = dim();
+    std::vector<double> z;
+    density_.inward(theta, z);
+    return place(std::move(z));
+  }
+  State place(std::vector<double> z) {
     auto found = std::make_shared<Point>();
-    coordinates_.inward(theta, inner_.data());
-    found->z.resize(d);
-    for (std::size_t k = 0; k < d; ++k) found->z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
-    cholesky_.times_transpose(found->z);
-    found->momentum.assign(d, 0.0);
-    return evaluate(theta, *found) ? found : nullptr;
+    found->z = std::move(z);
+    found->momentum.assign(found->z.size(), 0.0);
+    return evaluate(*found) ? found : nullptr;
   }
 
-  void theta(const State& state, double* out) { outward(state->z, out); }
+  void theta(const State& state, double* out) { density_.outward(state->z, out); }
 
   void refresh(State& state, bitgen_t* bits) const {
     auto found = std::make_shared<Point>(*state);
-    random_standard_normal_fill(bits, static_cast<npy_intp>(dim()), found->momentum.data());
+    random_standard_normal_fill(bits, static_cast<npy_intp>(found->momentum.size()), found->momentum.data());
     set_energy(*found);
     state = std::move(found);
   }
 
   bool step(State& state, int direction) {
     const double step = direction * step_size_;
+    const std::size_t n = state->z.size();
     auto next = std::make_shared<Point>();
-    next->z.resize(dim());
-    next->momentum.resize(dim());
+    next->z.resize(n);
+    next->momentum.resize(n);
     const double along = std::cos(step), across = std::sin(step);
-    for (std::size_t k = 0; k < dim(); ++k) {
+    for (std::size_t k = 0; k < n; ++k) {
       const double z = state->z[k], p = state->momentum[k] + 0.5 * step * (state->gradient[k] + z);
       next->z[k] = along * z + across * p;
       next->momentum[k] = along * p - across * z;
     }
-    outward(next->z, theta_.data());
-    if (!evaluate(theta_.data(), *next)) return false;
-    for (std::size_t k = 0; k < dim(); ++k) next->momentum[k] += 0.5 * step * (next->gradient[k] + next->z[k]);
+    if (!evaluate(*next)) return false;
+    for (std::size_t k = 0; k < n; ++k) next->momentum[k] += 0.5 * step * (next->gradient[k] + next->z[k]);
     set_energy(*next);
     state = std::move(next);
     return std::isfinite(state->energy);
@@ -104,7 +106,35 @@ class SurrogateSystem {
     point.energy = 0.5 * dot(point.momentum.data(), point.momentum) - point.log_density;
   }
 
-  // Parameters at z; also sets their inner coordinates.
+  bool evaluate(Point& point) {
+    return density_.evaluate(point.z, point.log_density, point.gradient) && std::isfinite(point.log_density);
+  }
+
+  Density density_;
+  double step_size_ = 1;
+};
+
+// A program's log density with centre + P' L'^-1 z the parameters in their inner coordinates.
+class WhitenedDensity {
+ public:
+  WhitenedDensity(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
+                  Coordinates coordinates)
+      : model_(model), api_(api), centre_(std::move(centre)), cholesky_(std::move(cholesky)),
+        coordinates_(std::move(coordinates)), inner_(centre_.size()), theta_(centre_.size()), slope_(centre_.size()) {
+    cholesky_.check();
+    if (cholesky_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
+      throw std::invalid_argument("centre, Cholesky factor and coordinates differ in length");
+  }
+
+  std::size_t dim() const { return centre_.size(); }
+
+  void inward(const double* theta, std::vector<double>& z) {
+    coordinates_.inward(theta, inner_.data());
+    z.resize(dim());
+    for (std::size_t k = 0; k < dim(); ++k) z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
+    cholesky_.times_transpose(z);
+  }
+
   void outward(const std::vector<double>& z, double* theta) {
     x_ = z;
     cholesky_.backward(x_);
@@ -112,23 +142,23 @@ class SurrogateSystem {
     coordinates_.outward(inner_.data(), theta);
   }
 
-  // At parameters whose inner coordinates are set.
-  bool evaluate(const double* theta, Point& point) {
-    if (api_.gradient(model_, true, theta, &point.log_density, slope_.data()) != 0) return false;
-    coordinates_.pull(inner_.data(), theta, point.log_density, slope_.data());
-    point.gradient.resize(dim());
-    for (std::size_t k = 0; k < dim(); ++k) point.gradient[k] = slope_[cholesky_.order[k]];
-    cholesky_.forward(point.gradient);
-    return std::isfinite(point.log_density);
+  bool evaluate(const std::vector<double>& z, double& log_density, std::vector<double>& gradient) {
+    outward(z, theta_.data());
+    if (api_.gradient(model_, true, theta_.data(), &log_density, slope_.data()) != 0) return false;
+    coordinates_.pull(inner_.data(), theta_.data(), log_density, slope_.data());
+    gradient.resize(dim());
+    for (std::size_t k = 0; k < dim(); ++k) gradient[k] = slope_[cholesky_.order[k]];
+    cholesky_.forward(gradient);
+    return true;
   }
 
+ private:
   const void* model_;
   BridgeStan api_;
   std::vector<double> centre_;
   SparseCholesky cholesky_;
   Coordinates coordinates_;
   std::vector<double> inner_, theta_, slope_, x_;
-  double step_size_ = 1;
 };
 
 // Random booleans from a generator.

@@ -21,6 +21,7 @@
 #include "grouped.hpp"
 #include "normal_effects.hpp"
 #include "numbers.hpp"
+#include "surrogate_samplers.hpp"
 #include "surrogate_system.hpp"
 #include "transitions.hpp"
 
@@ -36,135 +37,6 @@ using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 double full_data_gradient(const void* self, const double* phi, double* gradient) noexcept {
   return static_cast<const FullData*>(self)->gradient(phi, gradient);
 }
-
-struct Transition {
-  double acceptance = 0;
-  std::int32_t n_steps = 0, depth = 0;
-  bool diverged = false;
-};
-
-// Hamiltonian Monte Carlo on a surrogate. `n` transitions lead from theta, which becomes their end; statistics are those
-// of the worst transition.
-class SurrogateHamiltonian {
- public:
-  SurrogateHamiltonian(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
-                       Coordinates coordinates)
-      : system_(model, api, std::move(centre), std::move(cholesky), std::move(coordinates)) {}
-
-  Transition nuts(bitgen_t* bits, double* theta, double step_size, std::int32_t max_depth, std::int32_t n) {
-    RandomCoins coins{bits};
-    system_.set_step_size(step_size);
-    return transitions(bits, theta, n, [&](State& state, Transition& found) {
-      auto made = Nuts<SurrogateSystem, RandomCoins>(system_, coins, max_depth)(state);
-      state = std::move(made.state);
-      found.acceptance += made.acceptance / n;
-      found.n_steps += made.n_steps;
-      found.depth = std::max(found.depth, made.depth);
-      found.diverged |= made.diverged;
-    });
-  }
-
-  // Trajectories of `n_steps`. The step size of each is drawn from an interval, so that no period of the surrogate is a
-  // multiple of all trajectories.
-  Transition hmc(bitgen_t* bits, double* theta, double step_size, std::int32_t n_steps, std::int32_t n) {
-    return transitions(bits, theta, n, [&](State& state, Transition& found) {
-      const double jitter = 1 + kJitter * (2 * bits->next_double(bits->state) - 1);
-      follow(bits, state, step_size * jitter, n_steps, n, found);
-    });
-  }
-
-  // The same with trajectories of a random length, uniform up to that of `n_steps`, in as few steps as the step size allows.
-  Transition random_length_hmc(bitgen_t* bits, double* theta, double step_size, std::int32_t n_steps, std::int32_t n) {
-    return transitions(bits, theta, n, [&](State& state, Transition& found) {
-      const double length = n_steps * (1 - bits->next_double(bits->state)), steps = std::ceil(length);
-      follow(bits, state, step_size * length / steps, static_cast<std::int32_t>(steps), n, found);
-    });
-  }
-
-  std::size_t dim() const { return system_.dim(); }
-
- private:
-  static constexpr double kJitter = 0.15;
-  using State = SurrogateSystem::State;
-
-  // A trajectory, accepted or rejected by the energy at its end; one of `n` transitions.
-  void follow(bitgen_t* bits, State& state, double step_size, std::int32_t n_steps, std::int32_t n, Transition& found) {
-    system_.set_step_size(step_size);
-    State end = state;
-    bool is_defined = true;
-    for (std::int32_t k = 0; k < n_steps && is_defined; ++k, ++found.n_steps) is_defined = system_.step(end, 1);
-    const double log_ratio = is_defined ? system_.energy(state) - system_.energy(end)
-                                        : -std::numeric_limits<double>::infinity();
-    found.acceptance += std::exp(std::min(log_ratio, 0.0)) / n;
-    found.diverged |= !(log_ratio >= -SurrogateSystem::kLargestRange);
-    if (std::log1p(-bits->next_double(bits->state)) < log_ratio) state = std::move(end);
-  }
-
-  template <class Move>
-  Transition transitions(bitgen_t* bits, double* theta, std::int32_t n, Move move) {
-    Transition found;
-    const State start = system_.place(theta);
-    if (!start) throw std::invalid_argument("the surrogate is not defined at the start");
-    State state = start;
-    for (std::int32_t k = 0; k < n; ++k) {
-      system_.refresh(state, bits);
-      move(state, found);
-    }
-    // A chain that did not move has the same numbers as before, without the rounding of its coordinates.
-    if (state->z != start->z) system_.theta(state, theta);
-    return found;
-  }
-
-  SurrogateSystem system_;
-};
-
-// Sweeps of normal effects, each accepted or rejected by what a program's log density differs from theirs. A sweep is
-// reversible for the density of normal effects, so that the whole is for the program's.
-class SurrogateGibbs {
- public:
-  SurrogateGibbs(const void* model, BridgeStan api, std::shared_ptr<NormalEffects> effects)
-      : model_(model), api_(api), effects_(std::move(effects)), slope_(effects_->dim()), proposed_(effects_->dim()) {}
-
-  // `n` sweeps from theta, which becomes their end.
-  Transition operator()(bitgen_t* bits, double* theta, std::int32_t n) {
-    Transition found;
-    effects_->place(theta);
-    double omitted = omitted_at(theta);
-    if (!std::isfinite(omitted)) throw std::invalid_argument("the surrogate is not defined at the start");
-    for (std::int32_t k = 0; k < n; ++k) {
-      const NormalEffects::State before = effects_->state();
-      double there = -std::numeric_limits<double>::infinity();
-      if (effects_->sweep(bits)) {
-        effects_->theta(proposed_.data());
-        there = omitted_at(proposed_.data());
-      }
-      if (std::log1p(-bits->next_double(bits->state)) < there - omitted) {
-        omitted = there;
-        std::copy(proposed_.begin(), proposed_.end(), theta);
-        found.acceptance += 1.0 / n;
-      } else {
-        effects_->restore(before);
-      }
-      ++found.n_steps;
-    }
-    return found;
-  }
-
-  std::size_t dim() const { return effects_->dim(); }
-
- private:
-  // At the point where the effects are placed.
-  double omitted_at(const double* theta) {
-    double value;
-    if (api_.gradient(model_, true, theta, &value, slope_.data()) != 0) return -std::numeric_limits<double>::infinity();
-    return value - effects_->log_density();
-  }
-
-  const void* model_;
-  BridgeStan api_;
-  std::shared_ptr<NormalEffects> effects_;
-  std::vector<double> slope_, proposed_;
-};
 
 // A trajectory of states with given energies, of which the first follows the last; Python says what ends a tree.
 class TableSystem {
@@ -366,10 +238,10 @@ void bind_transitions(nb::module_& m) {
              std::uintptr_t free_error, const Vector<double>& centre, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& rows, const Vector<double>& values, const Vector<std::int32_t>& order,
              const Coordinates& coordinates, const nb::object&) {
-            new (self) SurrogateHamiltonian(
+            new (self) SurrogateHamiltonian(WhitenedDensity(
                 from_address<const void*>(model, "model"), to_bridge_stan(log_density_gradient, free_error),
                 to_vector(centre),
-                SparseCholesky{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)}, coordinates);
+                SparseCholesky{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)}, coordinates));
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
           "values"_a, "order"_a, "coordinates"_a, "owner"_a, nb::keep_alive<1, 11>())
@@ -458,6 +330,25 @@ void bind_transitions(nb::module_& m) {
             return moved(self, bits, theta, [&](auto... at) { return self(at..., n); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1);
+
+  nb::class_<SurrogateGivenScales>(m, "SurrogateGivenScales")
+      .def(
+          "__init__",
+          [](SurrogateGivenScales* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
+             std::uintptr_t free_error, std::shared_ptr<NormalEffects> effects, const nb::object&) {
+            new (self) SurrogateGivenScales(from_address<const void*>(model, "model"),
+                                             to_bridge_stan(log_density_gradient, free_error), std::move(effects));
+          },
+          "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "effects"_a, "owner"_a,
+          nb::keep_alive<1, 6>())
+      .def_prop_ro("dim", &SurrogateGivenScales::dim)
+      .def(
+          "__call__",
+          [](SurrogateGivenScales& self, const nb::object& bits, const Output& theta, std::int32_t n, double step_size,
+             std::int32_t n_steps) {
+            return moved(self, bits, theta, [&](auto... at) { return self(at..., n, step_size, n_steps); });
+          },
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 
   nb::class_<Arguments>(m, "Arguments")
       .def(

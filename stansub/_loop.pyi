@@ -1249,6 +1249,46 @@ class SurrogateGibbs:
             When the log density is not defined there.
         """
 
+class SurrogateGivenScales:
+    """Trajectories of standardised coefficients with the scales fixed, between proposals of all scales.
+
+    Parameters
+    ----------
+    model, log_density_gradient_address, free_error_address : int
+        Addresses of a model and of functions of BridgeStan's C API.
+    effects : NormalEffects
+    owner : object
+        Kept alive.
+
+    Raises
+    ------
+    ValueError
+        When the effects have no proposals of all scales.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        log_density_gradient_address: int,
+        free_error_address: int,
+        effects: NormalEffects,
+        owner: object,
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def __call__(
+        self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, n_steps: int
+    ) -> Transition:
+        """Make n transitions from theta, which becomes the end; without the interpreter's lock.
+
+        Raises
+        ------
+        ValueError
+            When the log density is not defined there.
+        """
+
 class SurrogateHamiltonian:
     """Hamiltonian Monte Carlo on a compiled program, in the metric of a precision.
 

@@ -31,9 +31,9 @@ from stansub.kernels.base import Info, State
 from stansub.kernels.direct import DirectKernel
 from stansub.kernels.surrogate import (
     MAX_TREE_DEPTH,
-    BetweenSweeps,
     FixedLength,
     Gibbs,
+    GivenScales,
     NoUTurn,
     PosteriorTrajectories,
     SurrogateTransition,
@@ -100,7 +100,7 @@ class Setup:
             "hmc": trajectories,
             "random-length": trajectories.of_random_length(),
             "gibbs": gibbs,
-            "between sweeps": gibbs and BetweenSweeps(trajectories, gibbs),
+            "given scales": gibbs and GivenScales(gibbs.effects, trajectories.step_size, trajectories.n_steps),
         }[sampler]
         assert inner is not None
         return replace(own, inner=inner, **{"joint": None, **changes})
@@ -353,7 +353,10 @@ HMC, RANDOM_LENGTH = "HMC on the surrogate", "HMC of random length on the surrog
 NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a rough surrogate", "Metropolis within Gibbs"
 _SWEEPS = "sweeps of another density are not decided"
 GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a rough surrogate"
-BETWEEN, ROUGH_BETWEEN = "HMC between Gibbs sweeps on the surrogate", "the same on a rough surrogate"
+GIVEN_SCALES, ROUGH_GIVEN = "HMC given the scales on the surrogate", "three such transitions on a rough surrogate"
+    "HMC given the scales on the surrogate",
+    "three HMC transitions given the scales, rough surrogate",
+)
 ALL, POISSON, BY_LEVEL = "all observations", "joint Poisson", "all observations, by level"
 # Bounds of products of coefficients are so wide that all observations would decide, and the products are not normal.
 _BOUNDED = ("crossed", "correlated", "horseshoe")
@@ -371,8 +374,8 @@ KERNELS = (
     _transitions(GIBBS, ALL, sampler="gibbs", models=_BOUNDED),
     _transitions(GIBBS, POISSON, sampler="gibbs", **_JOINTLY),
     _transitions(ROUGH_GIBBS, ALL, sampler="gibbs", rough=True, n=3, models=_BOUNDED),
-    _transitions(BETWEEN, ALL, sampler="between sweeps", models=_BOUNDED),
-    _transitions(ROUGH_BETWEEN, ALL, sampler="between sweeps", rough=True, models=_BOUNDED),
+    _transitions(GIVEN_SCALES, ALL, sampler="given scales", models=_BOUNDED),
+    _transitions(ROUGH_GIVEN, ALL, sampler="given scales", rough=True, n=3, models=_BOUNDED),
     Kernel("HMC on the posterior", ALL, lambda own: 2 * (PosteriorTrajectories(own.split, _trajectories(own.tuned)),)),
     Kernel(LEVELS, BY_LEVEL, _by_levels),
     _transitions(

@@ -31,7 +31,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate, Transition
+from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -352,42 +352,34 @@ class Gibbs:
 
 
 @dataclass(frozen=True)
-class BetweenSweeps:
-    """Hamiltonian Monte Carlo between two sweeps of the Gibbs sampler.
+class GivenScales:
+    """Trajectories of effects with their scales fixed, between proposals of all scales.
 
-    The same kernels in reverse order are the same sequence, so it is reversible as its parts are.
+    Both are in coefficients that are standard normal given the scales under a normal likelihood.
     """
 
     metric: ClassVar[None] = None
 
-    hamiltonian: NoUTurn | FixedLength | RandomLength
-    sweeps: Gibbs
+    effects: NormalEffects
+    step_size: float
+    n_steps: int
 
     @property
     def dim(self) -> int:
         """Return the number of parameters."""
-        return self.hamiltonian.dim
+        return self.effects.dim
 
     def bound(self, surrogate: Surrogate) -> Sampler:
         """Return the sampler of a surrogate."""
-        sweep, trajectories = self.sweeps.bound(surrogate), self.hamiltonian.bound(surrogate)
+        return partial(surrogate.given_scales(self.effects), step_size=self.step_size, n_steps=self.n_steps)
 
-        def sampler(bits: Any, theta: FloatArray, n: int = 1) -> Transition:
-            sweep(bits, theta)
-            made = trajectories(bits, theta, n)
-            sweep(bits, theta)
-            return made
-
-        return sampler
-
-    def of_random_length(self) -> BetweenSweeps:
-        """Return it with trajectories of a random length."""
-        inner = self.hamiltonian.of_random_length()
-        return self if inner is self.hamiltonian else BetweenSweeps(inner, self.sweeps)
+    def of_random_length(self) -> GivenScales:
+        """Return itself."""
+        return self
 
     def describe(self, n: int) -> str:
         """Return the sampler in words, with its transitions per decision."""
-        return f"{self.hamiltonian.describe(n)}, between two sweeps of Gibbs sampling"
+        return f"HMC given the scales, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"
 
 
 @dataclass(frozen=True)
@@ -399,7 +391,7 @@ class SurrogateTransition:
 
     approximation: Approximation
     """Approximation of the log likelihood."""
-    inner: NoUTurn | FixedLength | RandomLength | Gibbs | BetweenSweeps
+    inner: NoUTurn | FixedLength | RandomLength | Gibbs | GivenScales
     """Sampler of the surrogate."""
     sds: FloatArray
     """Shape (m,): approximate sds of phi."""

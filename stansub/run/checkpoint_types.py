@@ -93,7 +93,7 @@ _RECIPES = (
     surrogate.FixedLength,
     surrogate.RandomLength,
     surrogate.Gibbs,
-    surrogate.BetweenSweeps,
+    surrogate.GivenScales,
     within_gibbs.MetropolisWithinGibbs,
     symmetries.Symmetry,
 )

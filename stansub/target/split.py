@@ -67,6 +67,12 @@ class Sampler(Protocol):
     def __call__(self, bits: Any, theta: FloatArray, n: int = 1) -> Transition: ...
 
 
+class TrajectorySampler(Protocol):
+    """Trajectories on a surrogate, likewise."""
+
+    def __call__(self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int) -> Transition: ...
+
+
 class Differentiable(Protocol):
     """Log density with gradients."""
 
@@ -99,6 +105,9 @@ class Surrogate(Dynamics, Protocol):
 
     def gibbs(self, effects: NormalEffects) -> Sampler:
         """Return a sampler of effects and their scales, which need not be exactly those of the surrogate."""
+
+    def given_scales(self, effects: NormalEffects) -> TrajectorySampler:
+        """Return trajectories of effects with their scales fixed, between proposals of all scales."""
 
 
 class Split(Protocol):

@@ -16,8 +16,8 @@ from stansub.target.split import Split
 from stansub.tuning import surrogate
 from stansub.tuning.maxima import about, is_same, overlap
 from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.sampler_runs import spread
 from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 
 # Excess of the remainder over its median at draws up to which a chain leaves a point: it accepts one move in e^5. The

@@ -27,8 +27,8 @@ from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.tuning import surrogate
 from stansub.tuning.ridge import Region, defined, ridge_mode
+from stansub.tuning.sampler_runs import spread
 from stansub.tuning.surrogate import TunedSurrogate
-from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 from stansub.wording import percent
 

@@ -13,7 +13,8 @@ from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate_hmc import POINTS, mean_precision, spread
+from stansub.tuning.sampler_runs import spread
+from stansub.tuning.surrogate_hmc import POINTS, mean_precision
 from stansub.types import FloatArray
 
 

@@ -42,6 +42,8 @@ _LEAST_SD = 1e-3
 _STRONG = 0.5
 # Most scales that are proposed at once, and draws for each to know their distribution.
 _TOGETHER, _DRAWS = 12, 3
+# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0).
+_UNCERTAIN = 0.25
 # First width of a slice, times the square root of the number of effects and scales that change along it.
 _WIDTH = 3.0
 
@@ -291,6 +293,10 @@ class Structure:
     def dim(self) -> int:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
+
+    def is_uncertain(self, *draws: FloatArray) -> bool:
+        """Return whether a scale may have a funnel, by any of some draws."""
+        return any(bool((np.std(some[:, self.scales], axis=0) > _UNCERTAIN).any()) for some in draws)
 
     def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
         """Return them with an approximation's second-order expansion and mean slope, given draws of a surrogate."""

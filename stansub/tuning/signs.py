@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.split import Surrogate
-from stansub.tuning.surrogate_hmc import spread
+from stansub.tuning.sampler_runs import spread
 from stansub.types import FloatArray
 
 Places = NDArray[np.int64]

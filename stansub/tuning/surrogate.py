@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import BetweenSweeps, FixedLength, Gibbs, NoUTurn, SurrogateTransition
+from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
@@ -35,9 +35,10 @@ from stansub.tuning.normal import NormalApproximation, of_surrogate
 from stansub.tuning.normal_effects import find_normal_effects
 from stansub.tuning.on_posterior import is_cheap, tuned_on_posterior
 from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror
-from stansub.tuning.surrogate_gibbs import GibbsTuner
-from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, POINTS, Tuned, Tuner, spread
+from stansub.tuning.surrogate_effects import EffectsTuner
+from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
 from stansub.types import FloatArray
 
 # Rounds with a new metric, and expansions.
@@ -67,11 +68,6 @@ _DIFFERENT = 1 / 3
 _SHOWN, _AGAIN = 60, 2
 # Draws about which these terms are made: directions are those of their covariance.
 _MANY_DRAWS = 200
-# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0), and by what factor
-# an effective draw by the Gibbs sampler may then be dearer.
-_UNCERTAIN, _SAFETY = 0.25, 4.0
-# Share of the sweeps accepted below which the Gibbs sampler alone may stay in tails that short runs do not show.
-_OFTEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -253,11 +249,11 @@ class _Explored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Exploration:
-    """Draws of a surrogate, with what it omits over them: by the Gibbs sampler if it suits, or else without U-turns."""
+    """Draws of a surrogate, by a sampler of effects if one suits or else without U-turns, and what it omits there."""
 
     split: Split
     tuner: Tuner
-    gibbs: GibbsTuner | None
+    effects: EffectsTuner | None
     progress: Progress
 
     @classmethod
@@ -273,8 +269,8 @@ class _Exploration:
         effects = structure.joined(effects) if structure else effects
         half = effects.halfway()
         differences = Differences(InnerDensity(surrogate.model, half), half.inward(start), progress.check)
-        gibbs = None if structure is None else GibbsTuner(structure, own, progress.check)
-        return cls(split, Tuner(effects, differences, rng, progress.check), gibbs, progress), start
+        of_effects = None if structure is None else EffectsTuner.of(structure, own, progress.check)
+        return cls(split, Tuner(effects, differences, rng, progress.check), of_effects, progress), start
 
     def improved(self, found: _Explored, stages: Iterable[_Stage], n_passes: int) -> tuple[_Explored, _Explored, int]:
         """Return the best surrogate, the best without corrections, and the passes over the data up to here."""
@@ -349,13 +345,13 @@ class _Exploration:
 
     def begin(self, about: Approximation, start: FloatArray) -> _Explored:
         """Explore from the first parameters."""
-        if self.gibbs is None:
+        if self.effects is None:
             return self._explored(about, self._rounds(about, start[np.newaxis], start[np.newaxis]))
-        return self(about, self.gibbs.begin(about, start))
+        return self(about, self.effects.gibbs.begin(about, start))
 
     def __call__(self, about: Approximation, draws: FloatArray) -> _Explored:
         """Explore from the last of some draws."""
-        tuned = self.gibbs and self.gibbs.round(self.split.surrogate(about), about, draws)
+        tuned = self.effects and self.effects.round(self.split.surrogate(about), about, draws)
         return self._explored(about, tuned or self._rounds(about, draws[-1:], spread(draws, POINTS)))
 
     def drawn(self, found: _Explored, n: int) -> FloatArray:
@@ -417,38 +413,23 @@ class _Exploration:
     def finish(self, found: _Explored) -> Tuned:
         """Return the sampler for steps.
 
-        Successive draws without U-turns are often further apart than independent ones. The Gibbs sampler is therefore
-        only better if draws of some parameter resemble each other, or if funnels make transitions diverge. But where a
-        scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it: unless sweeps are
-        dear, each step then has two of them.
+        Where a scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it.
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
-        by_gibbs = self.gibbs.finish(surrogate, about, draws) if self.gibbs else None
-
-        of_scales = (
-            [self.gibbs.uncertainty(one) for one in (draws, by_gibbs.draws)] if self.gibbs and by_gibbs else [0.0]
-        )
-        uncertain = max(of_scales) > _UNCERTAIN
+        of_effects = self.effects.finish(surrogate, about, draws) if self.effects else None
+        if of_effects is not None and (not of_effects.is_slow or of_effects.is_of_funnel):
+            return of_effects
 
         def is_beaten(tuned: Tuned) -> bool:
-            dearest = _SAFETY if uncertain else float(tuned.is_slow)
-            if by_gibbs is None or (uncertain and (by_gibbs.time > MOST_TRANSITIONS or by_gibbs.accepted < _OFTEN)):
-                return False
-            return by_gibbs.cost <= dearest * tuned.cost
+            return of_effects is not None and tuned.is_slow and of_effects.cost <= tuned.cost
 
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):
             tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
         assert isinstance(tuned.inner, NoUTurn)
         tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
-        if by_gibbs is None or is_beaten(tuned):
-            return by_gibbs or tuned
-        if not uncertain or by_gibbs.transition_cost > tuned.n * tuned.transition_cost:
-            return tuned
-        assert isinstance(tuned.inner, NoUTurn | FixedLength)
-        assert isinstance(by_gibbs.inner, Gibbs)
-        return tuned._replace(inner=BetweenSweeps(tuned.inner, by_gibbs.inner))
+        return of_effects if of_effects is not None and is_beaten(tuned) else tuned
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""

@@ -13,7 +13,8 @@ from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import TRIES, NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
-from stansub.tuning.surrogate_hmc import MOST_TRANSITIONS, UNSURE, Tuned, slowest_time, spread
+from stansub.tuning.sampler_runs import MOST_TRANSITIONS, UNSURE, slowest_time, spread
+from stansub.tuning.surrogate_hmc import Tuned
 from stansub.types import FloatArray
 
 # Draws of a round, sweeps from one to the next at first, and sweeps before them, or one from each of so many draws; the
@@ -38,10 +39,6 @@ class GibbsTuner:
     rng: np.random.Generator
     check: Callable[[], None]
 
-    def uncertainty(self, draws: FloatArray) -> float:
-        """Return the largest sd of the logarithm of a scale over draws."""
-        return float(np.std(draws[:, self.structure.scales], axis=0).max())
-
     def begin(self, about: Approximation, start: FloatArray) -> FloatArray:
         """Return draws of effects and scales themselves, without decisions, from parameters far from the posterior."""
         effects, theta, draws = self.structure.about(about, start[np.newaxis]).compiled(), start.copy(), []
@@ -62,7 +59,7 @@ class GibbsTuner:
             apart, before = min(_MORE * apart, most), 0
             made, accepted = self._sweeps(surrogate, effects, made, _ROUND * apart)
         is_good = accepted >= max(_LEAST, _DIFFER / apart)
-        return Tuned(Gibbs(effects), made[before::apart], n=apart) if is_good else None
+        return Tuned(Gibbs(effects), made[before::apart], n=apart, accepted=accepted) if is_good else None
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Return the sampler with as many sweeps per step as hardly resemble each other, at most fifty."""
@@ -123,9 +120,18 @@ def sweep_cost(effects: NormalEffects) -> float:
     """
     lines = 0.03 * len(effects.widths) + 0.01 * len(effects.directions)
     products = 0.008 * float(_changed(effects) @ effects.sizes.astype(float) ** 2)
-    squares = float(np.sum(np.diff(effects.pattern_starts).astype(float) ** 2))
-    factors = (0.0003 * squares + 0.05 * len(effects.sizes)) * (1 + TRIES * bool(len(effects.centre)))
-    return 2 + 0.1 * effects.dim + 16 * effects.share * (lines + products) + factors + 0.001 * len(effects.precision)
+    factors = factor_cost(effects) * (1 + TRIES * bool(len(effects.centre)))
+    return evaluation_cost(effects) + 16 * effects.share * (lines + products) + factors
+
+
+def evaluation_cost(effects: NormalEffects) -> float:
+    """Return the microseconds of a value of the surrogate, with its gradient, and of products with the precision."""
+    return 2 + 0.1 * effects.dim + 0.001 * len(effects.precision)
+
+
+def factor_cost(effects: NormalEffects) -> float:
+    """Return the microseconds of a Cholesky factor."""
+    return 0.0003 * float(np.sum(np.diff(effects.pattern_starts).astype(float) ** 2)) + 0.05 * len(effects.sizes)
 
 
 def _changed(effects: NormalEffects) -> FloatArray:

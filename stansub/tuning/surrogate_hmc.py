@@ -18,21 +18,32 @@ import numpy as np
 import scipy.sparse as sp
 
 from stansub import clock
-from stansub.autocorrelation import autocorrelation_times
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, BetweenSweeps, FixedLength, Gibbs, NoUTurn
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, GivenScales, NoUTurn
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.split import Differentiable, Dynamics, HamiltonianSampler, Sampler, Transition
+from stansub.target.split import Differentiable, Dynamics, HamiltonianSampler, Sampler
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
+from stansub.tuning.sampler_runs import (
+    ANGLE,
+    MOST_STEPS,
+    SHOWING,
+    SURE,
+    UNSURE,
+    Run,
+    n_steps_needed,
+    n_transitions,
+    run,
+    slowest_time,
+    spread,
+)
 from stansub.types import FloatArray
 
 # Draws over which precisions are averaged, in a round and at the end.
 POINTS, _FINAL_POINTS = 4, 16
-# Transitions per round; at the end, those that tune a step size, and those that test it: at first, and if draws seem to
-# resemble each other.
-_ROUND, _ADAPTING, _SHOWING, _SURE = 60, 100, 200, 800
+# Transitions per round, and those that tune a step size at the end.
+_ROUND, _ADAPTING = 60, 100
 # Maximum step size, in radians (`cpp/surrogate_system.hpp`): a tree of seven steps turns by more than half a circle and
 # ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
 _LARGEST = 0.55
@@ -40,24 +51,21 @@ _LARGEST = 0.55
 _TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
-# Angle of a trajectory of fixed length; fewest and most steps of one; its target share of rejections.
-_ANGLE, _FEWEST, _MOST, _REJECTED = 2 * np.pi / 3, 5, 15, 0.05
+# Fewest steps of a trajectory of fixed length.
+_FEWEST = 5
 # On the posterior itself: rounds with a new metric, transitions that test the sampler, and calls of `Tuner.check`.
 _DEAR_ROUNDS, _DEAR = 2, 40
 CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND) + _DEAR
-# Target autocorrelation time of draws, and maximum number of transitions per step to reach it; the time above which
-# another sampler is preferred if it costs less. Independent draws have 1.
-_TIME, MOST_TRANSITIONS, SLOW = 2.0, 50, 1.5
+# Autocorrelation time above which another sampler is preferred if it costs less. Independent draws have 1.
+SLOW = 1.5
 # Angle of the longest tree below which draws resemble each other, and what is omitted at them varies too little.
 _SHORT = 1.0
-# Autocorrelation time above which it is measured with more draws, of which few are independent.
-UNSURE = 3.0
 
 
 class Tuned(NamedTuple):
     """Tuned sampler of a surrogate, and draws of it."""
 
-    inner: NoUTurn | FixedLength | Gibbs | BetweenSweeps
+    inner: NoUTurn | FixedLength | Gibbs | GivenScales
     """The sampler."""
     draws: FloatArray
     """Shape (n, dim)."""
@@ -71,6 +79,8 @@ class Tuned(NamedTuple):
     """Share of the transitions that diverged."""
     accepted: float = 1.0
     """Share of the sweeps of the Gibbs sampler that were accepted."""
+    is_of_funnel: bool = False
+    """Whether it moves in a funnel, the neck of which others may miss."""
     n_steps: float = 0.0
     seconds: float = 0.0
     """Gradients and seconds of a transition on the posterior itself."""
@@ -138,7 +148,7 @@ class Tuner:
 
         They do not if draws of some parameter have an autocorrelation time above ``slow``.
         """
-        draws = self._made(inner.bound(surrogate), draws[-1], _ADAPTING).draws
+        draws = self._run(inner.bound(surrogate), draws[-1], _ADAPTING).draws
         coordinates, factor = self._metric(metric_of or surrogate, precision, spread(draws, _FINAL_POINTS))
         centre, cost = coordinates.inward(draws).mean(axis=0), step_cost(precision, factor)
         own = NoUTurn(coordinates, centre, factor, inner.step_size)
@@ -148,7 +158,7 @@ class Tuner:
 
     def drawn(self, sampler: Sampler, theta: FloatArray, n: int, *, apart: int) -> FloatArray:
         """Return draws of a sampler from a place, so many transitions apart, shape (n, dim)."""
-        return self._made(partial(sampler, n=apart), theta, n).draws
+        return self._run(partial(sampler, n=apart), theta, n).draws
 
     def finish_on_posterior(
         self,
@@ -168,7 +178,7 @@ class Tuner:
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)
         began = clock.now()
-        made = self._made(inner.bound(posterior), draws[-1], _DEAR)
+        made = self._run(inner.bound(posterior), draws[-1], _DEAR)
         seconds = (clock.now() - began) / _DEAR
         diverging = 1.0 if made.deep > _DEEP else made.diverging
         draws = np.vstack([draws, made.draws])
@@ -181,20 +191,21 @@ class Tuner:
 
         Errors of the energy, and so rejections, decrease with the square of the step size.
         """
-        n_steps, n = _FEWEST, _SHOWING
-        while n_steps <= _MOST:
-            inner = FixedLength(own.coordinates, own.centre, own.factor, _ANGLE / n_steps, n_steps)
-            made = self._made(inner.bound(surrogate), theta, n)
-            if made.acceptance < 1 - _REJECTED:
-                n_steps = int(np.ceil(n_steps * np.sqrt((1 - made.acceptance) / _REJECTED)))
+        n_steps, n = _FEWEST, SHOWING
+        while n_steps <= MOST_STEPS:
+            inner = FixedLength(own.coordinates, own.centre, own.factor, ANGLE / n_steps, n_steps)
+            made = self._run(inner.bound(surrogate), theta, n)
+            needed = n_steps_needed(made, n_steps)
+            if needed > n_steps:
+                n_steps = needed
                 continue
             time = slowest_time(made.draws)
             found = Tuned(inner, made.draws, time, made.n_steps * cost, diverging=made.diverging)
             if time <= slow and not found.diverges:
                 return found
-            if n == _SURE:
+            if n == SURE:
                 return None
-            n = _SURE  # the longest of many noisy times
+            n = SURE  # the longest of many noisy times
         return None
 
     def _no_u_turn(
@@ -214,16 +225,19 @@ class Tuner:
         for target in _TARGETS:
             adapted = self._adapted(own.on(surrogate), theta, _ADAPTING, target)
             inner = replace(own, step_size=adapted.step_size)
-            made = self._made(inner.bound(surrogate), adapted.draws[-1], _SHOWING)
+            made = self._run(inner.bound(surrogate), adapted.draws[-1], SHOWING)
             theta, time = made.draws[-1], slowest_time(made.draws)
             if time > UNSURE and made.deep <= _DEEP:
-                made = self._made(inner.bound(surrogate), theta, _SURE)
+                made = self._run(inner.bound(surrogate), theta, SURE)
                 theta, time = made.draws[-1], slowest_time(made.draws)
-            n = int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
+            n = n_transitions(time)
             found = Tuned(inner, made.draws, time, made.n_steps * cost, n, made.diverging)
             if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break
         return found
+
+    def _run(self, sampler: Sampler, theta: FloatArray, n: int) -> Run:
+        return run(sampler, theta, n, self.rng, self.check)
 
     def _metric(self, surrogate: Dynamics, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
         self.check()
@@ -249,15 +263,6 @@ class Tuner:
             step_size = float(np.exp(log_step))
         return _Adapted(draws, float(np.exp(log_mean)))
 
-    def _made(self, sampler: Sampler, theta: FloatArray, n: int) -> _Made:
-        """Return draws, and what their transitions were like."""
-        theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
-        for t in range(n):
-            self.check()
-            transitions.append(sampler(self.rng.bit_generator.capsule, theta))
-            draws[t] = theta
-        return _Made(draws, transitions)
-
 
 class _Adapted(NamedTuple):
     """Draws while the step size adapts, and the step size."""
@@ -266,46 +271,9 @@ class _Adapted(NamedTuple):
     step_size: float
 
 
-class _Made(NamedTuple):
-    """Draws, and the transition before each."""
-
-    draws: FloatArray
-    transitions: list[Transition]
-
-    @property
-    def acceptance(self) -> float:
-        """Return the mean acceptance rate."""
-        return float(np.mean([one.acceptance_rate for one in self.transitions]))
-
-    @property
-    def n_steps(self) -> float:
-        """Return the integrator steps per transition."""
-        return float(np.mean([one.n_steps for one in self.transitions]))
-
-    @property
-    def diverging(self) -> float:
-        """Return the share of transitions that diverged."""
-        return float(np.mean([one.diverging for one in self.transitions]))
-
-    @property
-    def deep(self) -> float:
-        """Return the share of transitions whose trees were full."""
-        return float(np.mean([one.tree_depth >= MAX_TREE_DEPTH for one in self.transitions]))
-
-
-def slowest_time(draws: FloatArray) -> float:
-    """Return the longest autocorrelation time of the parameters, in draws."""
-    return float(autocorrelation_times(draws[np.newaxis])[0].max())
-
-
 def step_cost(precision: sp.csr_array, factor: Factor) -> float:
     """Return the microseconds of a step: autodiff, the expansion's gradient, and products with the metric."""
     return 2 + 0.1 * len(factor.order) + 0.0005 * (precision.nnz / 2 + 2 * len(factor.values))
-
-
-def spread(draws: FloatArray, n: int) -> FloatArray:
-    """Return ``n`` of the draws, far apart in their order."""
-    return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
 
 
 def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:

@@ -28,9 +28,9 @@ from stansub.target.symmetries import Symmetry, symmetries
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.normal import NormalApproximation, of_draws
 from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror, proved
 from stansub.tuning.surrogate import find_start
-from stansub.tuning.surrogate_hmc import spread
 from stansub.types import FloatArray
 
 # Rounds, sweeps of each, and draws over which curvatures are averaged, far apart in the second half of a round. With 5

@@ -1,5 +1,6 @@
-"""Gibbs sampling of effects and scales: the density's formula, invariance and reversibility of a sweep."""
+"""Effects and their scales: formula of the density; sweeps, and trajectories given the scales, are reversible."""
 
+import ctypes
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub._loop import SurrogateGivenScales
 from stansub.target.cholesky import cholesky
 from stansub.target.normal_effects import NormalEffects
 
@@ -219,6 +221,86 @@ def test_order_matters() -> None:
     assert np.abs(changes).max() < 4
     assert np.abs(flows).max() > 6
     assert np.abs(differences(there_and_back, 20.0, 4000)[1]).max() < 4.5
+
+
+def given_scales(own: NormalEffects, of: NormalEffects) -> SurrogateGivenScales:
+    """Trajectories and proposals of some normal effects, with decisions about the density of others."""
+    found, numbers, step = of.compiled(), ctypes.POINTER(ctypes.c_double), 1e-5 * np.eye(DIM)
+
+    def gradient(_: Any, _propto: bool, _jacobian: bool, at: Any, value: Any, slope: Any, _error: Any) -> int:
+        theta = np.ctypeslib.as_array(at, (DIM,)).copy()
+        value[0] = found.log_density(theta)
+        for k in range(DIM):
+            slope[k] = (found.log_density(theta + step[k]) - found.log_density(theta - step[k])) / 2e-5
+        return 0
+
+    arguments = ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, numbers, numbers, numbers, ctypes.c_void_p
+    function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return SurrogateGivenScales(address, address, address, own.compiled(), owner=function)
+
+
+def rough(of: NormalEffects) -> NormalEffects:
+    """Of another likelihood and other coefficients' prior."""
+    return replace(of, linear=0.7 * of.linear + 0.3, precision=1.4 * of.precision)
+
+
+def trajectory(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    given_scales(rough(of), of)(rng.bit_generator.capsule, theta, step_size=0.7, n_steps=3)
+
+
+def of_other_prior(of: NormalEffects, rng: np.random.Generator, theta: Array) -> None:
+    other = replace(of, slopes=0.6 * of.slopes, values=0.6 * of.values)
+    given_scales(rough(of), other)(rng.bit_generator.capsule, theta, step_size=0.7, n_steps=3)
+
+
+@pytest.mark.parametrize("noise", [NOISE, 20.0])
+def test_trajectories_given_the_scales_are_reversible(noise: float) -> None:
+    """Also with an approximate normal likelihood."""
+    changes, flows = differences(trajectory, noise)
+    assert np.abs(changes).max() < 4
+    assert np.abs(flows).max() < 4.5
+
+
+def test_broken_trajectories_given_the_scales_are_seen() -> None:
+    assert np.abs(differences(of_other_prior)[0]).max() > 6
+
+
+def test_trajectories_keep_the_energy() -> None:
+    """Exactly under the normal likelihood, and with an error of the second order under another density."""
+    rng = np.random.default_rng(6)
+    theta = prior(rng)
+    of = effects(DESIGN @ coefficients(theta) + NOISE * rng.standard_normal(9))
+
+    def rejected(own: NormalEffects, step_size: float, n_steps: int) -> float:
+        sampler, at = given_scales(own, of), theta.copy()
+        bits = np.random.default_rng(7).bit_generator.capsule
+        made = [sampler(bits, at, step_size=step_size, n_steps=n_steps).acceptance_rate for _ in range(200)]
+        return 1 - float(np.mean(made))
+
+    assert rejected(of, 0.7, 3) < 1e-6
+    large, small = rejected(rough(of), 0.8, 2), rejected(rough(of), 0.2, 8)
+    assert large > 0.02
+    assert small < large / 8
+
+
+def test_several_transitions_are_those_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    of, start = effects(rng.standard_normal(9)), prior(rng)
+    sampler, ends = given_scales(rough(of), of), []
+    for several in (1, 4):
+        theta, bits = start.copy(), np.random.default_rng(9).bit_generator.capsule
+        for _ in range(4 // several):
+            sampler(bits, theta, several, step_size=0.7, n_steps=3)
+        ends.append(theta)
+    np.testing.assert_allclose(*ends, rtol=1e-9)
+
+
+def test_trajectories_given_the_scales_need_proposals_of_them() -> None:
+    of = effects(np.zeros(9))
+    with pytest.raises(ValueError, match="no proposals"):
+        given_scales(replace(of, **NO_PROPOSAL), of)
 
 
 def test_no_distribution_no_move() -> None:

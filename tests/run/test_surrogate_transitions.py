@@ -16,9 +16,7 @@ from multilevel import J, K, N
 import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import (
-    BetweenSweeps,
-    FixedLength,
-    Gibbs,
+    GivenScales,
     MixedTransitions,
     NoUTurn,
     PosteriorTrajectories,
@@ -242,9 +240,8 @@ def test_draws_are_of_the_posterior(
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
     jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0), n=3)
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
-    assert isinstance(poor.inner, NoUTurn | FixedLength)
-    between = replace(poor, inner=BetweenSweeps(poor.inner, Gibbs(effects)), n=2)
-    assert max(z_scores(run(SurrogateTransitions(split, between), start, 5000), truth)) < MAX_Z
+    given_scales = replace(poor, inner=GivenScales(effects, 0.7, 3), n=2)
+    assert max(z_scores(run(SurrogateTransitions(split, given_scales), start, 5000), truth)) < MAX_Z
     for broken in (NotCorrected(split, poor), NotCorrected(split, jointly), NotDecided(split, poor)):
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from clocks import Clock, set_clock
 
-from stansub.kernels.surrogate import BetweenSweeps, FixedLength, Gibbs, NoUTurn, RandomLength, SurrogateTransition
+from stansub.kernels.surrogate import FixedLength, Gibbs, GivenScales, NoUTurn, RandomLength, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import StepCost, SurrogateSettled
 from stansub.target.approximation import Approximation
@@ -377,27 +377,12 @@ def test_the_record_names_the_sampler() -> None:
         ),
         (Gibbs(nowhere), 2, "sampled by Gibbs sampling, 2 sweeps a decision"),
         (
-            BetweenSweeps(NoUTurn(nowhere, nowhere, nowhere, 0.1), Gibbs(nowhere)).of_random_length(),
-            1,
-            "sampled by NUTS, 1 transition a decision, between two sweeps of Gibbs sampling",
+            GivenScales(nowhere, 0.5, 4).of_random_length(),
+            3,
+            "sampled by HMC given the scales, 3 transitions of 4 steps a decision",
         ),
     ):
         assert words in SurrogateSettled(0.1, 9, inner.describe(n)).describe()
-
-
-def test_trajectories_between_sweeps_are_the_same_in_reverse_order() -> None:
-    done: list[tuple[str, int]] = []
-
-    class Part:
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def bound(self, surrogate: Any) -> Any:
-            return lambda bits, theta, n=1: done.append((self._name, n))
-
-    given: Any = Part("trajectory"), Part("sweep")
-    BetweenSweeps(*given).bound(None)(None, np.zeros(1), 3)  # type: ignore[arg-type]
-    assert done == [("sweep", 1), ("trajectory", 3), ("sweep", 1)]
 
 
 def test_draws_without_likelihood_are_an_infinite_error() -> None:

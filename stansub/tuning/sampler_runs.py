@@ -1,0 +1,82 @@
+"""Runs of a surrogate's sampler, and what is tuned by them: steps of a trajectory, and transitions per decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from stansub.autocorrelation import autocorrelation_times
+from stansub.kernels.surrogate import MAX_TREE_DEPTH
+from stansub.target.split import Sampler, Transition
+from stansub.types import FloatArray
+
+# Transitions that test a sampler: at first, and if draws seem to resemble each other; the autocorrelation time above
+# which few of them are independent.
+SHOWING, SURE, UNSURE = 200, 800, 3.0
+# Angle of a trajectory of fixed length, the most steps of one, and its target share of rejections.
+ANGLE, MOST_STEPS, _REJECTED = 2 * np.pi / 3, 15, 0.05
+# Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
+_TIME, MOST_TRANSITIONS = 2.0, 50
+
+
+class Run(NamedTuple):
+    """Draws of a sampler, and the transition before each."""
+
+    draws: FloatArray
+    transitions: list[Transition]
+
+    @property
+    def acceptance(self) -> float:
+        """Return the mean acceptance rate."""
+        return float(np.mean([one.acceptance_rate for one in self.transitions]))
+
+    @property
+    def n_steps(self) -> float:
+        """Return the integrator steps per transition."""
+        return float(np.mean([one.n_steps for one in self.transitions]))
+
+    @property
+    def diverging(self) -> float:
+        """Return the share of transitions that diverged."""
+        return float(np.mean([one.diverging for one in self.transitions]))
+
+    @property
+    def deep(self) -> float:
+        """Return the share of transitions whose trees were full."""
+        return float(np.mean([one.tree_depth >= MAX_TREE_DEPTH for one in self.transitions]))
+
+
+def run(sampler: Sampler, theta: FloatArray, n: int, rng: np.random.Generator, check: Callable[[], None]) -> Run:
+    """Return so many draws from a place, and what their transitions were like; ``check`` is called before each."""
+    theta, draws, transitions = np.array(theta), np.empty((n, len(theta))), []
+    for t in range(n):
+        check()
+        transitions.append(sampler(rng.bit_generator.capsule, theta))
+        draws[t] = theta
+    return Run(draws, transitions)
+
+
+def n_steps_needed(made: Run, n_steps: int) -> int:
+    """Return the steps of trajectories of the same length that accept nearly all, given a run with ``n_steps``.
+
+    Errors of the energy, and so rejections, decrease with the square of the step size.
+    """
+    rejected = 1 - made.acceptance
+    return n_steps if rejected <= _REJECTED else int(np.ceil(n_steps * np.sqrt(rejected / _REJECTED)))
+
+
+def n_transitions(time: float) -> int:
+    """Return the transitions per step of a sampler with an autocorrelation time."""
+    return int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
+
+
+def slowest_time(draws: FloatArray) -> float:
+    """Return the longest autocorrelation time of the parameters, in draws."""
+    return float(autocorrelation_times(draws[np.newaxis])[0].max())
+
+
+def spread(draws: FloatArray, n: int) -> FloatArray:
+    """Return ``n`` of the draws, far apart in their order."""
+    return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])

@@ -1,0 +1,87 @@
+"""Tuning of trajectories given the scales, on a surrogate with normal effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stansub.kernels.surrogate import GivenScales
+from stansub.target.approximation import Approximation
+from stansub.target.normal_effects import NormalEffects
+from stansub.target.split import Surrogate
+from stansub.tuning.normal_effects import Structure
+from stansub.tuning.sampler_runs import (
+    ANGLE,
+    MOST_STEPS,
+    MOST_TRANSITIONS,
+    SHOWING,
+    SURE,
+    Run,
+    n_steps_needed,
+    run,
+    slowest_time,
+)
+from stansub.tuning.surrogate_gibbs import evaluation_cost, factor_cost
+from stansub.tuning.surrogate_hmc import Tuned
+from stansub.types import FloatArray
+
+# Draws of a round, and those before them; fewest steps of a trajectory.
+_ROUND, _BEFORE, _FEWEST = 30, 20, 3
+# Proposals of scales in a transition (`cpp/surrogate_samplers.hpp`).
+_PROPOSALS = 4
+
+
+@dataclass(frozen=True)
+class GivenScalesTuner:
+    """Draws of a surrogate by trajectories given the scales; results are None if few of these are accepted."""
+
+    structure: Structure
+    rng: np.random.Generator
+    check: Callable[[], None]
+
+    def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Draw briefly, from the last of ``draws``."""
+        found = self._run(surrogate, self.structure.about(about, draws), draws[-1], _BEFORE + _ROUND)
+        return found and Tuned(found[0], found[1].draws[_BEFORE:])
+
+    def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Return the sampler with the transitions per step after which draws hardly resemble each other."""
+        tuned = self._shown(surrogate, self.structure.about(about, draws), draws[-1], SHOWING)
+        if tuned is None:
+            return None
+        effects = self.structure.about(about, tuned.draws)  # with proposals from more draws
+        return self._shown(
+            surrogate, effects, tuned.draws[-1], SURE if self.structure.is_uncertain(tuned.draws) else SHOWING
+        )
+
+    def _shown(self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int) -> Tuned | None:
+        """Return the sampler with its autocorrelation time over n transitions."""
+        found = self._run(surrogate, effects, theta, n)
+        if found is None:
+            return None
+        inner, made = found
+        time = slowest_time(made.draws)
+        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
+        return Tuned(inner, made.draws, time, transition_cost(inner), n, made.diverging)
+
+    def _run(
+        self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int
+    ) -> tuple[GivenScales, Run] | None:
+        """Return trajectories with the steps that accept nearly all, and their run; None if they are many."""
+        n_steps = _FEWEST
+        while len(effects.centre) and n_steps <= MOST_STEPS:
+            inner = GivenScales(effects, ANGLE / n_steps, n_steps)
+            made = run(inner.bound(surrogate), theta, n, self.rng, self.check)
+            needed = n_steps_needed(made, n_steps)
+            if needed == n_steps:
+                return inner, made
+            n_steps = needed
+        return None
+
+
+def transition_cost(inner: GivenScales) -> float:
+    """Return the microseconds of a transition: values of the surrogate, and factors."""
+    evaluations, factors = inner.n_steps + _PROPOSALS, 1 + _PROPOSALS
+    return evaluations * evaluation_cost(inner.effects) + factors * factor_cost(inner.effects)
