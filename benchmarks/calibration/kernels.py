@@ -354,9 +354,6 @@ NUTS, ROUGH, LEVELS = "NUTS on the surrogate", "three NUTS transitions on a roug
 _SWEEPS = "sweeps of another density are not decided"
 GIBBS, ROUGH_GIBBS = "Gibbs sampling on the surrogate", "three Gibbs sweeps on a rough surrogate"
 GIVEN_SCALES, ROUGH_GIVEN = "HMC given the scales on the surrogate", "three such transitions on a rough surrogate"
-    "HMC given the scales on the surrogate",
-    "three HMC transitions given the scales, rough surrogate",
-)
 ALL, POISSON, BY_LEVEL = "all observations", "joint Poisson", "all observations, by level"
 # Bounds of products of coefficients are so wide that all observations would decide, and the products are not normal.
 _BOUNDED = ("crossed", "correlated", "horseshoe")

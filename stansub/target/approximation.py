@@ -23,7 +23,7 @@ from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
 from stansub.target.groupings import Means, Pairs, pairs
@@ -138,6 +138,11 @@ class Approximation:
         """Return the expansion point."""
         return self.quadratic.point
 
+    def loosened(self, phis: Sequence[FloatArray]) -> Approximation:
+        """Return it with a limit of terms that suits these draws, too, if they are further out."""
+        bent = [self._bent(self.frame(phi - self.point)) for phi in phis]
+        return replace(self, most=max(self.most, _limit(bent)))
+
     def correction(self, phi: FloatArray) -> float:
         """Return the corrections' value."""
         change = phi - self.point
@@ -195,8 +200,7 @@ def approximation(
     profiles = _profiles(predictors, levels, quadratic, ys, frame)
     bent = np.array([terms.value(y, y[frame.common]) for y in ys])
     middle = float(bent.mean())
-    most = float(_BEYOND * np.abs(bent - middle).max() + _SLACK)
-    found = Approximation(quadratic, np.zeros(m), np.zeros(m), frame, profiles, terms, middle, most)
+    found = Approximation(quadratic, np.zeros(m), np.zeros(m), frame, profiles, terms, middle, _limit(bent - middle))
     some = phis[:: -(-len(phis) // _SLOPES)]
     gradients = list[FloatArray]()
     for phi in some:
@@ -401,3 +405,8 @@ class _PartAlong:
     def _moved(self, change: FloatArray) -> FloatArray:
         """Return the change of log likelihoods with a change of arguments."""
         return np.asarray(self._family.log_lik(self._centre + change) - self._value)
+
+
+def _limit(bent: ArrayLike) -> float:
+    """Return the limit of terms, given their differences from the mean at draws."""
+    return float(_BEYOND * np.abs(bent).max() + _SLACK)

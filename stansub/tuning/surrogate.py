@@ -392,11 +392,12 @@ class _Exploration:
 
     def _ended(self, found: _Explored) -> _Explored:
         """Return a surrogate with the sampler for steps, and what it omits over the draws of that."""
-        tuned = self.finish(found)
-        remainders = self._remainders(found.approximation, spread(tuned.draws, _SHOWN))
+        tuned, surrogate = self.finish(found), self.split.surrogate(found.approximation)
+        about = found.approximation.loosened([surrogate.phi(theta) for theta in tuned.draws])
+        remainders = self._remainders(about, spread(tuned.draws, _SHOWN))
         noise = noise_of(remainders)
         error = float(np.hypot(noise, np.mean(remainders) - found.level)) if np.isfinite(noise) else noise
-        return found._replace(tuned=tuned, noise=error, remainders=remainders)
+        return found._replace(approximation=about, tuned=tuned, noise=error, remainders=remainders)
 
     def strays(self, found: _Explored, before: FloatArray) -> tuple[bool, int]:
         """Return whether corrections attract draws to where there was none before, and the passes over the data.

@@ -18,6 +18,7 @@ from stansub.tuning.sampler_runs import (
     MOST_TRANSITIONS,
     SHOWING,
     SURE,
+    UNSURE,
     Run,
     n_steps_needed,
     run,
@@ -27,8 +28,8 @@ from stansub.tuning.surrogate_gibbs import evaluation_cost, factor_cost
 from stansub.tuning.surrogate_hmc import Tuned
 from stansub.types import FloatArray
 
-# Draws of a round, and those before them; fewest steps of a trajectory.
-_ROUND, _BEFORE, _FEWEST = 30, 20, 3
+# Draws of a round, and those before them; draws that show how many steps a trajectory needs, and the fewest.
+_ROUND, _BEFORE, _TRIED, _FEWEST = 30, 20, 20, 3
 # Proposals of scales in a transition (`cpp/surrogate_samplers.hpp`).
 _PROPOSALS = 4
 
@@ -63,21 +64,27 @@ class GivenScalesTuner:
             return None
         inner, made = found
         time = slowest_time(made.draws)
-        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
+        n = 1 if time < UNSURE else int(min(np.rint(time), MOST_TRANSITIONS))
         return Tuned(inner, made.draws, time, transition_cost(inner), n, made.diverging)
 
     def _run(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int
     ) -> tuple[GivenScales, Run] | None:
-        """Return trajectories with the steps that accept nearly all, and their run; None if they are many."""
-        n_steps = _FEWEST
+        """Return trajectories with the steps that accept nearly all, and their run; None if they are many.
+
+        Short runs show how many steps are needed.
+        """
+        n_steps, length = _FEWEST, min(n, _TRIED)
         while len(effects.centre) and n_steps <= MOST_STEPS:
             inner = GivenScales(effects, ANGLE / n_steps, n_steps)
-            made = run(inner.bound(surrogate), theta, n, self.rng, self.check)
+            made = run(inner.bound(surrogate), theta, length, self.rng, self.check)
             needed = n_steps_needed(made, n_steps)
-            if needed == n_steps:
+            if needed > n_steps:
+                n_steps = needed
+            elif length == n:
                 return inner, made
-            n_steps = needed
+            else:
+                length = n
         return None
 
 

@@ -84,7 +84,7 @@ def test_there_are_no_trajectories_without_proposals_of_the_scales() -> None:
     assert tuner(proposes=False).round(surrogate, ABOUT, START) is None
 
 
-@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.8, 5, 13), (0.999, 20, 50)])
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.8, 5, 13), (0.999, 9, 50)])
 def test_draws_of_successive_steps_hardly_resemble_each_other(rho: float, least: int, most: int) -> None:
     found = finished(rho=rho)
     assert found is not None
