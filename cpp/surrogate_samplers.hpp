@@ -163,9 +163,13 @@ class DensityGivenScales {
   std::size_t dim() const { return effects_->dim(); }
   NormalEffects& effects() { return *effects_; }
 
-  void inward(const double* theta, std::vector<double>& z) {
+  // False if the coefficients have no normal distribution given the scales; otherwise, `inward` may follow.
+  bool fix_scales(const double* theta) {
     effects_->place(theta);
-    if (!effects_->factorise()) throw std::invalid_argument(kUndefined);
+    return effects_->factorise();
+  }
+
+  void inward(const double*, std::vector<double>& z) {
     z.resize(effects_->n_coefficients());
     effects_->standardise(z.data());
   }
@@ -199,9 +203,10 @@ class SurrogateGivenScales {
     if (!system_.density().effects().proposes()) throw std::invalid_argument("the effects have no proposals of scales");
   }
 
-  // `n` transitions from theta, which becomes their end.
+  // `n` transitions from theta, which becomes their end; none where the coefficients have no normal distribution.
   Transition operator()(bitgen_t* bits, double* theta, std::int32_t n, double step_size, std::int32_t n_steps) {
     Transition found;
+    if (!system_.density().fix_scales(theta)) return found;
     State state = system_.place(theta);
     if (!state) throw std::invalid_argument(kUndefined);
     bool moved = false;

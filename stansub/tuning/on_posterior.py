@@ -18,7 +18,8 @@ from stansub.target.families import Binomial, Normal, Poisson
 from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
-from stansub.tuning.surrogate_hmc import POINTS, UNSURE, Tuned, Tuner, spread, step_cost
+from stansub.tuning.sampler_runs import UNSURE, spread
+from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner, step_cost
 from stansub.types import FloatArray
 
 # Rounds of trajectories on the posterior before they are tuned, each with a new expansion.

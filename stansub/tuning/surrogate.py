@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
+from stansub.kernels.surrogate import FixedLength, NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
@@ -313,7 +313,7 @@ class _Exploration:
         if made is None:
             return None
         tuned, about, inner = made.tuned, made.about, made.tuned.inner
-        if tuned.diverges or (self.gibbs is not None and self.gibbs.uncertainty(tuned.draws) > _UNCERTAIN):
+        if tuned.diverges or (self.effects is not None and self.effects.structure.is_uncertain(tuned.draws)):
             return None
         assert isinstance(inner, NoUTurn | FixedLength)
         transition = SurrogateTransition(about, inner, made.sds, None, tuned.n, on_posterior=inner, share=1.0)

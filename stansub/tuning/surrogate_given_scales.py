@@ -18,9 +18,9 @@ from stansub.tuning.sampler_runs import (
     MOST_TRANSITIONS,
     SHOWING,
     SURE,
-    UNSURE,
     Run,
     n_steps_needed,
+    n_transitions,
     run,
     slowest_time,
 )
@@ -48,14 +48,18 @@ class GivenScalesTuner:
         return found and Tuned(found[0], found[1].draws[_BEFORE:])
 
     def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
-        """Return the sampler with the transitions per step after which draws hardly resemble each other."""
+        """Return the sampler with its transitions per step.
+
+        Where a scale is uncertain, draws so many transitions apart hardly resemble each other.
+        """
         tuned = self._shown(surrogate, self.structure.about(about, draws), draws[-1], SHOWING)
         if tuned is None:
             return None
         effects = self.structure.about(about, tuned.draws)  # with proposals from more draws
-        return self._shown(
-            surrogate, effects, tuned.draws[-1], SURE if self.structure.is_uncertain(tuned.draws) else SHOWING
-        )
+        if not self.structure.is_uncertain(tuned.draws):
+            return self._shown(surrogate, effects, tuned.draws[-1], SHOWING)
+        tuned = self._shown(surrogate, effects, tuned.draws[-1], SURE)
+        return tuned and tuned._replace(n=int(np.clip(np.rint(tuned.time), 1, MOST_TRANSITIONS)))
 
     def _shown(self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int) -> Tuned | None:
         """Return the sampler with its autocorrelation time over n transitions."""
@@ -64,8 +68,7 @@ class GivenScalesTuner:
             return None
         inner, made = found
         time = slowest_time(made.draws)
-        n = 1 if time < UNSURE else int(min(np.rint(time), MOST_TRANSITIONS))
-        return Tuned(inner, made.draws, time, transition_cost(inner), n, made.diverging)
+        return Tuned(inner, made.draws, time, transition_cost(inner), n_transitions(time), made.diverging)
 
     def _run(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int

@@ -310,6 +310,11 @@ def test_no_distribution_no_move() -> None:
     before = theta.copy()
     assert not negative.sweep(np.random.default_rng(4).bit_generator.capsule, theta)
     np.testing.assert_array_equal(theta, before)
+    made = given_scales(replace(found, precision=-found.precision), found)(
+        np.random.default_rng(4).bit_generator.capsule, theta, step_size=0.7, n_steps=3
+    )
+    assert made.acceptance_rate == 0
+    np.testing.assert_array_equal(theta, before)
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:

@@ -216,7 +216,7 @@ class TestRecipe:
         shown = " ".join(out.getvalue().split())
         assert "; no accept/reject decisions; 1 pass over the data a step" in shown
         assert "Decisions none: each step is drawn" in shown
-        assert "Data 1 passes over the data per step" in shown
+        assert "Data 1 pass over the data per step" in shown
         assert "Audit" not in shown
 
     def test_mini_batches_are_recorded(self) -> None:

@@ -281,7 +281,7 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     monkeypatch.setattr(on_posterior, "_MANY", 0)
     monkeypatch.setattr(on_posterior, "_LITTLE", np.inf)
     monkeypatch.setattr(surrogate, "_SMALL_ENOUGH", 0.0)
-    monkeypatch.setattr(surrogate, "_UNCERTAIN", np.inf)
+    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", np.inf)
     split = posterior.split()
     found = tune(split, posterior.dim, np.random.default_rng(0), Progress())
     transition = found.transition
@@ -297,7 +297,7 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert trial.accepted > 0.8
     assert trial.cost is not None
     assert trial.cost.gradients >= 2
-    monkeypatch.setattr(surrogate, "_UNCERTAIN", 0.25)
+    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", 0.25)
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 

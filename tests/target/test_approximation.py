@@ -206,6 +206,22 @@ def test_terms_are_limited_far_from_the_draws() -> None:
         assert abs(found.correction(far) - found.slope @ (far - found.point)) <= found.most * (1 + 1e-9)
 
 
+def test_the_limit_of_terms_follows_draws_further_out() -> None:
+    predictors = likelihood("poisson")
+    phis = normal(predictors, 60, 1)
+    found = approximation(predictors, phis)
+    further = [found.point + 6 * (phi - found.point) for phi in phis]
+    loosened = found.loosened(further)
+    assert found.loosened(phis[:5]).most == found.most
+    assert loosened.most > 1.5 * found.most
+    gaps = [
+        abs(one.correction(phi) - replace(one, most=1e6).correction(phi))
+        for one in (found, loosened)
+        for phi in further
+    ]
+    assert max(gaps[: len(further)]) > 10 * max(gaps[len(further) :])
+
+
 def test_few_or_small_arguments_have_common_coefficients() -> None:
     predictors = likelihood("normal")
     np.testing.assert_array_equal(common_coefficients(predictors), [0, 1, M - 1])

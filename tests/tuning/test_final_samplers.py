@@ -1,4 +1,4 @@
-"""The last choices about a surrogate: its sampler, and whether corrections are made again about the draws of that."""
+"""The last choice about a surrogate: whether corrections are made again about the draws of its final sampler."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stansub.kernels.surrogate import BetweenSweeps, Gibbs, NoUTurn
+from stansub.kernels.surrogate import NoUTurn
 from stansub.target.approximation import Approximation
 from stansub.tuning import surrogate
 from stansub.tuning.surrogate_hmc import Tuned
@@ -66,22 +66,3 @@ def test_corrections_are_made_again_about_the_draws_of_the_final_sampler(
     assert corrections.about == about
     seen = sum(short[number] < final[number - 1] for number in range(1, len(about) + 1))
     assert n_passes == 1 + 11 * len(about) + seen
-
-
-@pytest.mark.parametrize(
-    ("uncertainty", "accepted", "expected"),
-    [(1.0, 0.9, Gibbs), (1.0, 0.4, BetweenSweeps), (0.1, 0.4, Gibbs)],
-    ids=["often", "seldom", "seldom, but no scale is uncertain"],
-)
-def test_sweeps_that_are_seldom_accepted_are_not_alone(uncertainty: float, accepted: float, expected: type) -> None:
-    """Where a scale is uncertain, they may stay in a tail that short runs do not show."""
-    draws = np.zeros((3, 1))
-    by_gibbs = Tuned(Gibbs(NOWHERE), draws, time=2.0, transition_cost=1.0, accepted=accepted)
-    slow = Tuned(NUTS, draws, time=50.0, transition_cost=1.0)
-    gibbs = SimpleNamespace(finish=lambda *_: by_gibbs, uncertainty=lambda _: uncertainty)
-    tuner = SimpleNamespace(finish=lambda *_: slow)
-    exploration: Any = SimpleNamespace(split=SimpleNamespace(surrogate=lambda _: None), gibbs=gibbs, tuner=tuner)
-    found: Any = SimpleNamespace(
-        approximation=SimpleNamespace(quadratic=SimpleNamespace(precision=None)), draws=draws, tuned=slow
-    )
-    assert type(surrogate._Exploration.finish(exploration, found).inner) is expected

@@ -84,9 +84,15 @@ def test_there_are_no_trajectories_without_proposals_of_the_scales() -> None:
     assert tuner(proposes=False).round(surrogate, ABOUT, START) is None
 
 
-@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.8, 5, 13), (0.999, 9, 50)])
-def test_draws_of_successive_steps_hardly_resemble_each_other(rho: float, least: int, most: int) -> None:
-    found = finished(rho=rho)
+@pytest.mark.parametrize(
+    ("rho", "uncertain", "least", "most"),
+    [(0.0, False, 1, 1), (0.8, False, 2, 9), (0.8, True, 6, 13), (0.999, True, 50, 50)],
+)
+def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(
+    rho: float, uncertain: bool, least: int, most: int
+) -> None:
+    """As many as make them independent, where a scale is uncertain."""
+    found = finished(rho=rho, uncertain=uncertain)
     assert found is not None
     assert least <= found.n <= most
 
