@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -414,23 +414,29 @@ class _Exploration:
     def finish(self, found: _Explored) -> Tuned:
         """Return the sampler for steps.
 
-        Where a scale is uncertain, draws without U-turns may miss the neck of its funnel, and do not show it.
+        Successive draws without U-turns are often further apart than independent ones. Samplers of effects are
+        therefore only better in funnels, or if draws of some parameter resemble each other or transitions diverge.
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
-        of_effects = self.effects.finish(surrogate, about, draws) if self.effects else None
-        if of_effects is not None and (not of_effects.is_slow or of_effects.is_of_funnel):
-            return of_effects
+        in_funnel = self.effects.in_funnel(surrogate, about, draws) if self.effects else None
+        if in_funnel is not None:
+            return in_funnel
+
+        @cache
+        def of_effects() -> Tuned | None:
+            return self.effects.finish(surrogate, about, draws) if self.effects else None
 
         def is_beaten(tuned: Tuned) -> bool:
-            return of_effects is not None and tuned.is_slow and of_effects.cost <= tuned.cost
+            return tuned.is_slow and (other := of_effects()) is not None and other.cost <= tuned.cost
 
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):
             tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
         assert isinstance(tuned.inner, NoUTurn)
         tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
-        return of_effects if of_effects is not None and is_beaten(tuned) else tuned
+        other = of_effects() if is_beaten(tuned) else None
+        return other or tuned
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""

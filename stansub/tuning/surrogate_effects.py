@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,23 +35,31 @@ class EffectsTuner:
 
     def round(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
         """Draw briefly, from the last of ``draws``; None if most proposals are rejected."""
-        swept = self.gibbs.round(surrogate, about, draws)
-        if swept is not None and swept.accepted >= _OFTEN:
+        swept, least = self.gibbs.round(surrogate, about, draws), _OFTEN if self.structure.is_uncertain(draws) else 0.0
+        if swept is not None and swept.accepted >= least:
             return swept
         return self.given_scales.round(surrogate, about, draws) or swept
 
-    def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
-        """Return the sampler for steps; None if neither suits.
+    def in_funnel(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Return the sampler for steps if a scale is uncertain; None otherwise, or if none suits.
 
-        Successive trajectories are often further apart than independent draws. The Gibbs sampler is therefore only
-        better if their draws resemble each other.
+        Other samplers may miss the neck of its funnel, and do not show it.
         """
-        moved = self.given_scales.finish(surrogate, about, draws)
-        if moved is not None and not moved.is_slow:
-            return moved
-        swept = self.gibbs.finish(surrogate, about, draws)
-        found = [one for one in (moved, swept) if one is not None]
-        if not self.structure.is_uncertain(draws, *(one.draws for one in found)):
-            return min(found, key=lambda one: one.cost, default=None)
-        found = [one for one in found if one.time <= MOST_TRANSITIONS and one.accepted >= _OFTEN]
-        return min(found, key=lambda one: one.cost)._replace(is_of_funnel=True) if found else moved
+        if not self.structure.is_uncertain(draws):
+            return None
+        found = [one for one in self._finished(surrogate, about, draws) if one.time <= MOST_TRANSITIONS]
+        return min((one for one in found if one.accepted >= _OFTEN), key=_cost, default=None)
+
+    def finish(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Tuned | None:
+        """Return the sampler for steps with the cheapest effective draw; None if none suits."""
+        return min(self._finished(surrogate, about, draws), key=_cost, default=None)
+
+    def _finished(self, surrogate: Surrogate, about: Approximation, draws: FloatArray) -> Iterator[Tuned]:
+        for one in (self.given_scales, self.gibbs):
+            tuned = one.finish(surrogate, about, draws)
+            if tuned is not None:
+                yield tuned
+
+
+def _cost(tuned: Tuned) -> float:
+    return tuned.cost

@@ -79,8 +79,6 @@ class Tuned(NamedTuple):
     """Share of the transitions that diverged."""
     accepted: float = 1.0
     """Share of the sweeps of the Gibbs sampler that were accepted."""
-    is_of_funnel: bool = False
-    """Whether it moves in a funnel, the neck of which others may miss."""
     n_steps: float = 0.0
     seconds: float = 0.0
     """Gradients and seconds of a transition on the posterior itself."""

@@ -125,66 +125,73 @@ MOVED, SWEPT, SELDOM = tuned(1.0), tuned(1.0, accepted=0.6), tuned(1.0, accepted
 
 
 @pytest.mark.parametrize(
-    ("moved", "swept", "expected"),
-    [(MOVED, SWEPT, SWEPT), (MOVED, SELDOM, MOVED), (None, SELDOM, SELDOM), (MOVED, None, MOVED), (None, None, None)],
+    ("moved", "swept", "uncertain", "expected"),
+    [
+        (MOVED, SWEPT, True, SWEPT),
+        (MOVED, SELDOM, True, MOVED),
+        (MOVED, SELDOM, False, SELDOM),
+        (None, SELDOM, True, SELDOM),
+        (MOVED, None, False, MOVED),
+        (None, None, True, None),
+    ],
 )
-def test_rounds_are_by_sweeps_if_many_of_them_are_accepted(
-    moved: Tuned | None, swept: Tuned | None, expected: Tuned | None
+def test_rounds_are_by_sweeps_if_enough_of_them_are_accepted(
+    moved: Tuned | None, swept: Tuned | None, uncertain: bool, expected: Tuned | None
 ) -> None:
-    assert effects(moved, swept).round(None, ABOUT, START) is expected  # type: ignore[arg-type]
+    """Half of them if a scale is uncertain."""
+    found = effects(moved, swept, uncertain=uncertain).round(None, ABOUT, START)  # type: ignore[arg-type]
+    assert found is expected
 
 
-FAST, SLOW, CHEAP, NEVER = tuned(1.2, 9.0), tuned(4.0, 9.0), tuned(5.0, 1.0, 0.4), tuned(60.0, 0.01)
+DEAR, CHEAP, NEVER = tuned(4.0, 9.0), tuned(5.0, 1.0, 0.4), tuned(60.0, 0.01)
 
 
 @pytest.mark.parametrize(
-    ("moved", "swept", "uncertain", "expected"),
+    ("moved", "swept", "in_funnel", "cheapest"),
     [
-        (FAST, CHEAP, False, FAST),
-        (SLOW, CHEAP, False, CHEAP),
-        (SLOW, CHEAP, True, SLOW),  # of whose sweeps few are accepted
-        (SLOW, NEVER, False, NEVER),
-        (SLOW, NEVER, True, SLOW),
-        (SLOW, None, True, SLOW),
-        (None, CHEAP, False, CHEAP),
-        (None, CHEAP, True, None),
-        (NEVER, CHEAP, True, NEVER),
-        (None, None, False, None),
+        (DEAR, CHEAP, DEAR, CHEAP),  # of whose sweeps few are accepted
+        (DEAR, NEVER, DEAR, NEVER),
+        (DEAR, SWEPT, SWEPT, SWEPT),
+        (DEAR, None, DEAR, DEAR),
+        (None, CHEAP, None, CHEAP),
+        (None, None, None, None),
     ],
 )
 def test_the_cheaper_sampler_is_taken_that_does_not_stay_in_a_funnel(
-    moved: Tuned | None, swept: Tuned | None, uncertain: bool, expected: Tuned | None
+    moved: Tuned | None, swept: Tuned | None, in_funnel: Tuned | None, cheapest: Tuned | None
 ) -> None:
-    found = effects(moved, swept, uncertain=uncertain).finish(None, ABOUT, START)  # type: ignore[arg-type]
-    in_funnel = expected is SLOW and uncertain
-    assert (found and found._replace(is_of_funnel=False)) == expected
-    assert found is None or found.is_of_funnel == in_funnel
+    surrogate: Any = None
+    assert effects(moved, swept, uncertain=True).in_funnel(surrogate, ABOUT, START) is in_funnel
+    assert effects(moved, swept).in_funnel(surrogate, ABOUT, START) is None
+    assert effects(moved, swept).finish(surrogate, ABOUT, START) is cheapest
 
 
 @pytest.mark.parametrize(
-    ("of_effects", "trees", "expected"),
+    ("uncertain", "trees", "expected"),
     [
-        (tuned(1.2, 9.0), None, "effects"),
-        (tuned(4.0, 9.0)._replace(is_of_funnel=True), None, "effects"),
-        (tuned(4.0, 9.0), (1.0, 99.0), "trees"),  # that are not slow
-        (tuned(4.0, 9.0), (2.0, 9.0), "trees"),
-        (tuned(4.0, 9.0), (5.0, 9.0), "effects"),
-        (None, (5.0, 9.0), "trees"),
+        (True, None, "effects"),
+        (False, (1.0, 99.0), "trees"),  # that are not slow
+        (False, (2.0, 9.0), "trees"),
+        (False, (5.0, 9.0), "effects"),
     ],
 )
-def test_trees_are_tuned_only_if_samplers_of_effects_are_slow(
-    of_effects: Tuned | None, trees: tuple[float, float] | None, expected: str
+def test_samplers_of_effects_are_for_funnels_and_where_trees_are_slow(
+    uncertain: bool, trees: tuple[float, float] | None, expected: str
 ) -> None:
     nowhere: Any = None
     inner = NoUTurn(nowhere, nowhere, nowhere, 0.1)
 
     def finish(*given: Any) -> Tuned:
         assert trees is not None
-        return Tuned(inner, START, *trees)
+        found = Tuned(inner, START, *trees)
+        given[-1](found)
+        return found
 
     split: Any = SimpleNamespace(surrogate=lambda _: None)
     trees_tuner: Any = SimpleNamespace(finish=finish)
-    own: Any = of_effects and SimpleNamespace(finish=lambda *_: of_effects)
-    exploration = _Exploration(split, trees_tuner, own, Progress())
+    exploration = _Exploration(split, trees_tuner, effects(DEAR, None, uncertain=uncertain), Progress())
     found = exploration.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1)))
     assert ("trees" if isinstance(found.inner, NoUTurn) else "effects") == expected
+    alone = _Exploration(split, trees_tuner, None, Progress())
+    if trees is not None:
+        assert isinstance(alone.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1))).inner, NoUTurn)
