@@ -42,8 +42,8 @@ _LEAST_SD = 1e-3
 _STRONG = 0.5
 # Most scales that are proposed at once, and draws for each to know their distribution.
 _TOGETHER, _DRAWS = 12, 3
-# Sd of the logarithm of a scale above which it may have a funnel (eight levels, or a scale near 0).
-_UNCERTAIN = 0.25
+# Sd of the logarithm of a scale above which it may have a funnel (twelve levels, or a scale near 0).
+_UNCERTAIN = 0.2
 # First width of a slice, times the square root of the number of effects and scales that change along it.
 _WIDTH = 3.0
 

@@ -419,9 +419,9 @@ class _Exploration:
         """
         about, draws = found.approximation, found.draws
         surrogate, precision = self.split.surrogate(about), about.quadratic.precision
-        in_funnel = self.effects.in_funnel(surrogate, about, draws) if self.effects else None
-        if in_funnel is not None:
-            return in_funnel
+
+        def in_funnel(draws: FloatArray) -> Tuned | None:
+            return self.effects.in_funnel(surrogate, about, draws) if self.effects else None
 
         @cache
         def of_effects() -> Tuned | None:
@@ -430,12 +430,14 @@ class _Exploration:
         def is_beaten(tuned: Tuned) -> bool:
             return tuned.is_slow and (other := of_effects()) is not None and other.cost <= tuned.cost
 
+        if (first := in_funnel(draws)) is not None:
+            return first
         tuned = found.tuned
         if not isinstance(tuned.inner, NoUTurn):
             tuned = self.tuner.round(surrogate, precision, draws, spread(draws, POINTS))
         assert isinstance(tuned.inner, NoUTurn)
         tuned = self.tuner.finish(surrogate, precision, tuned.draws, tuned.inner, is_beaten)
-        other = of_effects() if is_beaten(tuned) else None
+        other = in_funnel(tuned.draws) or (of_effects() if is_beaten(tuned) else None)
         return other or tuned
 
     def _rounds(self, about: Approximation, draws: FloatArray, points: FloatArray) -> Tuned:

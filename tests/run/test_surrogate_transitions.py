@@ -297,7 +297,7 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert trial.accepted > 0.8
     assert trial.cost is not None
     assert trial.cost.gradients >= 2
-    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", 0.25)
+    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", 0.2)
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 
