@@ -37,7 +37,7 @@ def read(stan_file: Path) -> str:
     try:
         code = stan_file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        if "\n" in str(stan_file):
+        if {"\n", "{"} <= set(str(stan_file)):
             raise InputError("the program is given as text; write it to a file and give the file's name") from None
         raise InputError(f"{stan_file}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:

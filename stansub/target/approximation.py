@@ -140,6 +140,8 @@ class Approximation:
 
     def loosened(self, phis: Sequence[FloatArray]) -> Approximation:
         """Return it with a limit of terms that suits these draws, too, if they are further out."""
+        if not self.terms.means.size:
+            return self
         bent = [self._bent(self.frame(phi - self.point)) for phi in phis]
         return replace(self, most=max(self.most, _limit(bent)))
 

@@ -108,7 +108,7 @@ def _best(
         sum_i b_i, and sum_i r_i^2 / b_i, for some moves.
     """
     most = pass_time / _CANDIDATE
-    kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / rates - 0.5, 1.0))
+    kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / np.maximum(rates, np.finfo(float).tiny) - 0.5, 1.0))
     candidates = np.where((kappas + 0.5) * rates > most, 2 * most, (kappas + 0.5) * rates).mean(axis=1)
     by_all = _accepted(2 * noise**2)
     accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
