@@ -226,7 +226,7 @@ def _with_surrogate(
     signs = (SignsChange(tuple(one.names for one in mirrors)),) if mirrors else ()
     if cost is not None:
         foretold(cost)
-    by_all = _BY_GRADIENTS if of_surrogate is not None else tuned.by_all
+    by_all = _BY_GRADIENTS if tuned.transition.share == 1 else tuned.by_all
     test = (ExactOfTransitions(by_all),) if joint is None else ()
     notes = (note, *test, tuned.choice(), *([cost] if cost is not None else ()), *signs)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)

@@ -274,14 +274,27 @@ def test_gradients_of_the_posterior_are_those_of_the_program(
         assert found.model.log_density(theta) == pytest.approx(value, rel=1e-12)
 
 
-def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
-    posterior: Posterior, tuned: TunedSurrogate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without corrections; not if a scale is uncertain."""
+@pytest.fixture
+def as_if_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if gradients of all the data cost little, and no scale were uncertain."""
     monkeypatch.setattr(on_posterior, "_MANY", 0)
     monkeypatch.setattr(on_posterior, "_LITTLE", np.inf)
     monkeypatch.setattr(surrogate, "_SMALL_ENOUGH", 0.0)
     monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", np.inf)
+
+
+def test_the_record_says_why_trajectories_on_the_posterior_use_all_data(
+    program: CompiledModel, data: dict[str, Any], as_if_cheap: None
+) -> None:
+    options: dict[str, Any] = {"proposal": "surrogate", "seed": 1, "chains": 1, "show_progress": False}
+    choices = attrs(stansub.sample(program, data, **options, iter_warmup=20, iter_sampling=20))["choices"]
+    assert "trajectories on the posterior itself take gradients of all" in choices["test"]
+
+
+def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
+    posterior: Posterior, tuned: TunedSurrogate, as_if_cheap: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without corrections; not if a scale is uncertain."""
     split = posterior.split()
     found = tune(split, posterior.dim, np.random.default_rng(0), Progress())
     transition = found.transition
