@@ -14,7 +14,7 @@ from stansub.stan import source, toolchain
 from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library
-from stansub.stan.surrogate import Surrogate
+from stansub.stan.surrogate import Surrogate, _is_slope
 from stansub.target.approximation import Approximation, Profiles
 from stansub.target.directions import DirectionalTerms, Frame
 from stansub.target.elimination import Elimination
@@ -199,3 +199,25 @@ def test_threads_do_not_disturb_each_other(library: Library) -> None:
     one_by_one = [values(k) for k in range(4)]
     with ThreadPoolExecutor(max_workers=4) as pool:
         np.testing.assert_array_equal(list(pool.map(values, range(4))), one_by_one)
+
+
+@pytest.mark.parametrize(
+    ("own", "stan", "expected"),
+    [
+        (0.0, 0.0, True),
+        (0.0, 4e-6, True),  # of Stan's derivative, as for `std_normal_lcdf`
+        (4e-6, 0.0, False),
+        (4e-6, 4e-6, True),  # both alike: then values differ elsewhere
+        (0.0, 1e-2, False),
+        (0.0, np.nan, False),
+    ],
+)
+def test_where_gradients_differ_numerical_differences_decide(own: float, stan: float, expected: bool) -> None:
+    """With relative errors in one element of each."""
+    theta, size = np.array([0.3, -0.7, 1.1]), 1e6
+
+    def log_density(at: Array) -> float:
+        return float(-size * np.cosh(at).sum())
+
+    exact, error = -size * np.sinh(theta), np.array([0.0, size, 0.0])
+    assert _is_slope(log_density, theta, exact + own * error, exact + stan * error) == expected
