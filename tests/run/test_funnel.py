@@ -15,7 +15,7 @@ import stansub
 PROGRAM = Path(__file__).parent / "programs" / "rare.stan"
 Array = NDArray[np.float64]
 N, J = 30_000, 300
-MAX_Z = 4.0
+MAX_Z, NECK = 4.0, -2.0
 
 
 def simulated() -> dict[str, Any]:
@@ -46,17 +46,24 @@ def exact(data: dict[str, Any]) -> tuple[Array, Array]:
     return grid, p / p.sum()
 
 
+def largest_z(data: dict[str, Any], seed: int) -> float:
+    """Of the mean and the variance of the scale's logarithm, and of the probability of the neck."""
+    grid, p = exact(data)
+    mean, below = float(grid @ p), float(p[grid < NECK].sum())
+    assert below > 0.004
+    idata = stansub.sample(PROGRAM, data, seed=seed, show_progress=False)
+    draws = np.log(idata["posterior"]["tau"].values)
+    found = []
+    for values, truth in ((draws, mean), ((draws - mean) ** 2, (grid - mean) ** 2 @ p), (draws < NECK, below)):
+        error = float(np.std(values) / np.sqrt(float(az.ess(np.asarray(values, float)))))
+        found.append(abs(values.mean() - truth) / error if error else np.inf)
+    return float(max(found))
+
+
 @pytest.mark.slow
-def test_chains_reach_the_neck_of_a_funnel() -> None:
+def test_chains_reach_the_neck_of_a_funnel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scale's logarithm has a long lower tail, which R-hat and ESS do not show if chains stay out of it."""
     data = simulated()
-    grid, p = exact(data)
-    mean, below = float(grid @ p), float(p[grid < -2].sum())
-    sd = float(np.sqrt((grid - mean) ** 2 @ p))
-    assert below > 0.01
-    for seed in (1, 2):
-        idata = stansub.sample(PROGRAM, data, seed=seed, show_progress=False)
-        draws = np.log(idata["posterior"]["tau"].values)
-        for values, truth in ((draws, mean), ((draws - mean) ** 2, sd**2), (draws < -2, below)):
-            error = float(np.std(values) / np.sqrt(float(az.ess(np.asarray(values, float)))))
-            assert abs(values.mean() - truth) < MAX_Z * error
+    assert max(largest_z(data, seed) for seed in (1, 2)) < MAX_Z
+    monkeypatch.setattr("stansub.tuning.normal_effects._UNCERTAIN", np.inf)  # trajectories in one metric
+    assert max(largest_z(data, seed) for seed in (1, 2, 3)) > MAX_Z
