@@ -106,54 +106,6 @@ class SurrogateHamiltonian {
   System system_;
 };
 
-// Sweeps of normal effects, each accepted or rejected by what a program's log density differs from theirs. A sweep is
-// reversible for the density of normal effects, so that the whole is for the program's.
-class SurrogateGibbs {
- public:
-  SurrogateGibbs(const void* model, BridgeStan api, std::shared_ptr<NormalEffects> effects)
-      : model_(model), api_(api), effects_(std::move(effects)), slope_(effects_->dim()), proposed_(effects_->dim()) {}
-
-  // `n` sweeps from theta, which becomes their end.
-  Transition operator()(bitgen_t* bits, double* theta, std::int32_t n) {
-    Transition found;
-    effects_->place(theta);
-    double omitted = omitted_at(theta);
-    if (!std::isfinite(omitted)) throw std::invalid_argument(kUndefined);
-    for (std::int32_t k = 0; k < n; ++k) {
-      const NormalEffects::State before = effects_->state();
-      double there = -std::numeric_limits<double>::infinity();
-      if (effects_->sweep(bits)) {
-        effects_->theta(proposed_.data());
-        there = omitted_at(proposed_.data());
-      }
-      if (std::log1p(-bits->next_double(bits->state)) < there - omitted) {
-        omitted = there;
-        std::copy(proposed_.begin(), proposed_.end(), theta);
-        found.acceptance += 1.0 / n;
-      } else {
-        effects_->restore(before);
-      }
-      ++found.n_steps;
-    }
-    return found;
-  }
-
-  std::size_t dim() const { return effects_->dim(); }
-
- private:
-  // At the point where the effects are placed.
-  double omitted_at(const double* theta) {
-    double value;
-    if (api_.gradient(model_, true, theta, &value, slope_.data()) != 0) return -std::numeric_limits<double>::infinity();
-    return value - effects_->log_density();
-  }
-
-  const void* model_;
-  BridgeStan api_;
-  std::shared_ptr<NormalEffects> effects_;
-  std::vector<double> slope_, proposed_;
-};
-
 // A program's log density of the standardised coefficients of normal effects, with the scales fixed.
 class DensityGivenScales {
  public:
@@ -179,9 +131,14 @@ class DensityGivenScales {
     effects_->theta(theta);
   }
 
+  // At parameters themselves.
+  bool evaluate(const double* theta, double& log_density) {
+    return api_.gradient(model_, true, theta, &log_density, slope_.data()) == 0;
+  }
+
   bool evaluate(const std::vector<double>& z, double& log_density, std::vector<double>& gradient) {
     outward(z, theta_.data());
-    if (api_.gradient(model_, true, theta_.data(), &log_density, slope_.data()) != 0) return false;
+    if (!evaluate(theta_.data(), log_density)) return false;
     log_density += effects_->log_volume();
     effects_->pull(slope_.data(), gradient);
     return true;
@@ -194,18 +151,45 @@ class DensityGivenScales {
   std::vector<double> theta_, slope_;
 };
 
-// Trajectories of standardised coefficients with the scales fixed, between proposals of all scales with the standardised
-// coefficients fixed. Each is accepted or rejected by the program's log density, and the whole is the same in reverse.
-class SurrogateGivenScales {
+// Samplers of a program with normal effects. Each is reversible for the program's density.
+class SurrogateEffects {
  public:
-  SurrogateGivenScales(const void* model, BridgeStan api, std::shared_ptr<NormalEffects> effects)
-      : system_(DensityGivenScales(model, api, std::move(effects))) {
-    if (!system_.density().effects().proposes()) throw std::invalid_argument("the effects have no proposals of scales");
+  SurrogateEffects(const void* model, BridgeStan api, std::shared_ptr<NormalEffects> effects)
+      : system_(DensityGivenScales(model, api, std::move(effects))), proposed_(dim()) {}
+
+  // `n` sweeps from theta, which becomes their end. Each is reversible for the density of normal effects, and accepted or
+  // rejected by what the program's differs from that.
+  Transition gibbs(bitgen_t* bits, double* theta, std::int32_t n) {
+    Transition found;
+    NormalEffects& effects = system_.density().effects();
+    effects.place(theta);
+    double omitted = omitted_at(theta);
+    if (!std::isfinite(omitted)) throw std::invalid_argument(kUndefined);
+    for (std::int32_t k = 0; k < n; ++k) {
+      const NormalEffects::State before = effects.state();
+      double there = -std::numeric_limits<double>::infinity();
+      if (effects.sweep(bits)) {
+        effects.theta(proposed_.data());
+        there = omitted_at(proposed_.data());
+      }
+      if (std::log1p(-bits->next_double(bits->state)) < there - omitted) {
+        omitted = there;
+        std::copy(proposed_.begin(), proposed_.end(), theta);
+        found.acceptance += 1.0 / n;
+      } else {
+        effects.restore(before);
+      }
+      ++found.n_steps;
+    }
+    return found;
   }
 
-  // `n` transitions from theta, which becomes their end; none where the coefficients have no normal distribution.
-  Transition operator()(bitgen_t* bits, double* theta, std::int32_t n, double step_size, std::int32_t n_steps) {
+  // `n` transitions from theta, which becomes their end; none where the coefficients have no normal distribution. Each is a
+  // trajectory of the standardised coefficients with the scales fixed, between proposals of all scales with these
+  // coefficients fixed, accepted or rejected by the program's density. It is the same in reverse.
+  Transition given_scales(bitgen_t* bits, double* theta, std::int32_t n, double step_size, std::int32_t n_steps) {
     Transition found;
+    if (!system_.density().effects().proposes()) throw std::invalid_argument("the effects have no proposals of scales");
     if (!system_.density().fix_scales(theta)) return found;
     State state = system_.place(theta);
     if (!state) throw std::invalid_argument(kUndefined);
@@ -228,6 +212,13 @@ class SurrogateGivenScales {
   using System = CircularSystem<DensityGivenScales>;
   using State = System::State;
 
+  // At the point where the effects are placed.
+  double omitted_at(const double* theta) {
+    double value;
+    if (!system_.density().evaluate(theta, value)) return -std::numeric_limits<double>::infinity();
+    return value - system_.density().effects().log_density();
+  }
+
   // Whether a proposal of the scales was accepted.
   bool move_scales(bitgen_t* bits, State& state, bool nearby) {
     NormalEffects& effects = system_.density().effects();
@@ -244,6 +235,7 @@ class SurrogateGivenScales {
   }
 
   System system_;
+  std::vector<double> proposed_;
 };
 
 }  // namespace stansub

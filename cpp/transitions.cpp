@@ -313,40 +313,28 @@ void bind_transitions(nb::module_& m) {
           },
           "bits"_a, "theta"_a.noconvert());
 
-  nb::class_<SurrogateGibbs>(m, "SurrogateGibbs")
+  nb::class_<SurrogateEffects>(m, "SurrogateEffects")
       .def(
           "__init__",
-          [](SurrogateGibbs* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
+          [](SurrogateEffects* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
              std::uintptr_t free_error, std::shared_ptr<NormalEffects> effects, const nb::object&) {
-            new (self) SurrogateGibbs(from_address<const void*>(model, "model"),
-                                      to_bridge_stan(log_density_gradient, free_error), std::move(effects));
+            new (self) SurrogateEffects(from_address<const void*>(model, "model"),
+                                        to_bridge_stan(log_density_gradient, free_error), std::move(effects));
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "effects"_a, "owner"_a,
           nb::keep_alive<1, 6>())
-      .def_prop_ro("dim", &SurrogateGibbs::dim)
+      .def_prop_ro("dim", &SurrogateEffects::dim)
       .def(
-          "__call__",
-          [](SurrogateGibbs& self, const nb::object& bits, const Output& theta, std::int32_t n) {
-            return moved(self, bits, theta, [&](auto... at) { return self(at..., n); });
+          "gibbs",
+          [](SurrogateEffects& self, const nb::object& bits, const Output& theta, std::int32_t n) {
+            return moved(self, bits, theta, [&](auto... at) { return self.gibbs(at..., n); });
           },
-          "bits"_a, "theta"_a.noconvert(), "n"_a = 1);
-
-  nb::class_<SurrogateGivenScales>(m, "SurrogateGivenScales")
+          "bits"_a, "theta"_a.noconvert(), "n"_a = 1)
       .def(
-          "__init__",
-          [](SurrogateGivenScales* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
-             std::uintptr_t free_error, std::shared_ptr<NormalEffects> effects, const nb::object&) {
-            new (self) SurrogateGivenScales(from_address<const void*>(model, "model"),
-                                             to_bridge_stan(log_density_gradient, free_error), std::move(effects));
-          },
-          "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "effects"_a, "owner"_a,
-          nb::keep_alive<1, 6>())
-      .def_prop_ro("dim", &SurrogateGivenScales::dim)
-      .def(
-          "__call__",
-          [](SurrogateGivenScales& self, const nb::object& bits, const Output& theta, std::int32_t n, double step_size,
+          "given_scales",
+          [](SurrogateEffects& self, const nb::object& bits, const Output& theta, std::int32_t n, double step_size,
              std::int32_t n_steps) {
-            return moved(self, bits, theta, [&](auto... at) { return self(at..., n, step_size, n_steps); });
+            return moved(self, bits, theta, [&](auto... at) { return self.given_scales(at..., n, step_size, n_steps); });
           },
           "bits"_a, "theta"_a.noconvert(), "n"_a = 1, nb::kw_only(), "step_size"_a, "n_steps"_a);
 

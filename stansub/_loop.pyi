@@ -1216,8 +1216,11 @@ class NormalEffects:
     def sweep(self, bits: CapsuleType, theta: NDArray[np.float64]) -> bool:
         """Sweep from theta, which becomes the end; False if the coefficients have no normal distribution."""
 
-class SurrogateGibbs:
-    """Sweeps of normal effects, accepted or rejected by the difference of a compiled program from them.
+class SurrogateEffects:
+    """Samplers of a compiled program with normal effects.
+
+    Methods make so many transitions from theta, which becomes their end, without the interpreter's lock. They raise
+    ValueError if the density is not defined at the start.
 
     Parameters
     ----------
@@ -1240,53 +1243,18 @@ class SurrogateGibbs:
     def dim(self) -> int:
         """Number of parameters."""
 
-    def __call__(self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1) -> Transition:
-        """Sweep n times from theta, which becomes the end; without the interpreter's lock.
+    def gibbs(self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1) -> Transition:
+        """Sweep, and accept or reject each sweep by the difference of the program from normal effects."""
 
-        Raises
-        ------
-        ValueError
-            When the log density is not defined there.
-        """
-
-class SurrogateGivenScales:
-    """Trajectories of standardised coefficients with the scales fixed, between proposals of all scales.
-
-    Parameters
-    ----------
-    model, log_density_gradient_address, free_error_address : int
-        Addresses of a model and of functions of BridgeStan's C API.
-    effects : NormalEffects
-    owner : object
-        Kept alive.
-
-    Raises
-    ------
-    ValueError
-        When the effects have no proposals of all scales.
-    """
-
-    def __init__(
-        self,
-        model: int,
-        log_density_gradient_address: int,
-        free_error_address: int,
-        effects: NormalEffects,
-        owner: object,
-    ) -> None: ...
-    @property
-    def dim(self) -> int:
-        """Number of parameters."""
-
-    def __call__(
+    def given_scales(
         self, bits: CapsuleType, theta: NDArray[np.float64], n: int = 1, *, step_size: float, n_steps: int
     ) -> Transition:
-        """Make n transitions from theta, which becomes the end; without the interpreter's lock.
+        """Follow trajectories of standardised coefficients with the scales fixed, between proposals of all scales.
 
         Raises
         ------
         ValueError
-            When the log density is not defined there.
+            Also when the effects have no proposals of all scales.
         """
 
 class SurrogateHamiltonian:

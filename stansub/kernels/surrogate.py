@@ -1,8 +1,8 @@
 """Surrogate transitions: proposals from a surrogate posterior, accepted or rejected by what the surrogate omits.
 
 The surrogate is exp(G(theta) + A(phi(theta))), where A approximates the log likelihood L in its own arguments. A kernel
-that is reversible for the surrogate proposes theta': a fixed number of transitions of the no-U-turn sampler with fixed
-step size and metric, or of sweeps of a Gibbs sampler (`stansub.target.normal_effects`). With R = L - A, the
+that is reversible for the surrogate proposes theta': a fixed number of trajectories with fixed step size and metric, or
+with the scales fixed, or of sweeps of a Gibbs sampler (`stansub.target.normal_effects`). With R = L - A, the
 Metropolis-Hastings ratio is that of the remainders alone,
 
     min(1, exp(R(phi(theta')) - R(phi(theta))))
@@ -340,7 +340,7 @@ class Gibbs:
 
     def bound(self, surrogate: Surrogate) -> Sampler:
         """Return the sampler of a surrogate."""
-        return surrogate.gibbs(self.effects)
+        return surrogate.of_effects(self.effects).gibbs
 
     def of_random_length(self) -> Gibbs:
         """Return itself: its sweeps have no length."""
@@ -371,7 +371,8 @@ class GivenScales:
 
     def bound(self, surrogate: Surrogate) -> Sampler:
         """Return the sampler of a surrogate."""
-        return partial(surrogate.given_scales(self.effects), step_size=self.step_size, n_steps=self.n_steps)
+        given_scales = surrogate.of_effects(self.effects).given_scales
+        return partial(given_scales, step_size=self.step_size, n_steps=self.n_steps)
 
     def of_random_length(self) -> GivenScales:
         """Return itself."""

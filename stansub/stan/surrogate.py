@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from stansub import memory
-from stansub._loop import FullData, Slices, SurrogateGibbs, SurrogateGivenScales, SurrogateHamiltonian
+from stansub._loop import FullData, Slices, SurrogateEffects, SurrogateHamiltonian
 from stansub.errors import EndedError, RunError
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
@@ -76,13 +76,9 @@ class Surrogate(Dynamics):
 
     approximation: Approximation
 
-    def gibbs(self, effects: NormalEffects) -> SurrogateGibbs:
-        """Return the Gibbs sampler of effects, with decisions about their difference from the surrogate."""
-        return SurrogateGibbs(*self._addresses, effects.compiled(), owner=self.model)
-
-    def given_scales(self, effects: NormalEffects) -> SurrogateGivenScales:
-        """Return trajectories of effects given their scales, between proposals of these."""
-        return SurrogateGivenScales(*self._addresses, effects.compiled(), owner=self.model)
+    def of_effects(self, effects: NormalEffects) -> SurrogateEffects:
+        """Return the samplers of effects and their scales."""
+        return SurrogateEffects(*self._addresses, effects.compiled(), owner=self.model)
 
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of some coordinates."""

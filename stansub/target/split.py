@@ -67,10 +67,14 @@ class Sampler(Protocol):
     def __call__(self, bits: Any, theta: FloatArray, n: int = 1) -> Transition: ...
 
 
-class TrajectorySampler(Protocol):
-    """Trajectories on a surrogate, likewise."""
+class EffectsSampler(Protocol):
+    """Samplers of a surrogate with normal effects, likewise."""
 
-    def __call__(self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int) -> Transition: ...
+    def gibbs(self, bits: Any, theta: FloatArray, n: int = 1) -> Transition: ...
+
+    def given_scales(
+        self, bits: Any, theta: FloatArray, n: int = 1, *, step_size: float, n_steps: int
+    ) -> Transition: ...
 
 
 class Differentiable(Protocol):
@@ -103,11 +107,8 @@ class Surrogate(Dynamics, Protocol):
     def slices(self, coordinates: Coordinates, moves: Sequence[Symmetry]) -> Slices:
         """Return a sampler along moves of these coordinates."""
 
-    def gibbs(self, effects: NormalEffects) -> Sampler:
-        """Return a sampler of effects and their scales, which need not be exactly those of the surrogate."""
-
-    def given_scales(self, effects: NormalEffects) -> TrajectorySampler:
-        """Return trajectories of effects with their scales fixed, between proposals of all scales."""
+    def of_effects(self, effects: NormalEffects) -> EffectsSampler:
+        """Return samplers of effects and their scales, which need not be exactly those of the surrogate."""
 
 
 class Split(Protocol):

@@ -294,9 +294,9 @@ class Structure:
         """Return the number of parameters."""
         return len(self.coefficients) + len(self.scales)
 
-    def is_uncertain(self, *draws: FloatArray) -> bool:
-        """Return whether a scale may have a funnel, by any of some draws."""
-        return any(bool((np.std(some[:, self.scales], axis=0) > _UNCERTAIN).any()) for some in draws)
+    def is_uncertain(self, draws: FloatArray) -> bool:
+        """Return whether a scale may have a funnel, by draws."""
+        return bool((np.std(draws[:, self.scales], axis=0) > _UNCERTAIN).any())
 
     def about(self, approximation: Approximation, draws: FloatArray) -> NormalEffects:
         """Return them with an approximation's second-order expansion and mean slope, given draws of a surrogate."""

@@ -17,8 +17,8 @@ from stansub.types import FloatArray
 SHOWING, SURE, UNSURE = 200, 800, 3.0
 # Angle of a trajectory of fixed length, the most steps of one, and its target share of rejections.
 ANGLE, MOST_STEPS, _REJECTED = 2 * np.pi / 3, 15, 0.05
-# Target autocorrelation time of draws, and maximum number of transitions per step to reach it.
-_TIME, MOST_TRANSITIONS = 2.0, 50
+# Autocorrelation time that steps may have, and maximum number of transitions per step to reach it.
+TIME, MOST_TRANSITIONS = 2.0, 50
 
 
 class Run(NamedTuple):
@@ -67,9 +67,9 @@ def n_steps_needed(made: Run, n_steps: int) -> int:
     return n_steps if rejected <= _REJECTED else int(np.ceil(n_steps * np.sqrt(rejected / _REJECTED)))
 
 
-def n_transitions(time: float) -> int:
-    """Return the transitions per step of a sampler with an autocorrelation time."""
-    return int(np.clip(np.rint(time / _TIME), 1, MOST_TRANSITIONS))
+def n_transitions(time: float, *, left: float) -> int:
+    """Return the transitions per step after which an autocorrelation time is about ``left``."""
+    return int(np.clip(np.rint(time / left), 1, MOST_TRANSITIONS))
 
 
 def slowest_time(draws: FloatArray) -> float:

@@ -13,7 +13,7 @@ from stansub.target.approximation import Approximation
 from stansub.target.normal_effects import TRIES, NormalEffects
 from stansub.target.split import Surrogate
 from stansub.tuning.normal_effects import Structure
-from stansub.tuning.sampler_runs import MOST_TRANSITIONS, UNSURE, slowest_time, spread
+from stansub.tuning.sampler_runs import MOST_TRANSITIONS, UNSURE, n_transitions, run, slowest_time, spread
 from stansub.tuning.surrogate_hmc import Tuned
 from stansub.types import FloatArray
 
@@ -81,7 +81,7 @@ class GibbsTuner:
         if accepted < _LEAST:
             return None
         time = slowest_time(made)
-        n = int(np.clip(np.rint(time), 1, MOST_TRANSITIONS))
+        n = n_transitions(time, left=1.0)
         return Tuned(Gibbs(effects), made, time, sweep_cost(effects), n, accepted=accepted)
 
     def _sweeps(
@@ -92,20 +92,13 @@ class GibbsTuner:
         There is no sweep if hardly any from one of these draws each is accepted. From a single one, all may be rejected
         for long even if many are accepted from others.
         """
-        gibbs = surrogate.gibbs(effects)
-
-        def sweep(theta: FloatArray) -> float:
-            self.check()
-            return gibbs(self.rng.bit_generator.capsule, theta).acceptance_rate
-
-        accepted = float(np.mean([sweep(theta) for theta in spread(draws, _BEFORE)]))
+        gibbs = Gibbs(effects).bound(surrogate)
+        tried = [run(gibbs, theta, 1, self.rng, self.check).acceptance for theta in spread(draws, _BEFORE)]
+        accepted = float(np.mean(tried))
         if accepted < _HARDLY:
             return draws[-1:], accepted
-        theta, made, accepted = draws[-1].copy(), np.empty((n, draws.shape[1])), 0.0
-        for row in made:
-            accepted += sweep(theta) / n
-            row[:] = theta
-        return made, accepted
+        made = run(gibbs, draws[-1], n, self.rng, self.check)
+        return made.draws, made.acceptance
 
 
 def _apart(effects: NormalEffects) -> int:

@@ -15,9 +15,9 @@ from stansub.tuning.normal_effects import Structure
 from stansub.tuning.sampler_runs import (
     ANGLE,
     MOST_STEPS,
-    MOST_TRANSITIONS,
     SHOWING,
     SURE,
+    TIME,
     Run,
     n_steps_needed,
     n_transitions,
@@ -59,7 +59,7 @@ class GivenScalesTuner:
         if not self.structure.is_uncertain(tuned.draws):
             return self._shown(surrogate, effects, tuned.draws[-1], SHOWING)
         tuned = self._shown(surrogate, effects, tuned.draws[-1], SURE)
-        return tuned and tuned._replace(n=int(np.clip(np.rint(tuned.time), 1, MOST_TRANSITIONS)))
+        return tuned and tuned._replace(n=n_transitions(tuned.time, left=1.0))
 
     def _shown(self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int) -> Tuned | None:
         """Return the sampler with its autocorrelation time over n transitions."""
@@ -68,7 +68,8 @@ class GivenScalesTuner:
             return None
         inner, made = found
         time = slowest_time(made.draws)
-        return Tuned(inner, made.draws, time, transition_cost(inner), n_transitions(time), made.diverging)
+        n = n_transitions(time, left=TIME)
+        return Tuned(inner, made.draws, time, transition_cost(inner), n, made.diverging)
 
     def _run(
         self, surrogate: Surrogate, effects: NormalEffects, theta: FloatArray, n: int

@@ -30,6 +30,7 @@ from stansub.tuning.sampler_runs import (
     MOST_STEPS,
     SHOWING,
     SURE,
+    TIME,
     UNSURE,
     Run,
     n_steps_needed,
@@ -228,7 +229,7 @@ class Tuner:
             if time > UNSURE and made.deep <= _DEEP:
                 made = self._run(inner.bound(surrogate), theta, SURE)
                 theta, time = made.draws[-1], slowest_time(made.draws)
-            n = n_transitions(time)
+            n = n_transitions(time, left=TIME)
             found = Tuned(inner, made.draws, time, made.n_steps * cost, n, made.diverging)
             if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
                 break

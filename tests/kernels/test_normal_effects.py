@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub._loop import SurrogateGivenScales
+from stansub._loop import SurrogateEffects, Transition
 from stansub.target.cholesky import cholesky
 from stansub.target.normal_effects import NormalEffects
 
@@ -223,7 +223,7 @@ def test_order_matters() -> None:
     assert np.abs(differences(there_and_back, 20.0, 4000)[1]).max() < 4.5
 
 
-def given_scales(own: NormalEffects, of: NormalEffects) -> SurrogateGivenScales:
+def given_scales(own: NormalEffects, of: NormalEffects) -> Callable[..., Transition]:
     """Trajectories and proposals of some normal effects, with decisions about the density of others."""
     found, numbers, step = of.compiled(), ctypes.POINTER(ctypes.c_double), 1e-5 * np.eye(DIM)
 
@@ -238,7 +238,7 @@ def given_scales(own: NormalEffects, of: NormalEffects) -> SurrogateGivenScales:
     function = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(gradient)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    return SurrogateGivenScales(address, address, address, own.compiled(), owner=function)
+    return SurrogateEffects(address, address, address, own.compiled(), owner=function).given_scales
 
 
 def rough(of: NormalEffects) -> NormalEffects:
@@ -298,9 +298,10 @@ def test_several_transitions_are_those_one_by_one() -> None:
 
 
 def test_trajectories_given_the_scales_need_proposals_of_them() -> None:
-    of = effects(np.zeros(9))
+    of, bits = effects(np.zeros(9)), np.random.default_rng(3).bit_generator.capsule
+    sampler = given_scales(replace(of, **NO_PROPOSAL), of)
     with pytest.raises(ValueError, match="no proposals"):
-        given_scales(replace(of, **NO_PROPOSAL), of)
+        sampler(bits, np.zeros(DIM), step_size=0.7, n_steps=3)
 
 
 def test_no_distribution_no_move() -> None:

@@ -369,7 +369,7 @@ def test_sweeps_are_of_the_surrogate(posterior: Posterior, tuned: TunedSurrogate
     truth = Weighted(posterior, tuned, 8000).unweighted()
     off = replace(effects, linear=effects.linear + 0.3, slopes=0.5 * effects.slopes, values=0.5 * effects.values)
     for given in (effects, off):
-        assert max(z_scores(swept(own.gibbs(given), start, 8000), truth)) < MAX_Z
+        assert max(z_scores(swept(own.of_effects(given).gibbs, start, 8000), truth)) < MAX_Z
     assert max(z_scores(swept(off.compiled().sweep, start, 8000), truth)) > 2 * MAX_Z
 
 

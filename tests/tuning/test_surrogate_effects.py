@@ -37,12 +37,12 @@ class Surrogate:
     def __init__(self, rejected: float, rho: float) -> None:
         self.rejected, self.rho, self.rng = rejected, rho, np.random.default_rng(1)
 
-    def given_scales(self, effects: Any) -> Any:
-        def sampler(bits: Any, theta: Any, n: int = 1, *, step_size: float, n_steps: int) -> Made:
+    def of_effects(self, effects: Any) -> Any:
+        def given_scales(bits: Any, theta: Any, n: int = 1, *, step_size: float, n_steps: int) -> Made:
             theta[:] = self.rho * theta + np.sqrt(1 - self.rho**2) * self.rng.standard_normal(DIM)
             return Made(1 - min(1.0, self.rejected * step_size**2), n_steps)
 
-        return sampler
+        return SimpleNamespace(given_scales=given_scales)
 
 
 def structure(*, proposes: bool = True, uncertain: bool = False) -> Any:

@@ -318,7 +318,7 @@ def test_sweeps_of_which_few_are_accepted_are_not_made_or_not_used(
         return Made(rate, False)
 
     structure: Any = SimpleNamespace(about=lambda *_: None)
-    surrogate: Any = SimpleNamespace(gibbs=lambda _: sweep)
+    surrogate: Any = SimpleNamespace(of_effects=lambda _: SimpleNamespace(gibbs=sweep))
     tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
     found = tuner.round(surrogate, ABOUT, np.zeros((1, DIM)))
     assert (len(made), found is not None) == (n, is_used)
@@ -331,7 +331,7 @@ def test_sweeps_are_made_if_many_from_draws_are_accepted_though_none_from_the_la
     left = iter([0.3] * 29 + [0.0] * 50 + [0.5] * 1000)
     monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda _: 20_000.0)
     structure: Any = SimpleNamespace(about=lambda *_: None)
-    surrogate: Any = SimpleNamespace(gibbs=lambda _: lambda *_: Made(next(left), False))
+    surrogate: Any = SimpleNamespace(of_effects=lambda _: SimpleNamespace(gibbs=lambda *_: Made(next(left), False)))
     tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
     assert tuner.round(surrogate, ABOUT, np.zeros((40, DIM))) is not None
 
@@ -358,7 +358,7 @@ def test_sweeps_seldom_have_moves_where_draws_are_cheaper_without(
     monkeypatch.setattr(surrogate_gibbs, "sweep_cost", lambda effects: 1 + 9 * effects.share)
     monkeypatch.setattr(surrogate_gibbs, "slowest_time", lambda _: 2.0 if made[-1].share == 1 else seldom)
     structure: Any = SimpleNamespace(about=lambda *_: Sweeps(centre=centre))
-    surrogate: Any = SimpleNamespace(gibbs=gibbs)
+    surrogate: Any = SimpleNamespace(of_effects=lambda effects: SimpleNamespace(gibbs=gibbs(effects)))
     tuner = surrogate_gibbs.GibbsTuner(structure, np.random.default_rng(1), lambda: None)
     found = tuner.finish(surrogate, ABOUT, np.zeros((1, DIM)))
     assert found is not None
