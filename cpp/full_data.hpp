@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -14,7 +15,7 @@
 #include "densities.hpp"
 #include "density_slopes.hpp"
 #include "numbers.hpp"
-#include "program_gradients.hpp"
+#include "program_columns.hpp"
 
 namespace stansub {
 
@@ -30,9 +31,10 @@ class FullData {
   std::size_t dim() const { return arguments_.dim(); }
 
   double log_lik(const double* phi) const {
+    Each each(density_, log_lik_, arguments_.size());
     std::vector<double> scratch(block);
     return sum(phi, [&](std::size_t, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      return log_lik_.sum(data, eta, count, scratch.data());
+      return each.log_lik(data, eta, count, scratch.data());
     });
   }
 
@@ -40,9 +42,9 @@ class FullData {
   double gradient(const double* phi, double* out) const {
     const std::size_t q = arguments_.size();
     std::vector<double> rows((q + 1) * block), sums(dim() + 1);
-    Slopes slopes(density_, log_lik_, q);
+    Each each(density_, log_lik_, q);
     const double value = sum(phi, [&](std::size_t first, std::size_t count, const densities::Block& data, const densities::Block& eta) {
-      const double found = slopes(data, eta, count, rows.data());
+      const double found = each.gradients(data, eta, count, rows.data());
       for (std::size_t k = 0; k < q; ++k) arguments_[k].add_back(&rows[(k + 1) * block], first, count, sums.data() + 1);
       return found;
     });
@@ -51,24 +53,30 @@ class FullData {
   }
 
  private:
-  static constexpr std::size_t block = ProgramGradients::block;
+  static constexpr std::size_t block = ProgramColumns::block;
 
-  // Log likelihoods of up to `block` observations: their sum, with slopes in rows after the first.
-  class Slopes {
+  // Log likelihoods of up to `block` observations.
+  class Each {
    public:
-    Slopes(const DensityOrProgram& density, const LogLik& log_lik, std::size_t q) : log_lik_(log_lik), at_(q), own_(q), data_(log_lik.n_data) {
+    Each(const DensityOrProgram& density, const LogLik& log_lik, std::size_t q) : log_lik_(log_lik), at_(q), own_(q), data_(log_lik.n_data) {
       if (const auto* program = std::get_if<std::shared_ptr<Program>>(&density))
         program_.emplace(**program);
       else
         density_ = std::get<Density>(density);
     }
 
-    double operator()(const densities::Block& data, const densities::Block& eta, std::size_t n, double* rows) {
+    // Their sum, with scratch memory for each.
+    double log_lik(const densities::Block& data, const densities::Block& eta, std::size_t n, double* scratch) {
+      if (!program_) return log_lik_.sum(data, eta, n, scratch);
+      program_->log_lik({data.first, block}, {eta.first, block}, n, scratch);
+      return std::accumulate(scratch, scratch + n, 0.0);
+    }
+
+    // Their sum, with slopes in rows after the first.
+    double gradients(const densities::Block& data, const densities::Block& eta, std::size_t n, double* rows) {
       if (program_) {
-        program_->run({data.first, block}, {eta.first, block}, n, {rows, block});
-        double found = 0;
-        for (std::size_t j = 0; j < n; ++j) found += rows[j];
-        return found;
+        program_->gradients({data.first, block}, {eta.first, block}, n, {rows, block});
+        return std::accumulate(rows, rows + n, 0.0);
       }
       if (density_ == Density::binomial) return slopes::binomial(data, eta, n, rows, rows + block);
       if (density_ == Density::poisson) return slopes::poisson(data, eta, n, rows, rows + block);
@@ -87,7 +95,7 @@ class FullData {
    private:
     const LogLik& log_lik_;
     Density density_{};
-    std::optional<ProgramGradients> program_;
+    std::optional<ProgramColumns> program_;
     std::vector<double> at_, own_, data_;
   };
 

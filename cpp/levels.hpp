@@ -12,7 +12,7 @@
 
 #include "arguments.hpp"
 #include "program.hpp"
-#include "program_gradients.hpp"
+#include "program_columns.hpp"
 
 namespace stansub {
 
@@ -43,7 +43,7 @@ class LevelPasses {
         takes_(block) {
     if (program_) {
       if (program_->n_arguments() != arguments_.size()) throw std::invalid_argument("the program has other arguments");
-      gradients_.emplace(*program_);
+      columns_.emplace(*program_);
     }
     for (const Grouping& one : groupings_) {
       for (std::size_t i = 0; i < n_; ++i)
@@ -113,7 +113,7 @@ class LevelPasses {
   }
 
  private:
-  static constexpr std::size_t block = ProgramGradients::block;
+  static constexpr std::size_t block = ProgramColumns::block;
 
   // What a grouping reads of an argument.
   struct Read {
@@ -154,7 +154,7 @@ class LevelPasses {
   void evaluate(std::size_t first, std::size_t count) {
     if (!program_) return;
     arguments(first, count);
-    gradients_->run({data_ + first, n_}, {eta_.data(), block}, count, {&there_[first], n_});
+    columns_->gradients({data_ + first, n_}, {eta_.data(), block}, count, {&there_[first], n_});
   }
 
   void arguments(std::size_t first, std::size_t count) {
@@ -200,7 +200,7 @@ class LevelPasses {
   const Arguments& arguments_;
   std::vector<Grouping> groupings_;
   std::shared_ptr<const Program> program_;
-  std::optional<ProgramGradients> gradients_;
+  std::optional<ProgramColumns> columns_;
   const double* data_;
   std::size_t n_, dim_;
   std::vector<double> here_, there_;     // rows of the state and of the proposal

@@ -457,8 +457,8 @@ void define_observations(nb::module_& m) {
       .value("ordered", Density::ordered);
   m.def(
       "density_log_lik",
-      [](Density density, const Vector<double>& data, const Vector<double>& eta) {
-        const LogLik function(density);
+      [](const DensityOrProgram& density, const Vector<double>& data, const Vector<double>& eta) {
+        const LogLik function = to_log_lik(density);
         require_length(data.shape(0), function.n_data, "data");
         return function.log_lik(data.data(), eta.data(), eta.shape(0));
       },

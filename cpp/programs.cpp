@@ -12,7 +12,7 @@
 
 #include "program.hpp"
 #include "program_bounds.hpp"
-#include "program_gradients.hpp"
+#include "program_columns.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -65,6 +65,20 @@ class Columns {
   std::vector<double> own_, at_;
 };
 
+template <class Work>
+void for_blocks(const Program& program, std::size_t n, Work work) {
+  ProgramColumns columns(program);
+  for (std::size_t first = 0; first < n; first += ProgramColumns::block)
+    work(columns, first, std::min(ProgramColumns::block, n - first));
+}
+
+void log_lik(const Program& program, const Matrix& data, const Matrix& eta, const Output& out) {
+  const std::size_t n = data.shape(1);
+  for_blocks(program, n, [&](ProgramColumns& columns, std::size_t first, std::size_t count) {
+    columns.log_lik({data.data() + first, n}, {eta.data() + first, n}, count, out.data() + first);
+  });
+}
+
 // Taylor coefficients by degree, and by the first variable within one, a row each; log likelihoods are degree 0.
 void expand(const Program& program, int degree, const Matrix& data, const Matrix& eta, const Output& out) {
   Columns columns(program, data, eta);
@@ -73,14 +87,11 @@ void expand(const Program& program, int degree, const Matrix& data, const Matrix
   if (out.shape(0) != static_cast<std::size_t>(monomials.size()) || out.shape(1) != columns.n())
     throw std::invalid_argument("out must have a row for each coefficient");
   nb::gil_scoped_release release;
+  if (degree == 0) return log_lik(program, data, eta, out);
   const std::vector<double> ones(program.n_arguments(), 1.0), zeros(program.n_arguments(), 0.0);
   Program::Jets<double> jets;
   for (std::size_t i = 0; i < columns.n(); ++i) {
     columns.move_to(i);
-    if (degree == 0) {
-      out(0, i) = program.log_lik(columns.own(), columns.at());
-      continue;
-    }
     const double* found = program.expand(monomials, columns.own(), columns.at(), ones.data(), zeros.data(), zeros.data(), jets);
     for (std::size_t m = 0; m < out.shape(0); ++m) out(m, i) = found[m];
   }
@@ -93,7 +104,9 @@ void gradients(const Program& program, const Matrix& data, const Matrix& eta, co
       eta.shape(1) != n || out.shape(1) != n)
     throw std::invalid_argument("data, arguments and out must have a row for each number and a column for each observation");
   nb::gil_scoped_release release;
-  ProgramGradients{program}(data.data(), eta.data(), n, out.data());
+  for_blocks(program, n, [&](ProgramColumns& columns, std::size_t first, std::size_t count) {
+    columns.gradients({data.data() + first, n}, {eta.data() + first, n}, count, {out.data() + first, n});
+  });
 }
 
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,

@@ -407,7 +407,17 @@ inline const Function& log1p_exp() {
   return found;
 }
 
-// Values and slopes at n points, in vectors for the functions of nearly all likelihoods.
+// Values, and with slopes, at n points, in vectors for the functions of nearly all likelihoods.
+inline void values(const Function& g, const double* x, std::size_t n, double* value) {
+  if (g.at == exp) return vector_math::exp(x, n, value);
+  if (g.at == softplus) return vector_math::softplus(x, n, value);
+  Derivatives found;
+  for (std::size_t j = 0; j < n; ++j) {
+    g.at(x[j], 0, found);
+    value[j] = found.value[0];
+  }
+}
+
 inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
   if (g.at == exp) {
     vector_math::exp(x, n, value);

@@ -649,11 +649,11 @@ class Density(Enum):
     categorical = ...
     ordered = ...
 
-def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
+def density_log_lik(density: Density | Program, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
     """Of one observation, from its data and its arguments, shape (q,)."""
 
 OPERATIONS: tuple[str, ...]
-"""What instructions of a `Program` do, by their codes; from the seventh on functions of one number."""
+"""What instructions of a `Program` do, by their codes; the last ones are functions of one number."""
 
 class Program:
     """The log likelihood of one observation as a straight-line program, in variants.

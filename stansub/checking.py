@@ -39,7 +39,6 @@ from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program, Statement, walk
 from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
-from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 from stansub.tuning.mode_tuner import few_evaluations
@@ -214,7 +213,7 @@ class _Surrogate(NamedTuple):
         """Return in words for which posteriors with few parameters other moves are used."""
         if self.predictors is None:
             return "is nearly normal or has several modes"
-        return "has several modes" if isinstance(self.predictors.family, ProgramFamily) else "is nearly normal"
+        return "is nearly normal" if self.predictors.family.is_known else "has several modes"
 
 
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:

@@ -49,7 +49,6 @@ from stansub.selection import (
 )
 from stansub.stan.posterior import Posterior
 from stansub.target.levels import multiplies
-from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.threads import one_blas_thread
 from stansub.tuning import within_gibbs
@@ -198,7 +197,7 @@ def _with_surrogate(
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     by_default, few = not config.splits, posterior.dim <= MANY
     # If it is nearly normal, moves about the mode do better, and they are exact.
-    simple = by_default and few and not isinstance(split.predictors.family, ProgramFamily)
+    simple = by_default and few and split.predictors.family.is_known
     if by_default and few and (tuned.others or tuned.may_be_lower):
         reason = "the posterior has several modes" if tuned.others else "the search for its mode was not conclusive"
         return TransitionsLeft(effects, posterior.dim, reason=reason)

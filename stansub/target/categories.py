@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -32,6 +32,13 @@ class _Categories(Separate):
 
     category: NDArray[np.int64]
     n_arguments: int
+    per_argument: ClassVar[float]
+    """Nanoseconds of a log likelihood for each argument."""
+
+    @property
+    def nanoseconds(self) -> float:
+        """Return the time of a log likelihood."""
+        return self.per_argument * self.n_arguments
 
     @property
     def data(self) -> tuple[NDArray[Any], ...]:
@@ -61,6 +68,7 @@ class Categorical(_Categories):
 
     bounded = True
     density = _loop.Density.categorical
+    per_argument = 5.0
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return eta_y - log sum e^eta_k."""
@@ -122,6 +130,7 @@ class Ordered(_Categories):
 
     bounded = False
     density = _loop.Density.ordered
+    per_argument = 8.0
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, shape (n,)."""

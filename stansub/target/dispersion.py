@@ -39,6 +39,7 @@ class NegativeBinomial2(Columns, Separate):
     n_arguments = 2
     bounded = False
     density = _loop.Density.neg_binomial_2
+    nanoseconds = 40.0
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
@@ -156,6 +157,7 @@ class Gamma(Columns, Separate):
     n_arguments = 2
     bounded = False
     density = _loop.Density.gamma
+    nanoseconds = 20.0
 
     def _at(self, eta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         shape, rate = np.exp(np.clip(eta, -LOG_MAX, LOG_MAX))

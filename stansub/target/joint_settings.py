@@ -13,17 +13,14 @@ import numpy as np
 
 from stansub import _loop
 from stansub.target.group_candidates import RADIUS, Joint, furthest, shared
-from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
 # Radii of the smallest boxes that are tried, as multiples of how far draws are at most.
 _BEYOND = (1.2, 0.8)
-# Microseconds of a candidate, at a random place in memory, and of an observation in order: for each argument of a known
-# family (0.009 in all with one, logistic; 0.013 to 0.06 with two, normal and negative binomial; 0.05 with four,
-# ordered), or for each instruction of a program.
-_CANDIDATE, _ARGUMENT, _INSTRUCTION = 0.2, 0.01, 0.0035
+# Microseconds of a candidate, at a random place in memory.
+_CANDIDATE = 0.2
 # Correlation of a draw with the next proposal: trajectories end on the other side of the posterior.
 _CORRELATION = -0.4
 # Acceptance rate to which the noise of joint decisions may lower that of all observations, and the share of a lower one
@@ -67,7 +64,7 @@ def choose_joint(
             continue
         decider = _loop.SurrogateDecider(observations, 1.0, 1.0)
         costs = np.array([decider.costs(a, b) for a, b in pairwise(phis)])
-        pass_time = predictors.n_observations * _observation_time(predictors)
+        pass_time = predictors.microseconds
         joint, candidates = _best(costs[:, 0], costs[:, 2], pass_time, noise, microseconds)
         if joint is not None:
             return Choice(joint._replace(radius=radius))
@@ -133,12 +130,3 @@ def _effective(accepted: FloatArray) -> FloatArray:
     """Return the effective draws of a step, if draws are an autoregression whose proposals have a correlation."""
     moved = accepted * (1 - _CORRELATION)
     return np.asarray(moved / (2 - moved))
-
-
-def _observation_time(predictors: SparsePredictors) -> float:
-    """Return the microseconds of an observation in a pass over all of them."""
-    family = predictors.family
-    if not isinstance(family, ProgramFamily):
-        return _ARGUMENT * len(predictors.rows)
-    numbers = np.diff(family.code.starts)
-    return _INSTRUCTION * float(numbers[family.data[0].astype(int)].mean())

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
@@ -139,8 +138,6 @@ def multiplies(predictors: SparsePredictors) -> bool:
     The family is then unknown, because the predictors of known families are affine. Functions of one argument, in which
     groupings add up, may be multiplied.
     """
-    if not isinstance(predictors.family, ProgramFamily):
-        return False
     products = [pair for pair in predictors.family.products() if all(pair)]
     try:
         levels = [set(one.places.flat) for one in groupings(predictors) if not one.is_common] if products else []

@@ -32,6 +32,15 @@ from stansub import _loop
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
+# Nanoseconds of an operation on one of many observations: arithmetic, functions in vectors, others, and those by long
+# sums or by iteration.
+_ARITHMETIC, _IN_VECTORS, _FUNCTION, _LONG = 0.5, 2.5, 10.0, 2500.0
+_COSTS = (
+    dict.fromkeys(_loop.OPERATIONS, _FUNCTION)
+    | dict.fromkeys(("constant", "data", "argument", "sum", "difference", "product", "abs"), _ARITHMETIC)
+    | dict.fromkeys(("exp", "log1p_exp", "log_sum_exp"), _IN_VECTORS)
+    | dict.fromkeys(("log_gamma_above", "log_gamma_below", "std_normal_log_qf"), _LONG)
+)
 _BINARY = ("sum", "difference", "product", "log_sum_exp", "log_gamma_above", "log_gamma_below")
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
 # floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5
@@ -61,6 +70,13 @@ class ProgramFamily:
     _made: list[_loop.Program] = field(default_factory=list, repr=False, compare=False)
 
     bounded = False
+    is_known = False
+
+    @cached_property
+    def nanoseconds(self) -> float:
+        """Return the sum of the times of its operations, on average over observations."""
+        costs = np.array([_COSTS[name] for name in _loop.OPERATIONS])[self.code.codes[:, 0]]
+        return float(np.add.reduceat(costs, self.code.starts[:-1])[self.data[0].astype(int)].mean())
 
     @cached_property
     def floor(self) -> float:
@@ -100,7 +116,7 @@ class ProgramFamily:
         return np.asarray(self._expanded(0, eta)[0])
 
     def products(self) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """Yield the arguments on which the two factors of each product depend."""
+        """Yield the arguments that the two factors of each product read."""
         for first, end in pairwise(self.code.starts.tolist()):
             read: list[frozenset[int]] = []
             for operation, a, b in self.code.codes[first:end].tolist():

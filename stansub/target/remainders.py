@@ -15,7 +15,7 @@ its observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -74,6 +74,11 @@ class Family(Protocol):
         The family for the decision loop.
     data : sequence of ndarray, shape (n,)
         Data of the density for each observation, p columns of any types.
+    nanoseconds : float
+        About how long a log likelihood takes in a pass over many, from their arguments; with its gradient, twice as
+        long. It is the same on every machine, so that choices by it are.
+    is_known : bool
+        Whether it is a family with a name. Posteriors of other likelihoods may well have several modes.
     """
 
     @property
@@ -93,6 +98,15 @@ class Family(Protocol):
 
     @property
     def data(self) -> Sequence[NDArray[Any]] | FloatArray: ...
+
+    @property
+    def nanoseconds(self) -> float: ...
+
+    @property
+    def is_known(self) -> bool: ...
+
+    def products(self) -> Iterable[tuple[frozenset[int], frozenset[int]]]:
+        """Return the arguments that the two factors of each product of its program read."""
 
     def part(self, rows: Rows) -> Family:
         """Return the family of some observations."""

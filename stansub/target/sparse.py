@@ -379,6 +379,12 @@ class SparsePredictors:
         """Return the log likelihood of all observations for C++."""
         return _loop.FullData(self.arguments, self.family.density, self.data, self.constant)
 
+    @property
+    def microseconds(self) -> float:
+        """Return about how long the log likelihood of all observations takes; with its gradient, twice as long."""
+        read = sum(len(row.places) + len(row.columns) for row in self.rows)
+        return 1e-3 * self.n_observations * (self.family.nanoseconds + read)
+
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""
         value = self.full_data.log_lik(phi)

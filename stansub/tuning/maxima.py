@@ -22,7 +22,6 @@ from stansub.errors import EndedError, RunError
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
-from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.tuning import surrogate
@@ -69,7 +68,7 @@ def tune(
     RunError
         If the likelihood or the surrogate is undefined at the start.
     """
-    if not isinstance(split.predictors.family, ProgramFamily):
+    if split.predictors.family.is_known:
         return surrogate.tune(split, dim, rng, progress)
     ends, n_starts = _search(split, dim, rng_of_starts, progress)
     if not ends:

@@ -14,8 +14,6 @@ import numpy as np
 from stansub.kernels.surrogate import NoUTurn
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
-from stansub.target.families import Binomial, Normal, Poisson
-from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
 from stansub.tuning.sampler_runs import UNSURE, spread
@@ -37,22 +35,9 @@ def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Factor) ->
     pattern : Factor
         A factor with the pattern of metrics.
     """
-    return len(pattern.order) >= _MANY and _gradient_cost(predictors) <= _LITTLE * step_cost(about.precision, pattern)
-
-
-def _gradient_cost(predictors: SparsePredictors) -> float:
-    """Return the microseconds of a gradient of all observations, by a rule of thumb.
-
-    It is infinite for likelihoods with kinks, whose program is differentiated.
-    """
-    family = predictors.family
-    if family.floor:
-        return np.inf
-    each = 0.003 if isinstance(family, Binomial | Poisson | Normal) else 0.04
-    if isinstance(family, ProgramFamily):
-        each = 0.003 + 0.002 * float(np.diff(family.code.starts).max())
-    n_numbers = sum(len(row.places) + len(row.columns) for row in predictors.rows)
-    return predictors.n_observations * (each + 0.002 * n_numbers)
+    if len(pattern.order) < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
+        return False
+    return 2 * predictors.microseconds <= _LITTLE * step_cost(about.precision, pattern)
 
 
 class OnPosterior(NamedTuple):

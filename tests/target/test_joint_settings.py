@@ -72,8 +72,8 @@ def test_all_observations_are_used_if_that_makes_more_draws() -> None:
 @pytest.mark.parametrize(
     ("kind", "sd", "reason"),
     [
-        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 20 in order"),
-        ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 10 in order"),
+        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 29 in order"),
+        ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 15 in order"),
         ("normal", 0.2, "so wide that a test on some would evaluate all of them"),
     ],
 )
@@ -85,7 +85,7 @@ def test_reasons_for_all_observations(kind: str, sd: float, reason: str, monkeyp
     assert re.search(reason, few.reason)
     if "evaluate all" in reason:
         return
-    monkeypatch.setattr(joint_settings, "_ARGUMENT", 10.0)  # as if there were a thousand times as many
+    monkeypatch.setattr(SparsePredictors, "microseconds", 4e4)  # as if there were a thousand times as many
     many = choose_joint(predictors, quadratic, sds, places)
     assert many.joint is not None
     assert not many.reason
@@ -95,7 +95,7 @@ def test_reasons_for_all_observations(kind: str, sd: float, reason: str, monkeyp
 
 def test_bounds_that_only_small_boxes_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes are as large as most draws need if larger ones have no bounds."""
-    monkeypatch.setattr(joint_settings, "_ARGUMENT", 10.0)
+    monkeypatch.setattr(SparsePredictors, "microseconds", 4e4)
     predictors, (point, places, sds) = likelihood("normal"), draws()
     quadratic = predictors.expansion(point)
     far = furthest(predictors, quadratic, sds, places)

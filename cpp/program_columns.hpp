@@ -1,5 +1,5 @@
-// Log likelihoods of many observations with their gradients, by reverse accumulation over columns of numbers; absolute values are
-// smooth (`Piece`).
+// Log likelihoods of many observations over columns of numbers, and their gradients by reverse accumulation, for which absolute
+// values are smooth (`Piece`).
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace stansub {
 
 // Scratch memory is of one thread.
-class ProgramGradients {
+class ProgramColumns {
  public:
-  explicit ProgramGradients(const Program& program) : program_(program) {
+  explicit ProgramColumns(const Program& program) : program_(program) {
     std::size_t longest = 0;
     for (const auto& variant : program.variants()) {
       longest = std::max(longest, variant.size());
@@ -37,12 +37,6 @@ class ProgramGradients {
 
   static constexpr std::size_t block = 128;
 
-  // Rows of data, of arguments and of `out` have n numbers; those of `out` are log likelihoods and their derivatives.
-  void operator()(const double* data, const double* eta, std::size_t n, double* out) {
-    for (std::size_t first = 0; first < n; first += block)
-      run({data + first, n}, {eta + first, n}, std::min(block, n - first), {out + first, n});
-  }
-
   // Rows of numbers, at a distance from each other.
   template <class T>
   struct Rows {
@@ -51,8 +45,22 @@ class ProgramGradients {
     T* operator[](std::size_t k) const { return first + k * distance; }
   };
 
-  // The same for up to `block` observations.
-  void run(Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
+  // Log likelihoods of up to `block` observations.
+  void log_lik(Rows<const double> data, Rows<const double> eta, std::size_t n, double* out) {
+    for_variants(data, n, [&](std::size_t v) { forward<false>(program_.variants()[v], data, eta, out); });
+  }
+
+  // Log likelihoods of up to `block` observations, in the first row, and their derivatives by each argument.
+  void gradients(Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
+    for_variants(data, n, [&](std::size_t v) {
+      forward<true>(program_.variants()[v], data, eta, out[0]);
+      backward(v, out);
+    });
+  }
+
+ private:
+  template <class Work>
+  void for_variants(Rows<const double> data, std::size_t n, Work work) {
     std::size_t done = 0;
     for (std::size_t v = 0; v < moves_.size(); ++v, done += count_) {
       const auto variant = static_cast<double>(v);
@@ -63,17 +71,20 @@ class ProgramGradients {
         which_[j] = i;
         j += data[0][i] == variant;
       }
-      if (count_) run(v, data, eta, out);
+      if (count_) work(v);
     }
     if (done != n) throw std::invalid_argument("the first number of data must be that of a variant");
   }
 
- private:
-  void run(std::size_t v, Rows<const double> data, Rows<const double> eta, Rows<double> out) {
+  template <bool slopes>
+  void forward(const std::vector<Program::Instruction>& variant, Rows<const double> data, Rows<const double> eta, double* out) {
+    for (std::size_t at = 0; at < variant.size(); ++at) forward<slopes>(variant[at], at, data, eta);
+    scatter(at_[variant.size() - 1], out);
+  }
+
+  void backward(std::size_t v, Rows<double> out) {
     const auto& variant = program_.variants()[v];
     const std::size_t last = variant.size() - 1;
-    for (std::size_t at = 0; at <= last; ++at) forward(variant[at], at, data, eta);
-    scatter(at_[last], out[0]);
     std::fill_n(has_adjoint_, last, false);
     std::fill(has_gradient_.begin(), has_gradient_.end(), false);
     std::fill_n(row(adjoints_, last), count_, 1.0);
@@ -86,6 +97,7 @@ class ProgramGradients {
     }
   }
 
+  template <bool slopes>
   void forward(const Program::Instruction& one, std::size_t at, Rows<const double> data, Rows<const double> eta) {
     double* x = row(values_, at);
     const double *a = value(one.a), *b = value(one.b);
@@ -114,13 +126,17 @@ class ProgramGradients {
         // The slope is the share of the second one in the sum.
         double *change = row(adjoints_, at), *share = row(slopes_, at);
         for (std::size_t j = 0; j < count_; ++j) change[j] = b[j] - a[j];
-        unary::slopes(unary::log1p_exp(), change, count_, x, share);
+        evaluate<slopes>(unary::log1p_exp(), change, x, share);
         for (std::size_t j = 0; j < count_; ++j)
           x[j] = change[j] > 0 ? b[j] + (x[j] - change[j]) : a[j] + x[j];
         break;
       }
       case Program::gamma_above:
       case Program::gamma_below: {
+        if constexpr (!slopes) {
+          for (std::size_t j = 0; j < count_; ++j) x[j] = Program::tail(one).value(a[j], b[j]);
+          break;
+        }
         GammaTail::Table<double> found;
         for (std::size_t j = 0; j < count_; ++j) {
           Program::tail(one).taylor(a[j], b[j], 1, found);
@@ -132,14 +148,26 @@ class ProgramGradients {
       }
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
+          if constexpr (!slopes) {
+            x[j] = std::abs(a[j]);
+            continue;
+          }
           const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
           x[j] = piece(a[j]);
           row(slopes_, at)[j] = piece.slope + 2 * piece.curve * a[j];
         }
         break;
       default:
-        unary::slopes(unary::functions()[static_cast<std::size_t>(one.kind - Program::n_kinds)], a, count_, x, row(slopes_, at));
+        evaluate<slopes>(unary::functions()[static_cast<std::size_t>(one.kind - Program::n_kinds)], a, x, row(slopes_, at));
     }
+  }
+
+  template <bool slopes>
+  void evaluate(const unary::Function& function, const double* x, double* value, double* slope) const {
+    if constexpr (slopes)
+      unary::slopes(function, x, count_, value, slope);
+    else
+      unary::values(function, x, count_, value);
   }
 
   void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
