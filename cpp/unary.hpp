@@ -407,31 +407,38 @@ inline const Function& log1p_exp() {
   return found;
 }
 
-// Values, and with slopes, at n points, in vectors for the functions of nearly all likelihoods.
+// Whether n numbers are all the same, as functions of a parameter that observations share are: then one value is enough.
+inline bool are_one(const double* x, std::size_t n) { return std::equal(x + 1, x + n, x); }
+
+// Values, and with slopes, at n >= 1 points, in vectors for the functions of nearly all likelihoods.
 inline void values(const Function& g, const double* x, std::size_t n, double* value) {
   if (g.at == exp) return vector_math::exp(x, n, value);
   if (g.at == softplus) return vector_math::softplus(x, n, value);
   Derivatives found;
-  for (std::size_t j = 0; j < n; ++j) {
+  const std::size_t distinct = are_one(x, n) ? 1 : n;
+  for (std::size_t j = 0; j < distinct; ++j) {
     g.at(x[j], 0, found);
     value[j] = found.value[0];
   }
+  std::fill(value + distinct, value + n, value[0]);
 }
 
 inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
   if (g.at == exp) {
     vector_math::exp(x, n, value);
     std::copy_n(value, n, slope);
-  } else if (g.at == softplus) {
-    vector_math::softplus(x, n, value, slope);
-  } else {
-    Derivatives found;
-    for (std::size_t j = 0; j < n; ++j) {
-      g.at(x[j], 1, found);
-      value[j] = found.value[0];
-      slope[j] = found.value[1];
-    }
+    return;
   }
+  if (g.at == softplus) return vector_math::softplus(x, n, value, slope);
+  Derivatives found;
+  const std::size_t distinct = are_one(x, n) ? 1 : n;
+  for (std::size_t j = 0; j < distinct; ++j) {
+    g.at(x[j], 1, found);
+    value[j] = found.value[0];
+    slope[j] = found.value[1];
+  }
+  std::fill(value + distinct, value + n, value[0]);
+  std::fill(slope + distinct, slope + n, slope[0]);
 }
 
 // Taylor coefficients g^(k) / k! at a point.
