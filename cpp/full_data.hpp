@@ -68,14 +68,14 @@ class FullData {
     // Their sum, with scratch memory for each.
     double log_lik(const densities::Block& data, const densities::Block& eta, std::size_t n, double* scratch) {
       if (!program_) return log_lik_.sum(data, eta, n, scratch);
-      program_->log_lik({data.first, block}, {eta.first, block}, n, scratch);
+      program_->derivatives(0, {data.first, block}, {eta.first, block}, n, {scratch, block});
       return std::accumulate(scratch, scratch + n, 0.0);
     }
 
     // Their sum, with slopes in rows after the first.
     double gradients(const densities::Block& data, const densities::Block& eta, std::size_t n, double* rows) {
       if (program_) {
-        program_->gradients({data.first, block}, {eta.first, block}, n, {rows, block});
+        program_->derivatives(1, {data.first, block}, {eta.first, block}, n, {rows, block});
         return std::accumulate(rows, rows + n, 0.0);
       }
       if (density_ == Density::binomial) return slopes::binomial(data, eta, n, rows, rows + block);

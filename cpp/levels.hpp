@@ -154,7 +154,7 @@ class LevelPasses {
   void evaluate(std::size_t first, std::size_t count) {
     if (!program_) return;
     arguments(first, count);
-    columns_->gradients({data_ + first, n_}, {eta_.data(), block}, count, {&there_[first], n_});
+    columns_->derivatives(1, {data_ + first, n_}, {eta_.data(), block}, count, {&there_[first], n_});
   }
 
   void arguments(std::size_t first, std::size_t count) {

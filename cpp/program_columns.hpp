@@ -1,5 +1,5 @@
-// Log likelihoods of many observations over columns of numbers, and their gradients by reverse accumulation, for which absolute
-// values are smooth (`Piece`).
+// Log likelihoods of many observations over columns of numbers, with gradients by reverse accumulation and Hessians by its
+// derivatives in each argument. For derivatives, absolute values are smooth (`Piece`).
 #pragma once
 
 #include <algorithm>
@@ -45,16 +45,18 @@ class ProgramColumns {
     T* operator[](std::size_t k) const { return first + k * distance; }
   };
 
-  // Log likelihoods of up to `block` observations.
-  void log_lik(Rows<const double> data, Rows<const double> eta, std::size_t n, double* out) {
-    for_variants(data, n, [&](std::size_t v) { forward<false>(program_.variants()[v], data, eta, out); });
-  }
-
-  // Log likelihoods of up to `block` observations, in the first row, and their derivatives by each argument.
-  void gradients(Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
+  // Of up to `block` observations, log likelihoods in the first row, derivatives by each argument in the next ones if the order is at
+  // least 1, and those by each two in further ones if it is 2.
+  void derivatives(int order, Rows<const double> data, Rows<const double> eta, std::size_t n, Rows<double> out) {
+    if (order == 2)
+      for (auto* rows : {&curves_, &mixed_curves_, &other_curves_, &tangents_, &adjoint_tangents_}) rows->resize(values_.size());
     for_variants(data, n, [&](std::size_t v) {
-      forward<true>(program_.variants()[v], data, eta, out[0]);
-      backward(v, out);
+      const auto& variant = program_.variants()[v];
+      switch (order) {
+        case 0: return forward<0>(variant, data, eta, out[0]);
+        case 1: forward<1>(variant, data, eta, out[0]); return backward(v, out);
+        default: forward<2>(variant, data, eta, out[0]); backward(v, out); return hessian(v, out);
+      }
     });
   }
 
@@ -76,9 +78,10 @@ class ProgramColumns {
     if (done != n) throw std::invalid_argument("the first number of data must be that of a variant");
   }
 
-  template <bool slopes>
+  // Values, and derivatives of each instruction by its operands up to an order.
+  template <int order>
   void forward(const std::vector<Program::Instruction>& variant, Rows<const double> data, Rows<const double> eta, double* out) {
-    for (std::size_t at = 0; at < variant.size(); ++at) forward<slopes>(variant[at], at, data, eta);
+    for (std::size_t at = 0; at < variant.size(); ++at) forward<order>(variant[at], at, data, eta);
     scatter(at_[variant.size() - 1], out);
   }
 
@@ -97,7 +100,7 @@ class ProgramColumns {
     }
   }
 
-  template <bool slopes>
+  template <int order>
   void forward(const Program::Instruction& one, std::size_t at, Rows<const double> data, Rows<const double> eta) {
     double* x = row(values_, at);
     const double *a = value(one.a), *b = value(one.b);
@@ -125,49 +128,55 @@ class ProgramColumns {
       case Program::log_sum_exp: {
         // The slope is the share of the second one in the sum.
         double *change = row(adjoints_, at), *share = row(slopes_, at);
-        for (std::size_t j = 0; j < count_; ++j) change[j] = b[j] - a[j];
-        evaluate<slopes>(unary::log1p_exp(), change, x, share);
-        for (std::size_t j = 0; j < count_; ++j)
-          x[j] = change[j] > 0 ? b[j] + (x[j] - change[j]) : a[j] + x[j];
+        for (std::size_t j = 0; j < count_; ++j) change[j] = -std::abs(b[j] - a[j]);
+        evaluate<order>(unary::log1p_exp(), change, x, share, row(curves_, at));
+        for (std::size_t j = 0; j < count_; ++j) {
+          x[j] += std::max(a[j], b[j]);
+          if (order > 0 && b[j] > a[j]) share[j] = 1 - share[j];
+        }
         break;
       }
       case Program::gamma_above:
       case Program::gamma_below: {
-        if constexpr (!slopes) {
+        if constexpr (order == 0) {
           for (std::size_t j = 0; j < count_; ++j) x[j] = Program::tail(one).value(a[j], b[j]);
           break;
         }
         GammaTail::Table<double> found;
         for (std::size_t j = 0; j < count_; ++j) {
-          Program::tail(one).taylor(a[j], b[j], 1, found);
+          Program::tail(one).taylor(a[j], b[j], order, found);
           x[j] = found[0][0];
           row(slopes_, at)[j] = found[1][0];
           row(other_slopes_, at)[j] = found[0][1];
+          if constexpr (order < 2) continue;
+          row(curves_, at)[j] = 2 * found[2][0];
+          row(mixed_curves_, at)[j] = found[1][1];
+          row(other_curves_, at)[j] = 2 * found[0][2];
         }
         break;
       }
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
-          if constexpr (!slopes) {
+          if constexpr (order == 0) {
             x[j] = std::abs(a[j]);
             continue;
           }
           const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
           x[j] = piece(a[j]);
           row(slopes_, at)[j] = piece.slope + 2 * piece.curve * a[j];
+          if constexpr (order == 2) row(curves_, at)[j] = 2 * piece.curve;
         }
         break;
       default:
-        evaluate<slopes>(unary::functions()[static_cast<std::size_t>(one.kind - Program::n_kinds)], a, x, row(slopes_, at));
+        evaluate<order>(unary::functions()[static_cast<std::size_t>(one.kind - Program::n_kinds)], a, x, row(slopes_, at),
+                        row(curves_, at));
     }
   }
 
-  template <bool slopes>
-  void evaluate(const unary::Function& function, const double* x, double* value, double* slope) const {
-    if constexpr (slopes)
-      unary::slopes(function, x, count_, value, slope);
-    else
-      unary::values(function, x, count_, value);
+  template <int order>
+  void evaluate(const unary::Function& function, const double* x, double* value, double* slope, double* curve) const {
+    double* out[] = {value, slope, curve};
+    unary::derivatives<order>(function, x, count_, out);
   }
 
   void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
@@ -212,6 +221,109 @@ class ProgramColumns {
     }
   }
 
+  void hessian(std::size_t v, Rows<double> out) {
+    const std::size_t q = program_.n_arguments();
+    for (std::size_t k = 0; k < q; ++k) {
+      move_along(program_.variants()[v], k);
+      move_back(v, k);
+      for (std::size_t j = 0; j <= k; ++j) {
+        scatter(row(gradients_, j), out[1 + q + k * q + j]);
+        if (j < k) scatter(row(gradients_, j), out[1 + q + j * q + k]);
+      }
+    }
+  }
+
+  // Derivatives of values by argument k.
+  void move_along(const std::vector<Program::Instruction>& variant, std::size_t k) {
+    for (std::size_t at = 0; at < variant.size(); ++at) {
+      const auto& one = variant[at];
+      const bool reads = one.kind > Program::argument, two = Program::has_two(one);
+      depends_[at] = reads ? depends_[one.a] || (two && depends_[one.b])
+                           : one.kind == Program::argument && static_cast<std::size_t>(one.a) == k;
+      if (!depends_[at]) continue;
+      double* out = row(tangents_, at);
+      if (!reads) {
+        std::fill_n(out, count_, 1.0);
+        continue;
+      }
+      const double *a = tangent(one.a), *b = two ? tangent(one.b) : nullptr, *x = value(one.a), *y = value(one.b);
+      const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
+      switch (one.kind) {
+        case Program::sum: set(out, [&](std::size_t j) { return a[j] + b[j]; }); break;
+        case Program::difference: set(out, [&](std::size_t j) { return a[j] - b[j]; }); break;
+        case Program::product: set(out, [&](std::size_t j) { return a[j] * y[j] + x[j] * b[j]; }); break;
+        case Program::log_sum_exp: set(out, [&](std::size_t j) { return a[j] + slopes[j] * (b[j] - a[j]); }); break;
+        case Program::gamma_above:
+        case Program::gamma_below: set(out, [&](std::size_t j) { return slopes[j] * a[j] + others[j] * b[j]; }); break;
+        default: set(out, [&](std::size_t j) { return slopes[j] * a[j]; });
+      }
+    }
+  }
+
+  // Derivatives of adjoints, and so of the gradient, by the same argument.
+  void move_back(std::size_t v, std::size_t k) {
+    const auto& variant = program_.variants()[v];
+    std::fill_n(has_adjoint_tangent_, variant.size(), false);
+    std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+    for (std::size_t at = variant.size(); at-- > 0;) {
+      const auto& one = variant[at];
+      const bool reads = one.kind > Program::argument, two = Program::has_two(one);
+      if (!moves_[v][at] || !has_adjoint_[at]) continue;
+      if (has_adjoint_tangent_[at] || (reads && (depends_[one.a] || (two && depends_[one.b])))) move_back(one, at, moves_[v]);
+    }
+    for (std::size_t j = 0; j <= k; ++j)
+      if (!has_gradient_[j]) std::fill_n(row(gradients_, j), count_, 0.0);
+  }
+
+  void move_back(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
+    const double *adjoint = row(adjoints_, at), *own = has_adjoint_tangent_[at] ? row(adjoint_tangents_, at) : zeros_;
+    if (one.kind == Program::argument) {
+      add_to(row(gradients_, one.a), has_gradient_[static_cast<std::size_t>(one.a)], [&](std::size_t j) { return own[j]; });
+      return;
+    }
+    const double *a = tangent(one.a), *b = Program::has_two(one) ? tangent(one.b) : zeros_, *x = value(one.a), *y = value(one.b);
+    const double *slopes = row(slopes_, at), *others = row(other_slopes_, at), *curves = row(curves_, at);
+    const auto add = [&](std::int32_t to, auto each) {
+      const auto k = static_cast<std::size_t>(to);
+      if (moves[k]) add_to(row(adjoint_tangents_, to), has_adjoint_tangent_[k], each);
+    };
+    switch (one.kind) {
+      case Program::sum:
+        add(one.a, [&](std::size_t j) { return own[j]; });
+        add(one.b, [&](std::size_t j) { return own[j]; });
+        break;
+      case Program::difference:
+        add(one.a, [&](std::size_t j) { return own[j]; });
+        add(one.b, [&](std::size_t j) { return -own[j]; });
+        break;
+      case Program::product:
+        add(one.a, [&](std::size_t j) { return own[j] * y[j] + adjoint[j] * b[j]; });
+        add(one.b, [&](std::size_t j) { return own[j] * x[j] + adjoint[j] * a[j]; });
+        break;
+      case Program::log_sum_exp: {
+        const auto change = [&](std::size_t j) { return adjoint[j] * curves[j] * (b[j] - a[j]); };
+        add(one.a, [&](std::size_t j) { return own[j] * (1 - slopes[j]) - change(j); });
+        add(one.b, [&](std::size_t j) { return own[j] * slopes[j] + change(j); });
+        break;
+      }
+      case Program::gamma_above:
+      case Program::gamma_below: {
+        const double *mixed = row(mixed_curves_, at), *other_curves = row(other_curves_, at);
+        add(one.a, [&](std::size_t j) { return own[j] * slopes[j] + adjoint[j] * (curves[j] * a[j] + mixed[j] * b[j]); });
+        add(one.b, [&](std::size_t j) { return own[j] * others[j] + adjoint[j] * (mixed[j] * a[j] + other_curves[j] * b[j]); });
+        break;
+      }
+      default: add(one.a, [&](std::size_t j) { return own[j] * slopes[j] + adjoint[j] * curves[j] * a[j]; });
+    }
+  }
+
+  const double* tangent(std::int32_t at) { return depends_[at] ? row(tangents_, at) : zeros_; }
+
+  template <class Each>
+  void set(double* to, Each each) const {
+    for (std::size_t j = 0; j < count_; ++j) to[j] = each(j);
+  }
+
   // Adds numbers to a row; the first ones need no zeros there.
   template <class Each>
   void add_to(double* to, char& has_any, Each each) const {
@@ -245,8 +357,11 @@ class ProgramColumns {
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
   std::vector<double> values_, slopes_, other_slopes_, adjoints_, gradients_;
+  std::vector<double> curves_, mixed_curves_, other_curves_, tangents_, adjoint_tangents_;  // for Hessians
   std::vector<char> has_gradient_;
-  char has_adjoint_[Program::most_instructions] = {};
+  char has_adjoint_[Program::most_instructions] = {}, has_adjoint_tangent_[Program::most_instructions] = {};
+  char depends_[Program::most_instructions] = {};  // whether an instruction depends on the argument in question
+  double zeros_[block] = {};
   std::size_t which_[block], count_ = 0;  // observations of a variant in a block
   bool is_run_ = false;                   // whether they are all of the block; then `which_` is not set
 };

@@ -65,20 +65,6 @@ class Columns {
   std::vector<double> own_, at_;
 };
 
-template <class Work>
-void for_blocks(const Program& program, std::size_t n, Work work) {
-  ProgramColumns columns(program);
-  for (std::size_t first = 0; first < n; first += ProgramColumns::block)
-    work(columns, first, std::min(ProgramColumns::block, n - first));
-}
-
-void log_lik(const Program& program, const Matrix& data, const Matrix& eta, const Output& out) {
-  const std::size_t n = data.shape(1);
-  for_blocks(program, n, [&](ProgramColumns& columns, std::size_t first, std::size_t count) {
-    columns.log_lik({data.data() + first, n}, {eta.data() + first, n}, count, out.data() + first);
-  });
-}
-
 // Taylor coefficients by degree, and by the first variable within one, a row each; log likelihoods are degree 0.
 void expand(const Program& program, int degree, const Matrix& data, const Matrix& eta, const Output& out) {
   Columns columns(program, data, eta);
@@ -87,7 +73,6 @@ void expand(const Program& program, int degree, const Matrix& data, const Matrix
   if (out.shape(0) != static_cast<std::size_t>(monomials.size()) || out.shape(1) != columns.n())
     throw std::invalid_argument("out must have a row for each coefficient");
   nb::gil_scoped_release release;
-  if (degree == 0) return log_lik(program, data, eta, out);
   const std::vector<double> ones(program.n_arguments(), 1.0), zeros(program.n_arguments(), 0.0);
   Program::Jets<double> jets;
   for (std::size_t i = 0; i < columns.n(); ++i) {
@@ -97,16 +82,19 @@ void expand(const Program& program, int degree, const Matrix& data, const Matrix
   }
 }
 
-// Log likelihoods and their gradients, a row each.
-void gradients(const Program& program, const Matrix& data, const Matrix& eta, const Output& out) {
+// Log likelihoods, their derivatives by each argument and those by each two up to an order, a row each.
+void derivatives(const Program& program, int order, const Matrix& data, const Matrix& eta, const Output& out) {
   const std::size_t n = data.shape(1), q = program.n_arguments();
-  if (program.n_data() < 1 || data.shape(0) != program.n_data() || eta.shape(0) != q || out.shape(0) != q + 1 ||
+  if (order < 0 || order > 2) throw std::invalid_argument("the order must be 0, 1 or 2");
+  const std::size_t n_rows = order == 0 ? 1 : order == 1 ? 1 + q : 1 + q + q * q;
+  if (program.n_data() < 1 || data.shape(0) != program.n_data() || eta.shape(0) != q || out.shape(0) != n_rows ||
       eta.shape(1) != n || out.shape(1) != n)
     throw std::invalid_argument("data, arguments and out must have a row for each number and a column for each observation");
   nb::gil_scoped_release release;
-  for_blocks(program, n, [&](ProgramColumns& columns, std::size_t first, std::size_t count) {
-    columns.gradients({data.data() + first, n}, {eta.data() + first, n}, count, {out.data() + first, n});
-  });
+  ProgramColumns columns(program);
+  for (std::size_t first = 0; first < n; first += ProgramColumns::block)
+    columns.derivatives(order, {data.data() + first, n}, {eta.data() + first, n}, std::min(ProgramColumns::block, n - first),
+                        {out.data() + first, n});
 }
 
 void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,
@@ -144,7 +132,7 @@ void define_programs(nb::module_& m) {
   nb::class_<Program>(m, "Program")
       .def(nb::new_(&to_program), "starts"_a, "codes"_a, "values"_a, "n_arguments"_a, "n_data"_a)
       .def("expand", &expand, "degree"_a, "data"_a, "eta"_a, "out"_a.noconvert())
-      .def("gradients", &gradients, "data"_a, "eta"_a, "out"_a.noconvert())
+      .def("derivatives", &derivatives, "order"_a, "data"_a, "eta"_a, "out"_a.noconvert())
       .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert(), "floor"_a = 0.0)
       .def("set_widths", &set_widths, "data"_a, "centre"_a, "lengths"_a, "times"_a, "out"_a.noconvert());
   nb::list names;

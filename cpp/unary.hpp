@@ -410,35 +410,28 @@ inline const Function& log1p_exp() {
 // Whether n numbers are all the same, as functions of a parameter that observations share are: then one value is enough.
 inline bool are_one(const double* x, std::size_t n) { return std::equal(x + 1, x + n, x); }
 
-// Values, and with slopes, at n >= 1 points, in vectors for the functions of nearly all likelihoods.
-inline void values(const Function& g, const double* x, std::size_t n, double* value) {
-  if (g.at == exp) return vector_math::exp(x, n, value);
-  if (g.at == softplus) return vector_math::softplus(x, n, value);
-  Derivatives found;
-  const std::size_t distinct = are_one(x, n) ? 1 : n;
-  for (std::size_t j = 0; j < distinct; ++j) {
-    g.at(x[j], 0, found);
-    value[j] = found.value[0];
-  }
-  std::fill(value + distinct, value + n, value[0]);
-}
-
-inline void slopes(const Function& g, const double* x, std::size_t n, double* value, double* slope) {
+// Derivatives from order 0 at n >= 1 points, a row each, in vectors for the functions of nearly all likelihoods.
+template <int order>
+void derivatives(const Function& g, const double* x, std::size_t n, double* const* out) {
+  static_assert(order <= 2);
   if (g.at == exp) {
-    vector_math::exp(x, n, value);
-    std::copy_n(value, n, slope);
+    vector_math::exp(x, n, out[0]);
+    for (int k = 1; k <= order; ++k) std::copy_n(out[0], n, out[k]);
     return;
   }
-  if (g.at == softplus) return vector_math::softplus(x, n, value, slope);
+  if (g.at == softplus) {
+    if constexpr (order == 0) vector_math::softplus(x, n, out[0]);
+    if constexpr (order == 1) vector_math::softplus(x, n, out[0], out[1]);
+    if constexpr (order == 2) vector_math::softplus(x, n, out[0], out[1], out[2]);
+    return;
+  }
   Derivatives found;
   const std::size_t distinct = are_one(x, n) ? 1 : n;
   for (std::size_t j = 0; j < distinct; ++j) {
-    g.at(x[j], 1, found);
-    value[j] = found.value[0];
-    slope[j] = found.value[1];
+    g.at(x[j], order, found);
+    for (int k = 0; k <= order; ++k) out[k][j] = found.value[k];
   }
-  std::fill(value + distinct, value + n, value[0]);
-  std::fill(slope + distinct, slope + n, slope[0]);
+  for (int k = 0; k <= order; ++k) std::fill(out[k] + distinct, out[k] + n, out[k][0]);
 }
 
 // Taylor coefficients g^(k) / k! at a point.

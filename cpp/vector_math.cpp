@@ -105,6 +105,15 @@ STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value, do
   }
 }
 
+STANSUB_VARIANTS void softplus(const double* x, std::size_t n, double* value, double* slope, double* curve) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double at = x[i], small = exponential(at < 0 ? at : -at), both = 1 + small;
+    value[i] = softplus_of(at, small);
+    slope[i] = (at < 0 ? small : 1.0) / both;
+    curve[i] = small / (both * both);
+  }
+}
+
 STANSUB_VARIANTS std::int32_t dot(const std::int16_t* a, const std::int16_t* b, std::size_t n) {
   std::int32_t sum = 0;
   for (std::size_t k = 0; k < n; ++k) sum += std::int32_t{a[k]} * std::int32_t{b[k]};

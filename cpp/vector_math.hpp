@@ -9,9 +9,10 @@ namespace stansub::vector_math {
 // e^x, within two units in the last place.
 void exp(const double* x, std::size_t n, double* value);
 
-// log(1 + e^x), and its derivative.
+// log(1 + e^x), and its derivatives.
 void softplus(const double* x, std::size_t n, double* value);
 void softplus(const double* x, std::size_t n, double* value, double* slope);
+void softplus(const double* x, std::size_t n, double* value, double* slope, double* curve);
 
 // The dot product of two vectors.
 std::int32_t dot(const std::int16_t* a, const std::int16_t* b, std::size_t n);

@@ -690,8 +690,10 @@ class Program:
 
         Coefficients stand by degree and then in lexicographic order; ``data`` has shape (n_data, n).
         """
-    def gradients(self, data: NDArray[np.float64], eta: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Write log likelihoods and their gradients in the arguments at ``eta``, shape (q, n), as rows."""
+    def derivatives(
+        self, order: int, data: NDArray[np.float64], eta: NDArray[np.float64], out: NDArray[np.float64]
+    ) -> None:
+        """Write log likelihoods, gradients and Hessians in the arguments up to an order, as 1, q and q * q rows."""
     def set_widths(
         self,
         data: NDArray[np.float64],

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +112,7 @@ class ProgramFamily:
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Return log likelihoods, with their kinks, shape (n,)."""
-        return np.asarray(self._expanded(0, eta)[0])
+        return self.derivatives((0,), eta)[0]
 
     def products(self) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
         """Yield the arguments that the two factors of each product read."""
@@ -136,18 +135,23 @@ class ProgramFamily:
 
     def gradients(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log likelihoods, shape (n,), and gradients, shape (q, n), at the least cost."""
-        out = np.empty((1 + self.n_arguments, self.data.shape[1]))
-        self.density.gradients(np.ascontiguousarray(self.data), np.ascontiguousarray(eta), out)
-        return out[0], out[1:]
+        values, slopes = self.derivatives((0, 1), eta)
+        return values, slopes
 
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Return derivatives of some orders, from one expansion."""
-        found = self._expanded(max(orders), eta)
-        q = self.n_arguments
-        return [
-            (found[0], found[1 : 1 + q], self._second(found) if order == 2 else found[0], 6 * found[-1])[order]
-            for order in orders
-        ]
+        """Return derivatives of some orders, from one pass."""
+        q, n = self.n_arguments, self.data.shape[1]
+        data, eta = np.ascontiguousarray(self.data), np.ascontiguousarray(eta)
+        if max(orders) == 3:
+            coefficients = np.empty((4, n))
+            self.density.expand(3, data, eta, coefficients)
+            rows = coefficients * np.array([[1.0], [1.0], [2.0], [6.0]])
+        else:
+            rows = np.empty((sum(q**order for order in range(max(orders) + 1)), n))
+            self.density.derivatives(max(orders), data, eta, rows)
+        second = rows[1 + q : 1 + q + q * q]
+        found = (rows[0], rows[1 : 1 + q], second.reshape(len(second) // q, q, n), rows[-1])
+        return [found[order] for order in orders]
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return bounds on derivatives on boxes, shape (n,)."""
@@ -156,17 +160,3 @@ class ProgramFamily:
         at, moves = (np.ascontiguousarray(np.broadcast_to(each, eta_shape)) for each in (centre, lengths))
         self.density.largest(order, np.ascontiguousarray(self.data), at, moves, radius, out, self.floor)
         return np.asarray(out[0])
-
-    def _expanded(self, degree: int, eta: FloatArray) -> FloatArray:
-        out = np.empty((comb(self.n_arguments + degree, degree), self.data.shape[1]))
-        self.density.expand(degree, np.ascontiguousarray(self.data), np.ascontiguousarray(eta), out)
-        return out
-
-    def _second(self, found: FloatArray) -> FloatArray:
-        q = self.n_arguments
-        hessian = np.empty((q, q, found.shape[1]))
-        places = np.triu_indices(q)
-        hessian[places] = found[1 + q : 1 + q + len(places[0])]
-        hessian[places[::-1]] = hessian[places]
-        hessian[np.diag_indices(q)] *= 2
-        return hessian

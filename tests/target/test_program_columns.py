@@ -49,6 +49,26 @@ def test_columns_have_the_values_of_single_observations(name: str) -> None:
     np.testing.assert_allclose(values, each(given, eta), rtol=4e-15, atol=4e-15)
 
 
+@pytest.mark.parametrize("name", [name for name in _loop.OPERATIONS if name not in SOURCES])
+def test_derivatives_are_those_of_jets(name: str) -> None:
+    """Of the square of the function, times the other argument in every other observation."""
+    second = 2 if name == "abs" else 1
+    lines = [("argument", 0, 0), ("argument", 1, 0), ("product", 0, 0), (name, 2, second)]
+    if name in ("log1m_exp", "std_normal_log_qf"):
+        lines[2:] = [("data", 2, 0), ("difference", 2, 2), ("square", 0, 0), ("difference", 3, 4), (name, 5, 0)]
+    at = len(lines) - 1
+    given = family([*lines, ("product", at, at)], [*lines, ("product", at, at), ("product", at + 1, 1)])
+    eta = np.random.default_rng(3).uniform(0.3, 1.2, (2, N))
+    values, slopes, curves = given.derivatives((0, 1, 2), eta)
+    jets = np.empty((6, N))
+    given.density.expand(2, given.data, eta, jets)
+    np.testing.assert_allclose(values, jets[0], rtol=1e-13)
+    np.testing.assert_allclose(slopes, jets[1:3], rtol=1e-11, atol=1e-13)
+    expected = np.array([[2 * jets[3], jets[4]], [jets[4], 2 * jets[5]]])
+    np.testing.assert_allclose(curves, expected, rtol=1e-10, atol=1e-12)
+    assert np.ptp(curves[0, 0]) > 0
+
+
 def test_values_keep_kinks_that_gradients_smooth() -> None:
     given = family([("argument", 0, 0), ("abs", 0, 2)])
     eta = np.full((2, N), 0.01)
