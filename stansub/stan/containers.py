@@ -140,7 +140,7 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
     if any(isinstance(one, Total) for one in values):
         try:
             return function(*values)
-        except TypeError:  # it is no sum over observations; that of a number is one, such as 1.0 * N
+        except (NotFollowedError, TypeError):  # it is no sum over observations; that of data is a number: 1.0 * N
             return elementwise(function, [_summed(one, n) for one in values], n)
     shapes = [one.shape for one in values if isinstance(one, np.ndarray)]
     over = [one for one in values if isinstance(one, Rows)]
@@ -165,12 +165,13 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
 
 
 def _summed(x: Value, n: int) -> Value:
-    """Return the sum of a number over n observations; other values as they are."""
+    """Return the sum of data over n observations; other values as they are."""
     if not isinstance(x, Total):
         return x
-    if isinstance(x.each, Expression) or isinstance(x.rest, Expression):
+    each = known(x.each)
+    if each is None or isinstance(x.rest, Expression):
         raise NotFollowedError("a function of a sum over observations is not supported")
-    return n * x.each + x.rest
+    return (each.sum() if isinstance(each, np.ndarray) else n * each) + x.rest
 
 
 def _plain(x: Any) -> Any:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from stansub.stan.branches import KINK, Sign
-from stansub.stan.containers import Rows, Total, Value, elementwise, product
+from stansub.stan.containers import Rows, Total, Value, elementwise, is_known, product
 from stansub.stan.elementary import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
 from stansub.stan.syntax import Program, names
 
 
 class Count(int):
-    """The number of observations; its product with a non-integer is a sum over the observations."""
+    """A multiple of the number of observations; its product with a non-integer is a sum over the observations."""
 
 
 def counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
@@ -28,12 +28,18 @@ def infix(operator: str, left: Value, right: Value, n: int) -> Value:
     """Apply an operator to two values."""
     if operator == "*":
         for count, other in ((left, right), (right, left)):
-            if isinstance(count, Count) and not is_integer(other) and not is_container(other):
-                return Total(1.0) * other
+            if isinstance(count, Count) and not is_container(other):
+                if not is_integer(other):
+                    return Total(count / n) * other
+                if is_known(other):
+                    return Count(count * other)
         if is_container(left) and is_container(right):
             return product(left, right, n)
-    if operator == "/" and is_integer(left) and is_integer(right):
-        operator = "%/%"
+    if operator == "/" and is_integer(left):
+        if is_integer(right):
+            operator = "%/%"
+        elif isinstance(left, Count) and not is_container(right):
+            return Total(left / n) / right
     if operator not in _INFIX:
         raise NotFollowedError(f"the operator {operator} is not supported")
     return elementwise(_INFIX[operator], [left, right], n)
@@ -45,7 +51,7 @@ def prefix(operator: str, value: Value, n: int) -> Value:
         return value
     if operator == "!":
         return elementwise(lambda x: compared(lambda a: np.logical_not(a).astype(int), x), [value], n)
-    return Total(-1.0) if isinstance(value, Count) else elementwise(lambda x: -x, [value], n)
+    return Count(-value) if isinstance(value, Count) else elementwise(lambda x: -x, [value], n)
 
 
 def stacked(items: Sequence[Value]) -> Value:

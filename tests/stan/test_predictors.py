@@ -398,6 +398,32 @@ def test_loops_over_the_elements_of_data() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("N / 5", 2),
+        ("(-N) / 5", -2),
+        ("(-N) % 5", -2),
+        ("(-2 * N) / 5", -4),
+        ("(-N) / 5.0", -2.4),
+        ("sqrt(N / 3.0)", 2),
+        ("2 * N * z", 24 * Z),
+    ],
+)
+def test_the_number_of_observations_is_a_number_where_nothing_is_summed(value: str, expected: Any) -> None:
+    found = predictors(f"z ~ normal(eta + {value}, 1);")
+    np.testing.assert_allclose(found.offset[0], np.broadcast_to(expected, N))
+
+
+@pytest.mark.parametrize(("factor", "each"), [("-2 * N", -2), ("-N / 2.0", -0.5), ("-(N / 2.0)", -0.5)])
+def test_a_multiple_of_the_number_of_observations_sums_over_them(factor: str, each: float) -> None:
+    found = predictors(f"target += {factor} * log(scale); z ~ normal(eta, 1);", of_family=False)
+    thetas = RNG.uniform(-1, 1, (2, DIM))
+    own = [found.family.log_lik(found.at(theta)) for theta in thetas]
+    expected = [normal(t.eta, 1) + each * np.log(t.scale) for t in map(Point, thetas)]
+    np.testing.assert_allclose(np.subtract(*own), np.subtract(*expected), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
     ("filled", "expected"),
     [
         ("matrix[N, 2] m; m[ : , 1] = eta; m[ : , 2] = z;", Z),
