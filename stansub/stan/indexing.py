@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,20 @@ def is_own(index: Index, n: int) -> bool:
     if not is_kind(index, "data"):
         return False
     return bool(np.array_equal(index.values, np.arange(1, n + 1)))
+
+
+def elements(base: Value, by_number: bool, n: int) -> tuple[Value | None, Iterable[Value] | None]:
+    """Return an observation's element of a container with one for each of n observations, and all elements in order.
+
+    None if there is no such element, or all elements are not known apart. Those of a matrix are numbers, column by
+    column (``by_number``).
+    """
+    base = simplest(base)
+    if isinstance(base, Rows):
+        return None if by_number or base.which is not None else base.inner, None
+    if by_number:
+        base = base.T.ravel()
+    return by_row(base) if len(base) == n else None, (x.item() if isinstance(x, np.generic) else x for x in base)
 
 
 def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | None, n: int) -> Value:

@@ -8,7 +8,7 @@ result is the likelihood is proved numerically (`stansub.stan.predictors`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, 
 from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either, is_plain
-from stansub.stan.indexing import Index, is_own, length, part, replaced
+from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
 from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, pick, select
@@ -59,6 +59,7 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.syntax import Expression as Node
+from stansub.stan.typing import MATRIX, types_anywhere
 
 # Maximum number of statements that run one after the other; elements of a container that take as long to copy as one.
 _MOST_STATEMENTS, _COPIED = 3_000_000, 1000
@@ -184,10 +185,9 @@ class _Walk:
                 self._loop(one, frame)
             case While(condition, body):
                 self._repeat(condition, body, frame)
-            case ForEach(variable, container, body):
-                for value in np.asarray(self.of(container, frame)).ravel():
-                    frame.values[variable] = value.item()
-                    self.run(body, frame)
+            case ForEach(container=container):
+                by_number = types_anywhere(self.program).of(container) == MATRIX
+                self._turns(one, *elements(self.of(container, frame), by_number, self.n), frame)
             case Braces() | Profile():
                 self.run(one.bodies[0], frame)
             case Return(value) if value is not None:
@@ -319,10 +319,16 @@ class _Walk:
                 frame.values[one.variable] = k
                 self._branch(data(runs), one.body, (), frame)
             return
-        if (low, high) == (1, self.n) and not frame.in_rows and self.n > 1 and self._in_rows(one, frame):
+        self._turns(one, self.own if (low, high) == (1, self.n) else None, range(int(low), int(high) + 1), frame)
+
+    def _turns(self, one: For | ForEach, own: Value | None, values: Iterable[Value] | None, frame: Frame) -> None:
+        """Run a loop for each value of its variable, or for all observations at once if these have ``own`` values."""
+        if own is not None and not frame.in_rows and self.n > 1 and self._in_rows(one, own, frame):
             return
-        for k in range(int(low), int(high) + 1):
-            frame.values[one.variable] = k
+        if values is None:
+            raise NotFollowedError(f"`{shortened(one)}` runs over values of other observations")
+        for value in values:
+            frame.values[one.variable] = value
             try:
                 self.run(one.body, frame)
             except NestedError as error:  # each iteration depends on the one before
@@ -344,12 +350,12 @@ class _Walk:
             self.run(body, frame)
         frame.live = None if over.all() else over
 
-    def _in_rows(self, one: For, frame: Frame) -> bool:
+    def _in_rows(self, one: For | ForEach, each: Value, frame: Frame) -> bool:
         """Run a loop over the observations for all of them at once; return False if iterations depend on each other."""
         before, term, noted, outside = dict(frame.values), self.term, len(self.skipped), frame.outside
         lasting = writes(one) & before.keys()
         own = frame.begin_rows(lasting)
-        frame.values[one.variable] = self.own
+        frame.values[one.variable] = each
         try:
             self.run(one.body, frame)
             wrong = [name for name in lasting if isinstance(frame.values.get(name), Reason)]

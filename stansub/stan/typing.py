@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import (
     Call,
     Choice,
+    Declaration,
     Expression,
     Group,
     Infix,
@@ -29,6 +30,7 @@ from stansub.stan.syntax import (
     Subscript,
     Transpose,
     UnsizedType,
+    find,
     normalised,
     parse_types,
 )
@@ -128,6 +130,17 @@ class Types:
         own = [one for one in self.program.functions if one.name == name or one.name == normalised(name)]
         signatures = [Signature(tuple(a.type for a in one.arguments), one.return_type) for one in own]
         return best(signatures or of_library(normalised(name)), given) or _of_variadic(name)
+
+
+@lru_cache(maxsize=64)
+def types_anywhere(program: Program) -> Types:
+    """Return the types of expressions anywhere in a program; names declared with several types are unknown."""
+    found: dict[str, set[UnsizedType]] = {}
+    for one in find(Declaration, [program]):
+        found.setdefault(one.name, set()).add(one.type.unsized)
+    for argument in (one for function in program.functions for one in function.arguments):
+        found.setdefault(argument.name, set()).add(argument.type)
+    return Types(program, {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1})
 
 
 def _operation(operator: str, left: UnsizedType, right: UnsizedType) -> UnsizedType:

@@ -398,6 +398,45 @@ def test_loops_over_the_elements_of_data() -> None:
 
 
 @pytest.mark.parametrize(
+    ("loop", "mean"),
+    [
+        ("real m = 0; for (one in beta) { m = 2 * m + one; }", lambda t: 2 * t.beta[0] + t.beta[1]),
+        ("real m = 0; for (one in b) { m = 2 * m + one; }", lambda t: t.b.T.ravel() @ 2.0 ** np.arange(5, -1, -1)),
+        (
+            "real m = 0; array[2] vector[C] v = {a, a + 1}; for (one in v) { m = 3 * m + one[2]; }",
+            lambda t: 4 * t.a[1] + 1,
+        ),
+    ],
+)
+def test_loops_over_the_elements_of_parameters(loop: str, mean: Callable[[Point], float]) -> None:
+    """Those of a matrix are numbers, column by column; those of an array are vectors."""
+    found = predictors(f"{loop} z ~ normal(eta + m, 1);")
+    theta = RNG.uniform(-1, 1, DIM)
+    np.testing.assert_allclose(found.at(theta)[0], Point(theta).eta + mean(Point(theta)))
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (one in z) one ~ normal(alpha, scale);",
+        "for (one in eta) one ~ normal(alpha, scale);",
+        "real m = 0; for (one in z) { m += normal_lpdf(one | alpha, scale); } target += m;",
+    ],
+)
+def test_loops_over_values_of_observations(loop: str) -> None:
+    found = predictors(loop, of_family=False)
+    thetas = RNG.uniform(-1, 1, (2, DIM))
+    own = [found.family.log_lik(found.at(theta)) for theta in thetas]
+    expected = [normal(t.alpha, t.scale, t.eta if "eta" in loop else Z) for t in map(Point, thetas)]
+    np.testing.assert_allclose(np.subtract(*own), np.subtract(*expected), rtol=1e-9, atol=1e-11)
+
+
+def test_a_loop_over_values_of_other_observations_is_not_followed() -> None:
+    with pytest.raises(NotFollowedError, match="runs over values of other observations"):
+        predictors("for (n in 1:N) { real m = 0; for (one in eta) { m += one; } z[n] ~ normal(m, 1); }")
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("N / 5", 2),
