@@ -86,7 +86,7 @@ def report(
     console, progress : Console
         For the report, and for progress, if it is to be shown.
     write : Path, optional
-        File for the program in current syntax, if it has arrays or comments in old syntax.
+        File for the program in current syntax, if it has arrays, comments or assignments in old syntax.
     verbose : bool
         Whether to say which programs are compiled.
 

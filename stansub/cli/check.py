@@ -26,7 +26,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Convert old arrays (`real x\\[N]`) and comments (`#`) to current syntax, in a new file.",
+            help="Convert old arrays (`real x\\[N]`), comments (`#`) and assignments (`<-`), in a new file.",
         ),
     ] = None,
     force: Annotated[bool, forcing("Overwrite that file.")] = False,

@@ -10,11 +10,11 @@ from stansub.errors import InputError
 from stansub.stan import stanc, syntax
 from stansub.stan.analysis import Analysis
 from stansub.stan.formats import is_data_file
-from stansub.stan.old_arrays import converted
+from stansub.stan.old_syntax import converted
 
 
 class OldSyntaxError(InputError):
-    """A program with arrays or comments in old syntax; ``code`` is the same program in current syntax."""
+    """A program with arrays, comments or assignments in old syntax; ``code`` is the same program in current syntax."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ def read(stan_file: str | Path) -> Source:
     ------
     InputError
         If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
-        with its arrays and comments in current syntax.
+        with its arrays, comments and assignments in current syntax.
     """
     path = Path(stan_file)
     if is_data_file(path):
@@ -61,7 +61,7 @@ def read(stan_file: str | Path) -> Source:
 
 
 def _explained(error: InputError, path: Path, text: str) -> InputError:
-    """Return stanc's error or, if only the syntax of arrays or comments is old, an error with the remedy."""
+    """Return stanc's error or, if only its syntax is old (see `old_syntax`), an error with the remedy."""
     code = converted(text)
     if code == text:
         return error
@@ -69,11 +69,13 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
         stanc.canonical_code(code, str(path), folder=path.absolute().parent)
     except InputError as other:
         return InputError(
-            f"{other} (correct this first; `stansub check` with `write=NEW.stan` can then convert arrays and "
-            "comments in old syntax)"
+            f"{other} (correct this first; `stansub check` with `write=NEW.stan` can then convert arrays, comments and "
+            "assignments in old syntax)"
         )
+    pairs = zip(text.splitlines(), code.splitlines(), strict=False)
+    line = next(number for number, (old, new) in enumerate(pairs, 1) if old != new)
     return OldSyntaxError(
-        f"{path}: the program uses old syntax (arrays `real x[N]` or comments `# ...`); to convert the program, run "
-        f"stansub check --write NEW.stan {shlex.quote(str(path))}",
+        f"{path}, line {line}: the program uses old syntax (arrays `real x[N]`, comments `# ...` or assignments "
+        f"`x <- 1`); to convert the program, run stansub check --write NEW.stan {shlex.quote(str(path))}",
         code,
     )

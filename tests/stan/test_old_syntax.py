@@ -1,4 +1,4 @@
-"""Programs with arrays and comments in old syntax are offered in today's."""
+"""Programs with arrays, comments and assignments in old syntax are offered in today's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from stansub import cli
 from stansub.errors import InputError
 from stansub.stan import source
-from stansub.stan.old_arrays import converted
+from stansub.stan.old_syntax import converted
 
 OLD = """functions {
   real[] twice(real[] x, int[,] k, vector[] v, real s) {
@@ -33,9 +33,12 @@ parameters {
 }
 model {
   real mu[N];
+  real m;
+  m <- alpha;
   for (n in 1:N) {
     real q[2] = {1.0, 2.0};
-    mu[n] = alpha + q[1] * (x[n]' * beta[1]);
+    mu[n]<-m + q[1] * (x[n]' * beta[1]);
+    if (mu[n]<-m) mu[n] <- mu[n<-1 ? 2 : 1];
   }
   y ~ bernoulli_logit(mu);
 }
@@ -62,16 +65,19 @@ parameters {
 }
 model {
   array[N] real mu;
+  real m;
+  m = alpha;
   for (n in 1:N) {
     array[2] real q = {1.0, 2.0};
-    mu[n] = alpha + q[1] * (x[n]' * beta[1]);
+    mu[n]=m + q[1] * (x[n]' * beta[1]);
+    if (mu[n]<-m) mu[n] = mu[n<-1 ? 2 : 1];
   }
   y ~ bernoulli_logit(mu);
 }
 """
 
 
-def test_arrays_change_and_nothing_else() -> None:
+def test_old_syntax_changes_and_nothing_else() -> None:
     assert converted(OLD) == NEW
     assert converted(NEW) == NEW
 
@@ -84,7 +90,9 @@ def test_marks_of_comments_elsewhere_stay() -> None:
 def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old.stan", tmp_path / "new.stan"
     old.write_text(OLD)
-    with pytest.raises(source.OldSyntaxError, match=r"run stansub check --write NEW.stan \S*old.stan$"):
+    with pytest.raises(
+        source.OldSyntaxError, match=r"old.stan, line 2: .* run stansub check --write NEW.stan \S*old.stan$"
+    ):
         source.read(old)
     for more, code in (([], 2), (["--write", str(new)], 0), (["--write", str(new)], 2)):
         with pytest.raises(SystemExit) as exit_:

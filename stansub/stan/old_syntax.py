@@ -1,4 +1,7 @@
-"""Conversion of old syntax into today's: arrays, `real x[N]` into `array[N] real x`, and comments, `#` into `//`."""
+"""Conversion of old syntax into today's: arrays, comments and assignments.
+
+``real x[N]`` becomes ``array[N] real x``, ``#`` becomes ``//`` and ``<-`` becomes ``=``.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,13 @@ class _Change(NamedTuple):
 
 
 def converted(code: str) -> str:
-    """Return a program with its arrays and comments in current syntax and everything else unchanged.
+    """Return a program with its arrays, comments and assignments in current syntax and everything else unchanged.
 
     stanc must check whether the result is a valid program.
     """
     try:
-        changes = sorted(_changes(code, tokenize(code)))
+        tokens = tokenize(code)
+        changes = sorted([*_comments(code, tokens), *_arrays(code, tokens), *_assignments(tokens)])
     except InputError:
         return code
     for change in reversed(changes):
@@ -36,11 +40,24 @@ def converted(code: str) -> str:
     return code
 
 
-def _changes(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
+def _comments(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
     starts, ends = [0, *(one.span.end for one in tokens)], [*(one.span.start for one in tokens), len(code)]
     for start, end in zip(starts, ends, strict=True):
         found = (one.start(1) for one in _COMMENT.finditer(code, start, end))
         yield from (_Change(place, place + 1, "//") for place in found if place >= 0)
+
+
+def _assignments(tokens: Sequence[Token]) -> Iterator[_Change]:
+    """Yield changes of ``<-`` between statements; in brackets it is a comparison with a negative value."""
+    depth = 0
+    for token in tokens:
+        if token.kind == "mark":
+            depth += (token.text in "([") - (token.text in ")]")
+            if token.text == "<-" and depth == 0:
+                yield _Change(token.span.start, token.span.end, "=")
+
+
+def _arrays(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
     for i, token in enumerate(tokens):
         if token.kind != "name" or token.text not in _TYPES:
             continue
