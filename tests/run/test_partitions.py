@@ -535,6 +535,21 @@ def test_rows_for_predictions_are_those_of_memory(logistic: CompiledModel, folde
     assert {one.name for one in declarations} == set(found.values)
 
 
+def test_log_likelihoods_of_partitions_add_up(logistic: CompiledModel, folder: Path) -> None:
+    """Those of the programs of each partition, and of the only block of all of them."""
+    source, at = sources(folder), np.array([0.1, 0.2, -0.1, 0.3])
+    program = Source("logistic", logistic.program.code, logistic.program)
+    with partitions.reopened(program, source, seed=1, observations=None, executor=None, log=Progress()) as values:
+        parts = values.holders.answers(dict.fromkeys(range(PARTS), BlockSum(at)))
+        all_rows = values.posterior(logistic, seed=1, observations=None, log=Progress()).population.evaluator()
+        together = all_rows.block_log_lik(at)
+    rows = [table(part).to_pandas() for part in range(PARTS)]
+    eta = [at[0] + one[COLUMNS["x"]].to_numpy() @ at[1:] for one in rows]
+    expected = [one["y"] @ mean - np.logaddexp(0, mean).sum() for one, mean in zip(rows, eta, strict=True)]
+    np.testing.assert_allclose(list(parts), expected)
+    np.testing.assert_allclose(together, [sum(expected)])
+
+
 @pytest.mark.slow
 def test_cuts_of_partitions_are_proved_near_the_inits(folder: Path, many: None, tmp_path: Path) -> None:
     """The log density is finite at intercepts from 25 to 35 alone, far from 0."""
