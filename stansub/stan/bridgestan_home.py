@@ -68,7 +68,7 @@ def find_home() -> Home:
     Raises
     ------
     InputError
-        If ``BRIDGESTAN`` is not a usable home.
+        If ``BRIDGESTAN`` is not a usable home, or the cache directory cannot be used.
     RunError
         If there is none and none can be made.
     """

@@ -6,6 +6,7 @@ code. Others must therefore not be able to write to the folder, and a file is us
 
 from __future__ import annotations
 
+import errno
 import grp
 import hashlib
 import os
@@ -18,11 +19,13 @@ from pathlib import Path
 
 import platformdirs
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 
 FOLDERS = ("libraries", "api", "headers", "locks", "build")
 _UNFIT = re.compile(r"[^\w/.+~@-]")
 _SUFFIX = ".sha256"
+# Errors of a disk, which come and go while stansub runs; others show that the folder is the wrong one.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def cache_dir() -> Path:
@@ -30,16 +33,19 @@ def cache_dir() -> Path:
 
     Raises
     ------
-    RunError
-        If its name has characters that make and the linker cannot handle, or other users can write to it.
+    InputError
+        If its name has characters that make and the linker cannot handle, it is a file, or other users can write to it.
     """
     chosen = os.environ.get("STANSUB_CACHE")
     cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
     if _UNFIT.search(str(cache)):
-        raise RunError(
+        raise InputError(
             f"the path of the cache directory {cache} contains a space or another character that make cannot handle; "
             "set STANSUB_CACHE to a folder without such characters"
         )
+    above = next(place for place in (cache, *cache.parents) if place.exists())
+    if not above.is_dir():
+        raise InputError(f"{cache} cannot be the cache directory: {above} is a file; set STANSUB_CACHE to a folder")
     for folder in (cache, *(cache / name for name in FOLDERS)):
         require_private(folder)
     for path in dict.fromkeys((cache, cache.resolve())):
@@ -52,7 +58,7 @@ def require_private(folder: Path) -> None:
 
     Raises
     ------
-    RunError
+    InputError
         If others can change it.
     """
     try:
@@ -60,12 +66,12 @@ def require_private(folder: Path) -> None:
     except OSError:
         return  # missing, or an error where it is used
     if not _is_trusted(facts):
-        raise RunError(
+        raise InputError(
             f"the cache directory {folder} belongs to another user, who could replace the compiled programs in it; "
             "set STANSUB_CACHE to a folder of your own"
         )
     if _others_write(facts):
-        raise RunError(
+        raise InputError(
             f"other users can write to the cache directory {folder} and replace the compiled programs in it; "
             f"run `chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
         )
@@ -81,7 +87,7 @@ def _require_own_place(cache: Path) -> None:
         # In a sticky folder such as /tmp, only the owner of an entry can rename or remove it.
         is_kept = facts.st_mode & stat.S_ISVTX and (within is None or _is_trusted(within))
         if _others_write(facts) and not is_kept:
-            raise RunError(
+            raise InputError(
                 f"other users can write to {folder} and replace the cache directory {cache} in it; run `chmod go-w "
                 f"{folder}`, or set STANSUB_CACHE to a folder of your own"
             )
@@ -114,13 +120,16 @@ def cache_errors(folder: Path) -> Iterator[None]:
 
     Raises
     ------
+    InputError
+        If the folder is read-only or similar.
     RunError
-        If the folder is read-only, the disk is full, or similar.
+        If the disk is full or fails.
     """
     try:
         yield
     except OSError as error:
-        raise RunError(
+        kind = RunError if error.errno in _OF_THE_DISK else InputError
+        raise kind(
             f"cannot write to the cache directory {folder}: {error.strerror or error}; set STANSUB_CACHE to a "
             "writable folder with free space"
         ) from error

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stansub.errors import RunError, StansubError
+from stansub.errors import StansubError
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.cache import cache_dir, cache_errors, is_damaged, make_folder
 from stansub.stan.compiler import INSTALL, compiler, first_line, make, processor
@@ -75,7 +75,7 @@ def _cache_checks() -> list[Check]:
     elsewhere = "set STANSUB_CACHE to a writable folder with free space"
     try:
         cache = cache_dir()
-    except RunError as error:
+    except StansubError as error:
         return [_problem("cache", error)]
     try:
         make_folder(cache)
@@ -106,7 +106,7 @@ def clear() -> str:
 
     Raises
     ------
-    RunError
+    InputError, RunError
         If a file cannot be removed.
     """
     cache = cache_dir()

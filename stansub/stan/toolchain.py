@@ -78,8 +78,10 @@ def compile_library(
 
     Raises
     ------
+    InputError
+        If the cache directory cannot be used.
     RunError
-        If there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
+        If there is no compiler, the compilation fails or is stopped, or the disk is full.
     """
     log, title, name = as_progress(progress), _title(name, goal), name + suffix
 

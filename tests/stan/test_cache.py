@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stansub.errors import RunError
+from stansub.errors import InputError
 from stansub.stan import cache, download
 from stansub.stan.bridgestan_home import _find_home, find_home
 from stansub.stan.cache import cache_dir, is_damaged, is_intact, keep, make_folder
@@ -69,7 +69,7 @@ def test_a_cache_that_others_can_write_to_is_refused(own_cache, inner):
     make_folder(own_cache / inner)
     assert cache_dir() == own_cache
     (own_cache / inner).chmod(0o757)
-    with pytest.raises(RunError, match=r"other users can write .*chmod go-w .*STANSUB_CACHE to a folder of your own"):
+    with pytest.raises(InputError, match=r"other users can write .*chmod go-w .*STANSUB_CACHE to a folder of your own"):
         cache_dir()
     (own_cache / inner).chmod(0o755)
     assert cache_dir() == own_cache
@@ -82,7 +82,7 @@ def test_a_cache_of_another_user_is_refused_unless_the_superuser(own_cache, monk
     if owner == 0:
         assert cache_dir() == own_cache
         os.chown(own_cache, 4321, -1)
-    with pytest.raises(RunError, match="belongs to another user"):
+    with pytest.raises(InputError, match="belongs to another user"):
         cache_dir()
 
 
@@ -92,7 +92,7 @@ def test_a_group_may_write_that_has_no_other_members(own_cache, monkeypatch):
     monkeypatch.setattr(cache, "_is_private_group", lambda gid, uid: True)
     assert cache_dir() == own_cache
     monkeypatch.setattr(cache, "_is_private_group", lambda gid, uid: False)
-    with pytest.raises(RunError, match="other users can write"):
+    with pytest.raises(InputError, match="other users can write"):
         cache_dir()
 
 
@@ -126,7 +126,7 @@ def test_a_cache_that_others_can_replace_is_refused(tmp_path, monkeypatch, level
     assert cache_dir() == place
     above = place.parents[levels - 1]
     above.chmod(0o777)
-    with pytest.raises(RunError, match=f"write to {above} and replace the cache directory .*chmod go-w"):
+    with pytest.raises(InputError, match=f"write to {above} and replace the cache directory .*chmod go-w"):
         cache_dir()
     above.chmod(0o755)
     assert cache_dir() == place
@@ -138,7 +138,7 @@ def test_a_cache_that_others_can_replace_by_way_of_a_link_is_refused(tmp_path, m
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "link"))
     assert cache_dir() == tmp_path / "link"
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(RunError, match="other users can write to"):
+    with pytest.raises(InputError, match="other users can write to"):
         cache_dir()
 
 
@@ -149,7 +149,7 @@ def test_in_a_sticky_folder_what_lies_there_must_be_ours(tmp_path, monkeypatch):
     assert cache_dir().is_dir()
     theirs = (tmp_path / "like-tmp/theirs").stat().st_ino
     monkeypatch.setattr(cache, "_is_trusted", lambda facts: facts.st_ino != theirs)
-    with pytest.raises(RunError, match=r"other users can write to .*like-tmp and replace"):
+    with pytest.raises(InputError, match=r"other users can write to .*like-tmp and replace"):
         cache_dir()
 
 
@@ -175,7 +175,7 @@ def test_a_home_that_others_can_write_to_is_refused(own_cache, monkeypatch, inne
     home = find_home().path
     (home / inner).chmod(0o777)
     _find_home.cache_clear()
-    with pytest.raises(RunError, match=r"other users can write .*chmod go-w"):
+    with pytest.raises(InputError, match=r"other users can write .*chmod go-w"):
         find_home()
     checks = {check.name: check for check in examine()}
     assert not checks["BridgeStan home"].ok

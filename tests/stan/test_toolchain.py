@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -666,11 +667,11 @@ def test_missing_tools_say_what_to_install(no_download, monkeypatch, variable, w
 def test_a_cache_that_cannot_be_written(no_download, fake_make, tmp_path, monkeypatch):
     find_home()
     (no_download / "libraries").write_text("a file where a folder should be")
-    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+    with pytest.raises(InputError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
         toolchain.compile_library(CODE, name="m")
     (tmp_path / "file").touch()
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+    with pytest.raises(InputError, match=r"/file is a file; set STANSUB_CACHE to a folder$"):
         find_home()
 
 
@@ -716,7 +717,7 @@ def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
 
 def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
-    with pytest.raises(RunError, match="STANSUB_CACHE"):
+    with pytest.raises(InputError, match="STANSUB_CACHE"):
         toolchain.compile_library(CODE, name="m")
     assert any(not check.ok for check in doctor.examine())
 
@@ -780,11 +781,15 @@ def test_examine_says_what_to_do(no_download, monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     monkeypatch.setenv("MAKE", "/nonexistent/make")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (no_download.parent / "cache").touch()
     bad = {check.name: check for check in doctor.examine() if not check.ok}
-    assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
+    assert bad.keys() == {"C++ compiler", "make", "BridgeStan home"}
     assert all(check.remedy for check in bad.values())
     assert "pip install httpstan" in bad["BridgeStan home"].remedy
+    shutil.rmtree(no_download)
+    no_download.touch()
+    bad = {check.name: check for check in doctor.examine() if not check.ok}
+    assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
+    assert bad["BridgeStan home"].remedy == bad["cache"].remedy == "set STANSUB_CACHE to a folder"
 
 
 def test_examine_counts_damaged_libraries(no_download, fake_make):
