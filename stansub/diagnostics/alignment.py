@@ -126,7 +126,7 @@ def check_comparable(draws: InferenceData, var_names: Sequence[str] | None) -> N
 def _check_length(side: str, idata: InferenceData) -> None:
     n_draws = group(idata, "posterior").sizes["draw"]
     if n_draws < _MIN_DRAWS:
-        raise InputError(f"{side}: {n_draws} draws per chain are too few to compare; sample at least 1000")
+        raise InputError(f"{side}: too few draws to compare ({n_draws} per chain); sample at least 1000")
 
 
 def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
