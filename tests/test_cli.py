@@ -342,7 +342,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the data
     "a program in the place of data": (lambda: ["sample", LOGISTIC, LOGISTIC], "a Stan program in the place of data"),
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
-    "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot read the file"),
+    "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: a folder without Parquet files"),
     "not JSON": (lambda: write('{"N": 3,'), "bad.json: not valid JSON"),
     "binary": (lambda: write(b"\x89PNG\xff\xfe\x00"), "bad.json: not valid JSON"),
     "empty file": (lambda: write(""), "bad.json: the file is empty"),

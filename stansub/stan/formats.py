@@ -74,7 +74,9 @@ def opened(part: Any, name: str) -> Table | Values:
     if path.suffix == ".stan":
         raise InputError(f"{path}: a Stan program in the place of data; give the program once, before the data")
     kind = next((one for end, one in _FORMATS.items() if path.name.lower().endswith(end)), "json")
-    if path.is_dir() and any(path.glob("**/*.parquet")):
+    if path.is_dir() and kind != "zarr":
+        if not any(path.glob("**/*.parquet")):
+            raise InputError(f"{path}: a folder without Parquet files; give a file of data")
         kind = "parquet"
     if files := matching(path):
         if kind != "parquet":

@@ -22,6 +22,8 @@ _INT32 = np.iinfo(np.int32)
 _MAX_INT = _INT32.max
 # Rows decoded at a time, rows of these converted at a time, and batches read ahead.
 _BATCH, _PIECE, _AHEAD = 65_536, 8192, 2
+# Endings of Parquet files, and their first bytes.
+_PARQUET, _MAGIC = (".parquet", ".pq"), b"PAR1"
 # Bytes of a CSV file in which its header is expected, and names of delimiters.
 _HEADER, _DELIMITERS = 65_536, {",": "commas", "\t": "tabs", ";": "semicolons"}
 
@@ -73,6 +75,8 @@ def open_file(path: Path, kind: str) -> Table:
         if kind in ("csv", "tsv"):
             return _delimited(path, "\t" if kind == "tsv" else ",")
         file = WatchedFile.of(path)
+        if path.is_dir():
+            _refuse_others(path)
         found = dataset.dataset(str(path), format=kind)
         types, n_rows = _types(found.schema, path.name), found.count_rows()
         if not path.is_dir():
@@ -89,6 +93,21 @@ def open_file(path: Path, kind: str) -> Table:
                 yield from _of_one_file(file, kind, columns)
 
     return Table(path.name, types, n_rows, batches, (file,))
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise InputError if a folder of Parquet files has other files, except those whose names pyarrow ignores."""
+    for file in sorted(folder.rglob("*")):
+        place = file.relative_to(folder)
+        if any(part.startswith((".", "_")) for part in place.parts) or not file.is_file():
+            continue
+        with file.open("rb") as stream:
+            is_parquet = file.name.endswith(_PARQUET) or stream.read(len(_MAGIC)) == _MAGIC
+        if not is_parquet:
+            raise InputError(
+                f"{folder}: a folder of data, but {place} is not a Parquet file; give a file, or a pattern of files: "
+                f"'{folder / '*.parquet'}'"
+            )
 
 
 def _delimited(path: Path, delimiter: str) -> Table:

@@ -104,7 +104,9 @@ def test_nothing_in_common() -> None:
 
 
 def test_too_few_draws() -> None:
-    with pytest.raises(InputError, match=r"^reference: too few draws to compare \(3 per chain\); sample at least 1000$"):
+    with pytest.raises(
+        InputError, match=r"^reference: too few draws to compare \(3 per chain\); sample at least 1000$"
+    ):
         align(fakes.draws(rng()), fakes.reference(rng(), draws=3))
 
 

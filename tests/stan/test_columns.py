@@ -74,6 +74,18 @@ def test_every_format_gives_the_same_data(name: str, tmp_path: Path) -> None:
     assert found.digest() == by_value.digest()
 
 
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    frame().to_parquet(tmp_path / "1.parquet")
+    frame().to_parquet(tmp_path / "2")
+    (tmp_path / "_SUCCESS").touch()
+    assert read(tmp_path).values["N"] == 2 * len(frame())
+    (tmp_path / "model.stan").write_text("parameters {}")
+    with pytest.raises(
+        InputError, match=r"but model\.stan is not a Parquet file; give .* pattern of files: .*/\*\.parquet'$"
+    ):
+        read(tmp_path)
+
+
 def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     frame().iloc[:4].to_parquet(tmp_path / "parts" / "1.parquet")
