@@ -35,6 +35,7 @@ from stansub.output import files, inference_data
 from stansub.output.inference_data import InferenceData
 from stansub.run import executors, inits
 from stansub.run.facts import facts as facts_of
+from stansub.run.inits import Inits
 from stansub.run.option import taking
 from stansub.run.posteriors import make_posterior
 from stansub.run.progress import stage_progress
@@ -248,6 +249,7 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
             iter_sampling=steps,
             thin=max(1, steps // _EXACT_KEPT),
             audit=0.0,
+            inits=_exact_inits(config),
             seed=config.root_seed,
             generated_quantities=False,
             show_progress=config.show_progress,
@@ -256,6 +258,14 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
     if str(made.attrs["stopped"]).startswith("interrupted"):
         raise InterruptError("the reference chains were interrupted: there are no results")
     return made, "exact Metropolis-Hastings"
+
+
+def _exact_inits(config: RiskConfig) -> Inits | None:
+    """Return the inits of the exact chains: those of the repeats in turn, if each has its own."""
+    given = config.inits
+    if given is None or isinstance(given, str | Path | Mapping | float | int):
+        return given
+    return [given[chain % len(given)] for chain in range(_EXACT_CHAINS)]
 
 
 def _exact_steps(posterior: Posterior, config: RiskConfig) -> int:

@@ -56,8 +56,8 @@ class RiskOptions:
     )
     reference: InferenceData | str | Path | None = option(
         None,
-        "Draws that serve as the truth, or the sampler that makes them. Exact chains run twice as long as all repeats "
-        "of one setting, within 5,000 to 400,000 steps.",
+        "Draws that serve as the truth, or the sampler that makes them. Exact chains start at `inits` and run twice as "
+        "long as all repeats of one setting, within 5,000 to 400,000 steps.",
         type_='InferenceData, path, "nuts" or "exact"',
         means="NUTS",
     )

@@ -210,6 +210,26 @@ class TestRuns:
         near, far = (risk(posterior, **options, inits=inits).curves for inits in (None, {"mu": 3.0}))
         assert far["mse"].iloc[0] > 100 * near["mse"].iloc[0]
 
+    @pytest.mark.parametrize(
+        ("inits", "expected"),
+        [
+            (None, None),
+            (0.5, 0.5),
+            ({"mu": 3.0}, {"mu": 3.0}),
+            ([{"mu": one} for one in (1.0, 2.0, 3.0)], [{"mu": one} for one in (1.0, 2.0, 3.0, 1.0)]),
+        ],
+    )
+    def test_exact_chains_start_at_the_inits(
+        self, posterior: stansub.Posterior, inits: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def began(*_arguments: Any, **options: Any) -> None:
+            assert options["chains"] == 4
+            raise RunError(f"inits={options['inits']}")
+
+        monkeypatch.setattr("stansub.diagnostics.risk.sample", began)
+        with pytest.raises(RunError, match=f"^{re.escape(f'inits={expected}')}$"):
+            risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference="exact", inits=inits)
+
     @pytest.mark.slow
     def test_exact_chains_stand_for_the_truth(self, posterior: stansub.Posterior, data: dict[str, Any]) -> None:
         found = risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference="exact", seed=1)
