@@ -217,11 +217,37 @@ def combine(kind: str, a: Number, b: Number) -> Number:
         if is_affine(a) and is_affine(b):
             sign = 1.0 if kind == "sum" else -1.0
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
+        if kind == "difference" and (rest := _without_common(a, b)) is not None:
+            return rest
         if kind == "difference" and _is_all(x, 1) and is_kind(b, "inv_logit"):
             return apply("inv_logit", -b.parts[0])
-        if is_kind(b, "product") and _is_all(known(b.parts[0]), -1):
-            return combine("difference" if kind == "sum" else "sum", a, b.parts[1])
+        if (negated := _negated(b)) is not None:
+            return combine("difference" if kind == "sum" else "sum", a, negated)
+        if kind == "sum" and (negated := _negated(a)) is not None:
+            return combine("difference", b, negated)
     return Expression(kind, (a, b))
+
+
+def _without_common(a: Number, b: Number) -> Number | None:
+    """Return a difference of sums with the same affine term, without that; None if they have none."""
+    (first, rest), (other, less) = _affine_term(a), _affine_term(b)
+    if not (is_kind(first, "affine") and is_kind(other, "affine")) or abs(_sum(first, other, -1.0)).max() > 0:
+        return None
+    constant = np.atleast_1d(first.values - other.values)
+    return (wrapped(constant) if len(constant) > 1 else constant[0]) + (rest - less)
+
+
+def _affine_term(x: Number) -> tuple[Number, Number]:
+    """Return two numbers whose sum is a number, the first of them affine."""
+    if is_affine(x):
+        return x, 0.0
+    if x.kind in ("sum", "difference"):
+        first, other = x.parts
+        if is_affine(first):
+            return first, other if x.kind == "sum" else -other
+        if is_affine(other):
+            return other if x.kind == "sum" else -other, first
+    return 0.0, x
 
 
 def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
@@ -267,6 +293,11 @@ def apply(function: str, x: Number) -> Number:
     return Expression(function, (x,)) if found is None else found
 
 
+def _negated(x: Number) -> Expression | None:
+    """Return the expression of which a number is the negative; None if it is not known as that."""
+    return x.parts[1] if is_kind(x, "product") and _is_all(known(x.parts[0]), -1) else None
+
+
 def _of_log(x: Expression) -> Number | None:
     part = x.parts[0] if x.parts else None
     if x.kind == "exp":
@@ -279,19 +310,32 @@ def _of_log(x: Expression) -> Number | None:
         return {"inv": -1.0, "sqrt": 0.5, "square": 2.0}[x.kind] * apply("log", part)
     if x.kind in ("sum", "difference") and _is_all(known(part), 1) and is_kind(x.parts[1], "exp"):
         return apply("log1p_exp" if x.kind == "sum" else "log1m_exp", x.parts[1].parts[0])
+    if x.kind == "difference" and is_kind(part, "inv_logit") and is_kind(x.parts[1], "inv_logit"):
+        above, below = part.parts[0], x.parts[1].parts[0]  # type: ignore[union-attr]
+        return apply("log1m_exp", below - above) - apply("log1p_exp", -above) - apply("log1p_exp", below)
     return None
 
 
 def _of_log1p(x: Expression) -> Number | None:
     if x.kind == "exp":
         return apply("log1p_exp", x.parts[0])
-    if x.kind == "product" and _is_all(known(x.parts[0]), -1):
-        if is_kind(x.parts[1], "exp"):
-            return apply("log1m_exp", x.parts[1].parts[0])
-        if is_kind(x.parts[1], "inv_logit"):
-            return -apply("log1p_exp", x.parts[1].parts[0])
+    if (negated := _negated(x)) is not None:
+        if negated.kind == "exp":
+            return apply("log1m_exp", negated.parts[0])
+        if negated.kind == "inv_logit":
+            return -apply("log1p_exp", negated.parts[0])
     if x.kind == "difference" and is_kind(x.parts[0], "exp") and _is_all(known(x.parts[1]), 1):
         return x.parts[0].parts[0]
+    return None
+
+
+def _of_log1m_exp(x: Expression) -> Number | None:
+    """Return log(1 - e^x) where x is the log of a probability, or of a ratio of two, whose logits are known."""
+    if (negated := _negated(x)) is not None and negated.kind == "log1p_exp":
+        return -apply("log1p_exp", -negated.parts[0])
+    if x.kind == "difference" and all(is_kind(one, "log1p_exp") for one in x.parts):
+        u, v = (one.parts[0] for one in x.parts)
+        return apply("log1m_exp", u - v) - apply("log1p_exp", -v)
     return None
 
 
@@ -310,8 +354,8 @@ def _of_inv(x: Expression) -> Number | None:
 def _of_exp(x: Expression) -> Number | None:
     if x.kind == "log":
         return x.parts[0]
-    if x.kind == "product" and _is_all(known(x.parts[0]), -1) and is_kind(x.parts[1], "log1p_exp"):
-        return apply("inv_logit", -x.parts[1].parts[0])
+    if (negated := _negated(x)) is not None and negated.kind == "log1p_exp":
+        return apply("inv_logit", -negated.parts[0])
     return None
 
 
@@ -332,6 +376,7 @@ def _of_abs(x: Expression) -> Number | None:
 _RULES: dict[str, Callable[[Expression], Number | None]] = {
     "log": _of_log,
     "log1p": _of_log1p,
+    "log1m_exp": _of_log1m_exp,
     "inv": _of_inv,
     "exp": _of_exp,
     "abs": _of_abs,

@@ -623,6 +623,33 @@ def test_sizes_of_transformed_data_count_the_observations() -> None:
     assert str(counted) == str(looped)
 
 
+BETWEEN = "log1m_exp(-s) + log_inv_logit(eta) - log1p_exp(eta - s)"
+
+
+@pytest.mark.parametrize(
+    ("term", "short"),
+    [
+        ("log1m_exp(log1m_inv_logit(eta))", "log_inv_logit(eta)"),
+        ("log1m_exp(log_inv_logit(eta))", "log1m_inv_logit(eta)"),
+        ("log(1 - (1 - inv_logit(eta)))", "log_inv_logit(eta)"),
+        ("log(inv_logit(eta) - inv_logit(eta - s))", BETWEEN),
+        ("log_inv_logit_diff(eta, eta - s)", BETWEEN),
+        ("log_diff_exp(log_inv_logit(eta), log1m_inv_logit(s - eta))", BETWEEN),
+    ],
+)
+def test_logs_of_probabilities_are_functions_of_their_logits(term: str, short: str) -> None:
+    """Bounds on nested functions would be too wide on wide boxes."""
+    text = "for (n in 1 : N) {{ real eta = a + xc[n] * b; target += {}; }}"
+    found, plain = (made(text.format(one))[0] for one in (term, short))
+    families = [one.family for one in (found, plain)]
+    for theta in points():
+        np.testing.assert_allclose(found.log_lik(theta), plain.log_lik(theta), rtol=1e-12)
+        widest, own = (
+            one.largest(3, at.at(theta), np.ones((1, N)), 2.0) for one, at in zip(families, (found, plain), strict=True)
+        )
+        np.testing.assert_allclose(widest, own, rtol=1e-9)
+
+
 def test_offsets_and_multipliers_may_be_parameters() -> None:
     text = """
       data {{ int N; int J; vector[N] y; array[N] int g; }}
