@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from stansub.errors import InputError
+from stansub.stan.block_variables import with_block_variables
 from stansub.stan.category_tables import with_category_tables
 from stansub.stan.effects import effects, multiplies, selected
 from stansub.stan.family import recognised
@@ -99,8 +100,8 @@ class Analysis:
     def over_data(self, size: str = "") -> tuple[Program, str]:
         """Return the program that is split in two, and what counts its observations: rows of data, or ``size``.
 
-        Products of effects and scales in its likelihood are declared as variables, and functions of an integer of its
-        data as tables.
+        Its blocks declare variables that depend on no observation, also products of effects and scales in its
+        likelihood; functions of an integer of its data are tables.
         """
         return _over_data(self, size or self.size)
 
@@ -177,6 +178,7 @@ def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
     rows = analysis.over_rows
     is_other = analysis.counted not in (N_ROWS, size)
     program, counted = (analysis.program, size) if rows is None or is_other else (rows.with_all_data, analysis.counted)
+    program = with_block_variables(program, counted)
     return with_scaled_effects(with_category_tables(program, counted), counted), counted
 
 

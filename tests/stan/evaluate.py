@@ -20,6 +20,7 @@ from stansub.stan.syntax import (
     Literal,
     Name,
     Prefix,
+    Profile,
     Program,
     Return,
     Slice,
@@ -93,7 +94,7 @@ class _Run:
                         self.run(body)
                 case If(condition):
                     self.run(one.bodies[0] if self.of(condition) else one.bodies[1])
-                case Braces(body):
+                case Braces(body) | Profile(body=body):
                     self.run(body)
                 case Target(expression):
                     self.target += float(np.sum(self.of(expression)))
