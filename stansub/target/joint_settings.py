@@ -21,6 +21,9 @@ from stansub.types import FloatArray
 _BEYOND = (1.2, 0.8)
 # Microseconds of a candidate, at a random place in memory.
 _CANDIDATE = 0.2
+# Observations from which the candidates of a decision are foreseen, and how many for each observation surely are too
+# many.
+_FORESEEN, _SURELY = 1 << 9, 4.0
 # Correlation of a draw with the next proposal: trajectories end on the other side of the posterior.
 _CORRELATION = -0.4
 # Acceptance rate to which the noise of joint decisions may lower that of all observations, and the share of a lower one
@@ -33,6 +36,8 @@ class Choice(NamedTuple):
 
     joint: Joint | None
     reason: str = ""
+    candidates: float = np.inf
+    """Fewest observations that a test on some would draw, if there are no settings."""
 
 
 def choose_joint(
@@ -55,6 +60,26 @@ def choose_joint(
     microseconds : float
         Time of the transitions on the surrogate for each decision.
     """
+    n = predictors.n_observations
+    if not predictors.family.is_known and n > 2 * _FORESEEN:
+        # Bounds on programs of observations take long, and may be so wide that those of a few hundred show it.
+        few = predictors.part(np.sort(np.random.default_rng(0).choice(n, _FORESEEN, replace=False)))
+        choice = _chosen(few, n, quadratic, sds, phis, noise, microseconds)
+        if choice.joint is None and choice.candidates > _SURELY * n:
+            return choice
+    return _chosen(predictors, n, quadratic, sds, phis, noise, microseconds)
+
+
+def _chosen(
+    predictors: SparsePredictors,
+    n: int,
+    quadratic: Quadratic,
+    sds: FloatArray,
+    phis: Sequence[FloatArray],
+    noise: float,
+    microseconds: float,
+) -> Choice:
+    """Return the choice for ``n`` observations, given those or some of them."""
     error: NoPredictorsError | None = None
     for radius in _radii(predictors, quadratic, sds, phis):
         try:
@@ -63,13 +88,12 @@ def choose_joint(
             error = failed
             continue
         decider = _loop.SurrogateDecider(observations, 1.0, 1.0)
-        costs = np.array([decider.costs(a, b) for a, b in pairwise(phis)])
-        pass_time = predictors.microseconds
+        costs = np.array([decider.costs(a, b) for a, b in pairwise(phis)]) * (n / predictors.n_observations)
+        pass_time = predictors.microseconds * (n / predictors.n_observations)
         joint, candidates = _best(costs[:, 0], costs[:, 2], pass_time, noise, microseconds)
         if joint is not None:
             return Choice(joint._replace(radius=radius))
-        times = _CANDIDATE * predictors.n_observations / pass_time
-        return Choice(None, _too_many(candidates, predictors.n_observations, times))
+        return Choice(None, _too_many(candidates, n, _CANDIDATE * n / pass_time), candidates)
     return Choice(None, f"a test on some needs bounds on what the approximation omits, but {error}")
 
 

@@ -13,9 +13,9 @@ from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.selection import Chosen
 from stansub.target.factors import CutTarget, Target, known_predictors
-from stansub.target.observations import ObservationVariates, memory_needed
+from stansub.target.observations import ObservationVariates, foreseen, memory_needed
 from stansub.target.partitioned import Predictors
-from stansub.target.remainders import NoPredictorsError
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, max_memory_default
 from stansub.target.variates_order import choose_order
 from stansub.tuning.bound_learning import DRAWS, learn
@@ -158,6 +158,13 @@ class VariatesTuner:
         assert made is not None
         function = "" if predictors is not None else DERIVATIVES[order]
         return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
+
+    def foreseen(self) -> float | None:
+        """Return about how many observations an exact decision will pick; None if that is not known beforehand."""
+        predictors = known_predictors(self.posterior, self.log)
+        if len(self.modes.found) > 1 or not isinstance(predictors, LinearPredictors) or not self._fits(predictors):
+            return None
+        return foreseen(predictors, self.modes.best.position, self.modes.best.cholesky)
 
     def _fits(self, predictors: Predictors) -> bool:
         """Return whether decisions can use single observations."""
