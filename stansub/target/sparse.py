@@ -382,8 +382,12 @@ class SparsePredictors:
     @property
     def microseconds(self) -> float:
         """Return about how long the log likelihood of all observations takes; with its gradient, twice as long."""
-        read = sum(len(row.places) + len(row.columns) for row in self.rows)
-        return 1e-3 * self.n_observations * (self.family.nanoseconds + read)
+        return 1e-3 * self.n_observations * (self.family.nanoseconds + self.n_read)
+
+    @property
+    def n_read(self) -> int:
+        """Return how many numbers the arguments of an observation read."""
+        return sum(len(row.places) + len(row.columns) for row in self.rows)
 
     def log_lik(self, phi: FloatArray) -> float:
         """Return the log likelihood of all observations; minus infinity where undefined."""

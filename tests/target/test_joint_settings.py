@@ -11,7 +11,7 @@ from scipy.special import expit
 from stansub.target import joint_settings
 from stansub.target.families import Binomial
 from stansub.target.group_candidates import furthest
-from stansub.target.joint_settings import choose_joint
+from stansub.target.joint_settings import Times, choose_joint
 from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.rows import Rows
 from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
@@ -19,7 +19,7 @@ from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
 Array = NDArray[np.float64]
 N, J = 4000, 6
 M = 2 + J
-RATES, SQUARES = np.array([20.0, 30.0, 60.0]), np.array([2.0, 3.0, 5.0])
+MANY, RATES, SQUARES = 10**6, np.array([20.0, 30.0, 60.0]), np.array([2.0, 3.0, 5.0])
 
 
 def likelihood(kind: str) -> SparsePredictors:
@@ -35,25 +35,25 @@ def likelihood(kind: str) -> SparsePredictors:
     return SparsePredictors((row, row), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
 
 
-def draws(sd: float = 0.03) -> tuple[Array, list[Array], Array]:
+def draws(sd: float, n: int = 8) -> tuple[Array, list[Array], Array]:
     rng = np.random.default_rng(2)
-    return np.zeros(M), [sd * rng.standard_normal(M) for _ in range(8)], np.full(M, sd)
+    return np.zeros(M), [sd * rng.standard_normal(M) for _ in range(n)], np.full(M, sd)
 
 
 def test_kappa_makes_the_most_effective_draws_in_a_time() -> None:
     for microseconds in (0.0, 100.0, 1e5):
-        joint, fewest = joint_settings._best(RATES, SQUARES, 1e4, 0.1, microseconds)
+        joint, fewest = joint_settings._best(RATES, SQUARES, MANY, 0.1, Times(1e4, 0.2, microseconds))
         assert joint is not None
         assert joint.candidates == pytest.approx((joint.kappa + 0.5) * RATES.mean())
         assert fewest <= (joint.kappa + 0.5) * np.median(RATES)
 
         def merit(kappa: float, microseconds: float = microseconds) -> float:
             accepted = joint_settings._accepted(2 * 0.1**2 + SQUARES / kappa).mean()
-            time = microseconds + joint_settings._CANDIDATE * (kappa + 0.5) * RATES.mean()
+            time = microseconds + 0.2 * (kappa + 0.5) * RATES.mean()
             return float(1.4 * accepted / (2 - 1.4 * accepted) / time) if accepted >= 0.8 else 0.0
 
         assert merit(joint.kappa) == max(merit(float(kappa)) for kappa in joint_settings._KAPPAS[:24])
-    cheap, dear = (joint_settings._best(RATES, SQUARES, 1e4, 0.1, time)[0] for time in (0.0, 1e5))
+    cheap, dear = (joint_settings._best(RATES, SQUARES, MANY, 0.1, Times(1e4, 0.2, time))[0] for time in (0.0, 1e5))
     assert cheap is not None
     assert dear is not None
     assert dear.kappa > cheap.kappa, "a dear proposal is worth a more precise decision"
@@ -61,10 +61,13 @@ def test_kappa_makes_the_most_effective_draws_in_a_time() -> None:
 
 def test_all_observations_are_used_if_that_makes_more_draws() -> None:
     for pass_time, is_better in ((1e4, True), (100.0, False)):
-        joint, _ = joint_settings._best(RATES, SQUARES, pass_time, 0.1, 50.0)
+        joint, _ = joint_settings._best(RATES, SQUARES, MANY, 0.1, Times(pass_time, 0.2, 50.0))
         assert (joint is not None) == is_better
+    # With more candidates than 0.3 of the observations, all would be evaluated at random.
+    few = int(60 * 1.5 / 0.3) - 1
+    assert joint_settings._best(RATES, SQUARES, few, 0.1, Times(1e4, 0.2, 50.0))[0] is None
     # If bounds are wider than all observations, no kappa helps.
-    joint, fewest = joint_settings._best(1e6 * RATES, SQUARES, 1e4, 0.1, 50.0)
+    joint, fewest = joint_settings._best(1e6 * RATES, SQUARES, MANY, 0.1, Times(1e4, 0.2, 50.0))
     assert joint is None
     assert fewest >= 1e6 * np.median(RATES)
 
@@ -72,12 +75,12 @@ def test_all_observations_are_used_if_that_makes_more_draws() -> None:
 @pytest.mark.parametrize(
     ("kind", "sd", "reason"),
     [
-        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 29 in order"),
-        ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 15 in order"),
+        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 20 in order"),
+        ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 13 in order"),
         ("normal", 0.2, "so wide that a test on some would evaluate all of them"),
     ],
 )
-def test_reasons_for_all_observations(kind: str, sd: float, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_for_all_observations(kind: str, sd: float, reason: str) -> None:
     predictors, (point, places, sds) = likelihood(kind), draws(sd)
     quadratic = predictors.expansion(point)
     few = choose_joint(predictors, quadratic, sds, places)
@@ -85,19 +88,22 @@ def test_reasons_for_all_observations(kind: str, sd: float, reason: str, monkeyp
     assert re.search(reason, few.reason)
     if "evaluate all" in reason:
         return
-    monkeypatch.setattr(SparsePredictors, "microseconds", 4e4)  # as if there were a thousand times as many
-    many = choose_joint(predictors, quadratic, sds, places)
-    assert many.joint is not None
-    assert not many.reason
+    # Remainders are of the third order.
+    point, places, sds = draws(sd / 4)
+    near = choose_joint(predictors, quadratic, sds, places)
+    assert near.joint is not None
+    assert not near.reason
     if kind == "normal":
-        assert many.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max())
+        assert near.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max())
 
 
-def test_bounds_that_only_small_boxes_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_that_only_small_boxes_have() -> None:
     """Boxes are as large as most draws need if larger ones have no bounds."""
-    monkeypatch.setattr(SparsePredictors, "microseconds", 4e4)
-    predictors, (point, places, sds) = likelihood("normal"), draws()
+    predictors, (point, places, sds) = likelihood("normal"), draws(0.0075, 60)
     quadratic = predictors.expansion(point)
+    places[-1] *= (
+        1.4 * furthest(predictors, quadratic, sds, places).max() / furthest(predictors, quadratic, sds, places[-1:])
+    )
     far = furthest(predictors, quadratic, sds, places)
 
     class Bounded(LocationScale):
