@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "branches.hpp"
 #include "gamma_tails.hpp"
 #include "kinks.hpp"
 #include "unary.hpp"
@@ -73,11 +74,12 @@ class Monomials {
 
 // Variants of a program; an observation's first number of data selects one. Later instructions refer to an instruction's result
 // by its index; the last result is the log likelihood. An absolute value has, besides its operand, a number of data: the width
-// within which expansions and gradients are of a parabola in its place (`Piece`).
+// within which expansions and gradients are of a parabola in its place (`Piece`). A branch on parameters is the sum of its sides,
+// of which that not taken is 0 (`Side`).
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, absolute, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, if_negative, if_not_negative, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -103,7 +105,9 @@ class Program {
     }
   }
 
-  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind <= gamma_below; }
+  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind < absolute; }
+  static bool is_side(const Instruction& one) { return one.kind == if_negative || one.kind == if_not_negative; }
+  static Side side(const Instruction& one) { return Side(one.kind == if_negative); }
   static GammaTail tail(const Instruction& one) { return GammaTail(one.kind == gamma_above ? 1 : -1); }
 
   std::size_t n_arguments() const { return q_; }
@@ -130,6 +134,8 @@ class Program {
           break;
         case gamma_above:
         case gamma_below: *out = tail(one).value(values[one.a], values[one.b]); break;
+        case if_negative:
+        case if_not_negative: *out = side(one).of(values[one.a], values[one.b]); break;
         case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
@@ -191,6 +197,8 @@ class Program {
           compose(monomials, coefficients, a, b, out, jets);
           break;
         }
+        case if_negative:
+        case if_not_negative: side(one).of(a[0], b, n, out); break;
         case absolute: {
           S coefficients[unary::most + 1];
           (pieces ? pieces[i] : Piece::at(lower(a[0]), own[one.b])).taylor(a[0], monomials.degree(), coefficients);

@@ -107,6 +107,8 @@ class ProgramKinks {
           other_slopes_[i] = found[0][1];
           break;
         }
+        case Program::if_negative:
+        case Program::if_not_negative: Program::side(one).of(values_[a], &values_[b], 1, &values_[i]); break;
         case Program::absolute: {
           Interval piece[1];
           pieces_[i].taylor(values_[a], 0, piece);
@@ -145,6 +147,11 @@ class ProgramKinks {
         a = add(a, multiply(slope, own_slopes_[i]));
         Interval& b = slopes_[static_cast<std::size_t>(one.b)];
         b = add(b, multiply(slope, other_slopes_[i]));
+      } else if (Program::is_side(one)) {
+        const Taken taken = Program::side(one).taken(values_[static_cast<std::size_t>(one.a)]);
+        Interval& b = slopes_[static_cast<std::size_t>(one.b)];
+        if (taken != Taken::no) b = add(b, multiply(slope, taken == Taken::yes ? Interval{1, 1} : Interval{0, 1}));
+        if (taken == Taken::unknown) a = Interval::whole();
       } else {
         a = add(a, multiply(slope, own_slopes_[i]));
       }

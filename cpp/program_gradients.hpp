@@ -21,6 +21,7 @@ class ProgramGradients {
     for (const auto& variant : program.variants()) {
       longest = std::max(longest, variant.size());
       auto& moves = moves_.emplace_back();
+      has_sides_.push_back(std::any_of(variant.begin(), variant.end(), Program::is_side));
       for (const auto& one : variant) {
         const bool reads = one.kind > Program::argument, two = Program::has_two(one);
         moves.push_back(one.kind == Program::argument ||
@@ -79,7 +80,8 @@ class ProgramGradients {
     std::fill_n(row(adjoints_, last), count_, 1.0);
     has_adjoint_[last] = true;
     for (std::size_t at = variant.size(); at-- > 0;)
-      if (moves_[v][at] && has_adjoint_[at]) backward(variant[at], at, moves_[v]);
+      if (moves_[v][at] && has_adjoint_[at])
+        has_sides_[v] ? backward<true>(variant[at], at, moves_[v]) : backward<false>(variant[at], at, moves_[v]);
     for (std::size_t k = 0; k < program_.n_arguments(); ++k) {
       if (!has_gradient_[k]) std::fill_n(row(gradients_, k), count_, 0.0);
       scatter(row(gradients_, k), out[k + 1]);
@@ -130,6 +132,15 @@ class ProgramGradients {
         }
         break;
       }
+      case Program::if_negative:
+      case Program::if_not_negative: {
+        const Side side = Program::side(one);
+        for (std::size_t j = 0; j < count_; ++j) {
+          x[j] = side.of(a[j], b[j]);
+          row(slopes_, at)[j] = side.of(a[j], 1);
+        }
+        break;
+      }
       case Program::absolute:
         for (std::size_t j = 0; j < count_; ++j) {
           const Piece piece = Piece::at(a[j], data[static_cast<std::size_t>(one.b)][is_run_ ? j : which_[j]]);
@@ -142,8 +153,11 @@ class ProgramGradients {
     }
   }
 
+  // With `guarded`, what is not read has no derivative even where its own is undefined, as on the side of a branch that is not taken.
+  template <bool guarded>
   void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
+    const auto times = [](double adjoint, double slope) { return guarded && adjoint == 0 ? 0 : adjoint * slope; };
     const auto add = [&](std::int32_t to, auto each) {
       const auto k = static_cast<std::size_t>(to);
       if (moves[k]) add_to(row(adjoints_, to), has_adjoint_[k], each);
@@ -161,25 +175,31 @@ class ProgramGradients {
         add(one.b, [&](std::size_t j) { return -own[j]; });
         break;
       case Program::product:
-        add(one.a, [&](std::size_t j) { return own[j] * y[j]; });
-        add(one.b, [&](std::size_t j) { return own[j] * x[j]; });
+        add(one.a, [&](std::size_t j) { return times(own[j], y[j]); });
+        add(one.b, [&](std::size_t j) { return times(own[j], x[j]); });
         break;
       case Program::log_sum_exp: {
         const double* share = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * (1 - share[j]); });
-        add(one.b, [&](std::size_t j) { return own[j] * share[j]; });
+        add(one.a, [&](std::size_t j) { return times(own[j], 1 - share[j]); });
+        add(one.b, [&](std::size_t j) { return times(own[j], share[j]); });
         break;
       }
       case Program::gamma_above:
       case Program::gamma_below: {
         const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
-        add(one.b, [&](std::size_t j) { return own[j] * others[j]; });
+        add(one.a, [&](std::size_t j) { return times(own[j], slopes[j]); });
+        add(one.b, [&](std::size_t j) { return times(own[j], others[j]); });
+        break;
+      }
+      case Program::if_negative:
+      case Program::if_not_negative: {
+        const double* slopes = row(slopes_, at);
+        add(one.b, [&](std::size_t j) { return times(own[j], slopes[j]); });
         break;
       }
       default: {
         const double* slopes = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
+        add(one.a, [&](std::size_t j) { return times(own[j], slopes[j]); });
       }
     }
   }
@@ -216,6 +236,7 @@ class ProgramGradients {
   const Program& program_;
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
+  std::vector<bool> has_sides_;           // whether a variant has a branch
   std::vector<double> values_, slopes_, other_slopes_, adjoints_, gradients_;
   std::vector<char> has_gradient_;
   char has_adjoint_[Program::most_instructions] = {};

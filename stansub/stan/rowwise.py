@@ -77,6 +77,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     # Logs of the incomplete gamma functions divided by x^a.
     "log_gamma_above": lambda a, x: np.log(scipy.special.gammaincc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
     "log_gamma_below": lambda a, x: np.log(scipy.special.gammainc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
+    # The second where the first is negative, or is not, and 0 elsewhere.
+    "if_negative": lambda u, x: np.where(u < 0, x, np.where(u >= 0, 0.0, np.nan))[()],
+    "if_not_negative": lambda u, x: np.where(u >= 0, x, np.where(u < 0, 0.0, np.nan))[()],
 }
 
 
@@ -210,6 +213,8 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return _log_sum_exp(a, b)
         if kind in ("log_gamma_above", "log_gamma_below"):
             return Expression(kind, (a, b))
+        if kind in ("if_negative", "if_not_negative"):
+            return _side(kind, a, b)
         if _is_all(y, 0):
             return a
         if _is_all(x, 0):
@@ -247,6 +252,14 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
     elif is_kind(a, "product") and known(a.parts[0]) is not None:
         return combine("product", a.parts[0], combine("product", a.parts[1], b))
     return Expression("product", (a, b))
+
+
+def _side(kind: str, u: Number, value: Number) -> Number:
+    """Return a value where u is negative, or is not, and 0 elsewhere."""
+    if (decides := known(u)) is not None:
+        holds = np.asarray(decides) < 0 if kind == "if_negative" else np.asarray(decides) >= 0
+        return select(holds, value, 0.0)
+    return 0.0 if _is_all(known(value), 0) else Expression(kind, (u, value))
 
 
 def _log_sum_exp(a: Number, b: Number) -> Number:

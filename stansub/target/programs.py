@@ -32,7 +32,16 @@ from stansub import _loop
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
-_BINARY = ("sum", "difference", "product", "log_sum_exp", "log_gamma_above", "log_gamma_below")
+_BINARY = (
+    "sum",
+    "difference",
+    "product",
+    "log_sum_exp",
+    "log_gamma_above",
+    "log_gamma_below",
+    "if_negative",
+    "if_not_negative",
+)
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
 # floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5
 # for 3 to 10 parameters.

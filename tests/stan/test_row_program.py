@@ -537,8 +537,6 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
 
 
 REFUSED = {
-    "for (n in 1:N) target += step(z[n] - a) * s;": "jumps",
-    "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s; }": "do not join",
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
