@@ -219,6 +219,9 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return a
         if _is_all(x, 0):
             return b if kind == "sum" else -b
+        for limit, sign in ((limit_of(a), 1.0), (limit_of(b), 1.0 if kind == "sum" else -1.0)):
+            if limit is not None:
+                return sign * limit
         if is_affine(a) and is_affine(b):
             sign = 1.0 if kind == "sum" else -1.0
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
@@ -237,6 +240,8 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
             return 0.0
         if _is_all(x, 1):
             return b
+        if (limit := limit_of(a)) is not None and is_positive(b):
+            return limit
         if b.kind == "affine":
             return affine(scaled(b.slopes, x), np.atleast_1d(x * b.values))
         if b.kind == "product" and (inner := known(b.parts[0])) is not None:
@@ -264,6 +269,9 @@ def _side(kind: str, u: Number, value: Number) -> Number:
 
 def _log_sum_exp(a: Number, b: Number) -> Number:
     """Return the log of a sum: if the terms' logs are affine, from one of them, as their difference is affine, too."""
+    for one, other in ((a, b), (b, a)):
+        if limit_of(one) == -np.inf:
+            return other
     if is_affine(a) and is_affine(b):
         return a + apply("log1p_exp", b - a)
     return Expression("log_sum_exp", (a, b))
@@ -399,6 +407,17 @@ def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.in
     """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
     own = np.array([length > 1 for length in lengths])[places]
     return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)
+
+
+def limit_of(x: Number) -> float | None:
+    """Return infinity, or minus infinity, if a known or affine value is that for all observations."""
+    values = x.values if is_kind(x, "affine") else known(x)
+    return None if values is None else common_limit(np.atleast_1d(values))
+
+
+def common_limit(values: NDArray[Any]) -> float | None:
+    """Return infinity, or minus infinity, if all values are that."""
+    return float(values[0]) if np.isinf(values[0]) and (values == values[0]).all() else None
 
 
 def _is_all(x: Any, value: float) -> bool:
