@@ -29,6 +29,7 @@ from stansub.stan.rowwise import (
     walk,
     wrapped,
 )
+from stansub.stan.short_forms import shorter
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -81,7 +82,7 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term := _in_one_form(term, {}), n)
-    terms = [_resolved(term, which == k, {}) for k in range(len(patterns))]
+    terms = [shorter(_resolved(term, which == k, {})) for k in range(len(patterns))]
     arguments = _Arguments.of(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
