@@ -122,16 +122,18 @@ class ProgramGradients {
         break;
       }
       case Program::gamma_above:
-      case Program::gamma_below: {
-        GammaTail::Table<double> found;
+      case Program::gamma_below:
+      case Program::mean_normal: {
+        DoubleSeries<double> found;
         for (std::size_t j = 0; j < count_; ++j) {
-          Program::tail(one).taylor(a[j], b[j], 1, found);
+          Program::taylor(one, a[j], b[j], 1, found);
           x[j] = found[0][0];
           row(slopes_, at)[j] = found[1][0];
           row(other_slopes_, at)[j] = found[0][1];
         }
         break;
       }
+      case Program::same: at_[at] = a; break;
       case Program::if_negative:
       case Program::if_not_negative: {
         const Side side = Program::side(one);
@@ -185,12 +187,16 @@ class ProgramGradients {
         break;
       }
       case Program::gamma_above:
-      case Program::gamma_below: {
+      case Program::gamma_below:
+      case Program::mean_normal: {
         const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
         add(one.a, [&](std::size_t j) { return times(own[j], slopes[j]); });
         add(one.b, [&](std::size_t j) { return times(own[j], others[j]); });
         break;
       }
+      case Program::same:
+        add(one.a, [&](std::size_t j) { return own[j]; });
+        break;
       case Program::if_negative:
       case Program::if_not_negative: {
         const double* slopes = row(slopes_, at);

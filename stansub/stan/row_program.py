@@ -41,7 +41,7 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 <<
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
 # Functions for which a program may use the logarithm of 1 less a number near 1.
-_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above")]
+_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above", "log_mean_normal")]
 
 
 class Argument(NamedTuple):

@@ -48,6 +48,13 @@ def _log_mills(x: FloatArray) -> FloatArray:
     return np.where(x < 0, left, right)
 
 
+def _log_mean_normal(u: FloatArray, v: FloatArray) -> FloatArray:
+    """Return the log of the mean of e^(-u s - v s^2) over s in (-1, 1)."""
+    s, weights = np.polynomial.legendre.leggauss(64)
+    exponents = -np.multiply.outer(np.asarray(u, np.float64), s) - np.multiply.outer(np.asarray(v, np.float64), s * s)
+    return np.asarray(scipy.special.logsumexp(exponents, axis=-1, b=weights / 2))
+
+
 # scipy's functions are imported when called, so that the command line starts fast.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -77,6 +84,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     # Logs of the incomplete gamma functions divided by x^a.
     "log_gamma_above": lambda a, x: np.log(scipy.special.gammaincc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
     "log_gamma_below": lambda a, x: np.log(scipy.special.gammainc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
+    "log_mean_normal": lambda u, v: _log_mean_normal(u, v),
+    # The first, which the second one equals.
+    "same": lambda a, b: np.where(np.isfinite(a), a, b)[()],
     # The second where the first is negative, or is not, and 0 elsewhere.
     "if_negative": lambda u, x: np.where(u < 0, x, np.where(u >= 0, 0.0, np.nan))[()],
     "if_not_negative": lambda u, x: np.where(u >= 0, x, np.where(u < 0, 0.0, np.nan))[()],
@@ -211,7 +221,9 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return _product(a, b, x, y)
         if kind == "log_sum_exp":
             return _log_sum_exp(a, b)
-        if kind in ("log_gamma_above", "log_gamma_below"):
+        if kind == "same" and x is not None and not np.isfinite(x).any():
+            return b
+        if kind in ("log_gamma_above", "log_gamma_below", "log_mean_normal", "same"):
             return Expression(kind, (a, b))
         if kind in ("if_negative", "if_not_negative"):
             return _side(kind, a, b)

@@ -39,8 +39,10 @@ _BINARY = (
     "log_sum_exp",
     "log_gamma_above",
     "log_gamma_below",
+    "log_mean_normal",
     "if_negative",
     "if_not_negative",
+    "same",
 )
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
 # floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5
