@@ -68,7 +68,8 @@ def choose_joint(
         decider = _loop.SurrogateDecider(observations, 1.0, 1.0)
         costs = np.array([decider.costs(a, b) for a, b in pairwise(phis)])
         pass_time = predictors.n_observations * _observation_time(predictors)
-        joint, candidates = _best(costs[:, 0], costs[:, 2], pass_time, noise, microseconds)
+        fixed = _CANDIDATE * decider.n_unbounded
+        joint, candidates = _best(costs[:, 0], costs[:, 2], pass_time, noise, microseconds, fixed)
         if joint is not None:
             return Choice(joint._replace(radius=radius))
         times = _CANDIDATE * predictors.n_observations / pass_time
@@ -96,7 +97,7 @@ def _too_many(candidates: float, n: int, times: float) -> str:
 
 
 def _best(
-    rates: FloatArray, squares: FloatArray, pass_time: float, noise: float, microseconds: float
+    rates: FloatArray, squares: FloatArray, pass_time: float, noise: float, microseconds: float, fixed: float = 0.0
 ) -> tuple[Joint | None, float]:
     """Return the settings with the most effective draws in a time, and the fewest candidates that noise allows.
 
@@ -106,13 +107,15 @@ def _best(
     ----------
     rates, squares : ndarray
         sum_i b_i, and sum_i r_i^2 / b_i, for some moves.
+    fixed : float
+        Microseconds of the observations without a bound.
     """
     most = pass_time / _CANDIDATE
     kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / np.maximum(rates, np.finfo(float).tiny) - 0.5, 1.0))
     candidates = np.where((kappas + 0.5) * rates > most, 2 * most, (kappas + 0.5) * rates).mean(axis=1)
     by_all = _accepted(2 * noise**2)
     accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
-    draws = _effective(accepted) / (microseconds + _CANDIDATE * candidates)
+    draws = _effective(accepted) / (microseconds + fixed + _CANDIDATE * candidates)
     least = min(_ACCEPTED, _LEFT * by_all)
     draws[accepted < least] = 0
     best = int(np.argmax(draws))
