@@ -80,7 +80,7 @@ class Monomials {
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, mean_normal, if_negative, if_not_negative, same, absolute, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, mean_normal, if_negative, unless_negative, if_nonpositive, unless_nonpositive, same, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -107,8 +107,8 @@ class Program {
   }
 
   static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind < absolute; }
-  static bool is_side(const Instruction& one) { return one.kind == if_negative || one.kind == if_not_negative; }
-  static Side side(const Instruction& one) { return Side(one.kind == if_negative); }
+  static bool is_side(const Instruction& one) { return one.kind >= if_negative && one.kind <= unless_nonpositive; }
+  static Side side(const Instruction& one) { return Side(one.kind == if_negative || one.kind == unless_negative, one.kind == if_negative || one.kind == if_nonpositive); }
   // Whether its operation is a function of two numbers with an own expansion.
   static bool is_expanded(const Instruction& one) { return one.kind >= gamma_above && one.kind <= mean_normal; }
   template <class S>
@@ -144,7 +144,9 @@ class Program {
         case mean_normal: *out = NormalMean().value(values[one.a], values[one.b]); break;
         case same: *out = values[one.a]; break;
         case if_negative:
-        case if_not_negative: *out = side(one).of(values[one.a], values[one.b]); break;
+        case unless_negative:
+        case if_nonpositive:
+        case unless_nonpositive: *out = side(one).of(values[one.a], values[one.b]); break;
         case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
@@ -208,7 +210,9 @@ class Program {
           break;
         }
         case if_negative:
-        case if_not_negative: side(one).of(a[0], b, n, out); break;
+        case unless_negative:
+        case if_nonpositive:
+        case unless_nonpositive: side(one).of(a[0], b, n, out); break;
         case same:
           for (std::size_t m = 0; m < n; ++m) out[m] = both(a[m], b[m]);
           break;

@@ -110,7 +110,9 @@ class ProgramKinks {
         }
         case Program::same: values_[i] = values_[a]; break;
         case Program::if_negative:
-        case Program::if_not_negative: Program::side(one).of(values_[a], &values_[b], 1, &values_[i]); break;
+        case Program::unless_negative:
+        case Program::if_nonpositive:
+        case Program::unless_nonpositive: Program::side(one).of(values_[a], &values_[b], 1, &values_[i]); break;
         case Program::absolute: {
           Interval piece[1];
           pieces_[i].taylor(values_[a], 0, piece);

@@ -135,7 +135,9 @@ class ProgramGradients {
       }
       case Program::same: at_[at] = a; break;
       case Program::if_negative:
-      case Program::if_not_negative: {
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: {
         const Side side = Program::side(one);
         for (std::size_t j = 0; j < count_; ++j) {
           x[j] = side.of(a[j], b[j]);
@@ -198,7 +200,9 @@ class ProgramGradients {
         add(one.a, [&](std::size_t j) { return own[j]; });
         break;
       case Program::if_negative:
-      case Program::if_not_negative: {
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: {
         const double* slopes = row(slopes_, at);
         add(one.b, [&](std::size_t j) { return times(own[j], slopes[j]); });
         break;

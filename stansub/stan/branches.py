@@ -2,14 +2,14 @@
 
 Let a branch take A where u < 0 and B elsewhere. If A = M u and B = K u, the result is (A + B - (M - K) |u|) / 2. If
 A - B is any other multiple of u whose sign s never changes, it is (A + B - s |A - B|) / 2. Whether this holds is tried
-where u changes its sign, for some observations and parameters. If it does not, the result is A where u < 0, and 0
-elsewhere, plus B where u >= 0, and 0 elsewhere: it may jump. That the log likelihood is the program's is proved later
+where u changes its sign, for some observations and parameters. If it does not, the result is A if u < 0, or else 0,
+plus B unless u < 0, or else 0: it may jump. That the log likelihood is the program's is proved later
 (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,21 +44,28 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Sign:
-    """A condition on parameters: that a number of each observation is negative, or that it is not."""
+    """A condition on parameters: that a number of each observation is negative, or at most 0."""
 
     of: Expression
+    is_strict: bool = True
     is_negated: bool = False
+    """Whether it holds otherwise."""
 
     def __bool__(self) -> bool:
         raise NotFollowedError(UNDECIDED)
 
     def __invert__(self) -> Sign:
-        return Sign(self.of, not self.is_negated)
+        return replace(self, is_negated=not self.is_negated)
 
     @property
     def number(self) -> Number:
         """Return 1 where it holds and 0 elsewhere."""
-        return combine("if_not_negative" if self.is_negated else "if_negative", self.of, 1.0)
+        return self.side(1.0, if_holds=True)
+
+    def side(self, value: Number, *, if_holds: bool) -> Number:
+        """Return a value where it holds, or where it does not, and 0 elsewhere."""
+        kind = "negative" if self.is_strict else "nonpositive"
+        return combine(f"{'if' if if_holds != self.is_negated else 'unless'}_{kind}", self.of, value)
 
 
 def joined(condition: Sign, first: Number, other: Number) -> Number:
@@ -77,7 +84,7 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     difference = _difference(first, other)
     sign = _sign(difference, condition.of)
     if sign is None:
-        return combine("if_negative", condition.of, first) + combine("if_not_negative", condition.of, other)
+        return condition.side(first, if_holds=True) + condition.side(other, if_holds=False)
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
 
 

@@ -222,7 +222,7 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     **dict.fromkeys(("abs", "fabs"), _or_known(np.abs, partial(apply, "abs"))),
     "fmax": _or_known(np.maximum, _largest),
     "fmin": _or_known(np.minimum, _smallest),
-    "step": _or_known(lambda x: np.where(x < 0, 0.0, 1.0), lambda x: combine("if_not_negative", x, 1.0)),
+    "step": _or_known(lambda x: np.where(x < 0, 0.0, 1.0), lambda x: combine("unless_negative", x, 1.0)),
     "int_step": _or_known(lambda x: np.where(x > 0, 1, 0), lambda x: combine("if_negative", -x, 1.0)),
     "fdim": _or_known(lambda x, y: np.maximum(x - y, 0), lambda x, y: _largest(x - y, 0.0)),
     "tan": lambda x: _sin(x) * inv(apply("cos", x)),

@@ -93,7 +93,7 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
 
 
 def _order(
-    function: Callable[[Any, Any], Any], *, swaps: bool = False, is_negated: bool = False
+    function: Callable[[Any, Any], Any], *, swaps: bool = False, is_strict: bool = True
 ) -> Callable[[Number, Number], Number | Sign]:
     """Return a comparison that, of parameters, is a condition on the sign of a - b, or of b - a."""
     of_known = _comparison(function)
@@ -102,7 +102,7 @@ def _order(
         if all(known(one) is not None for one in (a, b)):
             return of_known(a, b)
         change = b - a if swaps else a - b
-        return Sign(change, is_negated) if known(change) is None else of_known(*((0, change) if swaps else (change, 0)))
+        return Sign(change, is_strict) if known(change) is None else of_known(*((0, change) if swaps else (change, 0)))
 
     return of
 
@@ -139,9 +139,9 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "==": _comparison(np.equal),
     "!=": _comparison(np.not_equal),
     "<": _order(np.less),
-    "<=": _order(np.less_equal, swaps=True, is_negated=True),
+    "<=": _order(np.less_equal, is_strict=False),
     ">": _order(np.greater, swaps=True),
-    ">=": _order(np.greater_equal, is_negated=True),
+    ">=": _order(np.greater_equal, swaps=True, is_strict=False),
     "&&": _both,
     "||": lambda a, b: _negated(_both(_negated(a), _negated(b))),
 }

@@ -87,10 +87,13 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "log_mean_normal": lambda u, v: _log_mean_normal(u, v),
     # The first, which the second one equals.
     "same": lambda a, b: np.where(np.isfinite(a), a, b)[()],
-    # The second where the first is negative, or is not, and 0 elsewhere.
-    "if_negative": lambda u, x: np.where(u < 0, x, np.where(u >= 0, 0.0, np.nan))[()],
-    "if_not_negative": lambda u, x: np.where(u >= 0, x, np.where(u < 0, 0.0, np.nan))[()],
+    # The second where the first fulfils a condition, or does not, and 0 elsewhere.
+    "if_negative": lambda u, x: np.where(u < 0, x, 0.0)[()],
+    "unless_negative": lambda u, x: np.where(u < 0, 0.0, x)[()],
+    "if_nonpositive": lambda u, x: np.where(u <= 0, x, 0.0)[()],
+    "unless_nonpositive": lambda u, x: np.where(u <= 0, 0.0, x)[()],
 }
+SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +228,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return b
         if kind in ("log_gamma_above", "log_gamma_below", "log_mean_normal", "same"):
             return Expression(kind, (a, b))
-        if kind in ("if_negative", "if_not_negative"):
+        if kind in SIDES:
             return _side(kind, a, b)
         if _is_all(y, 0):
             return a
@@ -272,10 +275,9 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
 
 
 def _side(kind: str, u: Number, value: Number) -> Number:
-    """Return a value where u is negative, or is not, and 0 elsewhere."""
+    """Return a value where u fulfils a condition, or does not, and 0 elsewhere."""
     if (decides := known(u)) is not None:
-        holds = np.asarray(decides) < 0 if kind == "if_negative" else np.asarray(decides) >= 0
-        return select(holds, value, 0.0)
+        return select(np.asarray(BINARY[kind](decides, 1.0), bool), value, 0.0)
     return 0.0 if _is_all(known(value), 0) else Expression(kind, (u, value))
 
 

@@ -41,7 +41,9 @@ _BINARY = (
     "log_gamma_below",
     "log_mean_normal",
     "if_negative",
-    "if_not_negative",
+    "unless_negative",
+    "if_nonpositive",
+    "unless_nonpositive",
     "same",
 )
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the

@@ -12,6 +12,7 @@ from scipy import special, stats
 from test_kinks import Point, of_text
 
 from stansub import _loop
+from stansub.stan.rowwise import SIDES
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import LinearPredictors
 
@@ -177,13 +178,13 @@ def test_a_bound_is_that_of_the_side_on_all_of_a_box_or_infinite(name: str) -> N
 def fixed(family: ProgramFamily, centre: Array) -> ProgramFamily:
     """The family that takes the sides of a place everywhere; a wrong bound where the condition changes."""
     names = list(_loop.OPERATIONS)
-    sides, leaves = [names.index(one) for one in ("if_negative", "if_not_negative")], ("constant", "data", "argument")
+    sides, leaves = [names.index(one) for one in SIDES], ("constant", "data", "argument")
     starts, codes, values, data = [0], [], [], family.data.copy()
     for i in range(centre.shape[1]):
         first, end = family.code.starts[int(family.data[0, i]) : int(family.data[0, i]) + 2]
         own = family.code.codes[first:end].copy()
         own[~np.isin(own[:, 0], [names.index(one) for one in leaves]), 1] += 2
-        two = np.isin(own[:, 0], [names.index(one) for one in (*_binary(), "if_negative", "if_not_negative")])
+        two = np.isin(own[:, 0], [names.index(one) for one in (*_binary(), *SIDES)])
         own[two, 2] += 2
         for at in np.flatnonzero(np.isin(own[:, 0], sides)):
             # The sign of the operand: that of the program that ends there.
@@ -215,8 +216,19 @@ def test_where_a_number_is_zero_the_condition_is_that_of_the_text() -> None:
     np.testing.assert_array_equal(found.log_lik(np.array([1.0, 0, 0, 0])), 1)
 
 
-def test_an_undefined_condition_has_no_side() -> None:
-    found, _ = of_text("for (n in 1:N) target += log(b * x[n]) < 0 ? a : s;")
+def test_an_undefined_condition_does_not_hold() -> None:
+    """As in Stan, whatever the comparison is; the side that is then taken has derivatives."""
     x = of_text("target += a * N;")[1]["x"]
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(np.isnan(found.log_lik(np.array([1.0, 1, 0, 0]))), x < 0)
+    for comparison in ("< 0", "<= 0", "> -100", ">= -100", "< b && 0 < a"):
+        found, _ = of_text(f"for (n in 1:N) target += log(x[n] * exp(b)) {comparison} ? 3 * a : s;")
+        theta = np.array([2.0, 50.0 if "-" not in comparison else 0, 0, 0])
+        theta[1] = {"< 0": -50.0, "<= 0": -50.0, "< b && 0 < a": 0.0}.get(comparison, 0.0)
+        taken = (x > 0) & (np.log(np.abs(x)) < 0) if comparison == "< b && 0 < a" else x > 0
+        eta = found.at(theta)
+        log_lik, slopes = found.family.gradients(eta)
+        np.testing.assert_allclose(log_lik, np.where(taken, 6.0, 1.0))
+        np.testing.assert_array_equal(found.family.log_lik(eta), log_lik)
+        np.testing.assert_array_equal(found.family.derivatives((1,), eta)[0], slopes)
+        assert np.isfinite(slopes).all()
+        bound = found.family.largest(3, eta, np.full_like(eta, 0.1), 1.0)
+        assert np.isinf(bound[x < 0]).all()
