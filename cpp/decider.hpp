@@ -388,6 +388,7 @@ class Decider {
   Decision settle_by_thinning(double rest, double log_u, bitgen_t* bits) {
     Decision decision;
     decision.log_ratio = rest + thinned_->set_move(current_.theta.data(), proposed_.theta.data());
+    count_unbounded(*thinned_, decision, counters_);
     if (joint_)
       joint_->settle(*thinned_, log_u, bits, decision, counters_);
     else

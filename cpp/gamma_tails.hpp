@@ -6,35 +6,30 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "unary.hpp"
+#include "moment_series.hpp"
 
 namespace stansub {
 
 class GammaTail {
  public:
-  static constexpr int most = unary::most, n = most + 1;
-  template <class S>
-  using Table = std::array<std::array<S, n>, n>;  // by order in a, then in x
-
   // `sign` is 1 for the upper function, -1 for the lower one.
   explicit GammaTail(int sign) : sign_(sign) {}
 
   double value(double a, double x) const { return moments(a, x, 0).log_integral; }
 
   // Taylor coefficients up to a total degree.
-  void taylor(double a, double x, int degree, Table<double>& out) const {
+  void taylor(double a, double x, int degree, DoubleSeries<double>& out) const {
     const Moments found = moments(a, x, degree);
-    Table<double> series{};
+    DoubleSeries<double> series{};
     for (int k = 0; k <= degree; ++k)
       for (int m = 0; k + m <= degree; ++m) series[k][m] = coefficient(k, m) * found.mean[k][m];
     log_of(series, degree, out);
     out[0][0] = found.log_integral;
   }
 
-  void taylor(const Interval& a, const Interval& x, int degree, Table<Interval>& out) const {
+  void taylor(const Interval& a, const Interval& x, int degree, DoubleSeries<Interval>& out) const {
     if (!(a.lo > 0 && x.lo > 0 && std::isfinite(a.hi) && std::isfinite(x.hi))) {
       for (auto& row : out) row.fill(Interval::whole());
       return;
@@ -42,7 +37,7 @@ class GammaTail {
     // For the upper function, v^k e^(m v) and the density of v move to the right with a, and to the left with x. For the lower
     // one, E_a[v^k e^(-m v)] = E_(a + m)[v^k] E_a[e^(-m v)], whose first factor is least where the second one is largest.
     const Moments first = moments(a.lo, x.hi, degree), last = moments(a.hi, x.lo, degree);
-    Table<Interval> series{};
+    DoubleSeries<Interval> series{};
     for (int k = 0; k <= degree; ++k)
       for (int m = 0; k + m <= degree; ++m) {
         Interval mean = around(first.mean[k][m], last.mean[k][m]);
@@ -62,11 +57,11 @@ class GammaTail {
  private:
   static constexpr double accuracy = 1e-12;  // relative, of integrals
   static constexpr double negligible = 45;   // log of what is left out
-  static constexpr int panels = 10, points = 16;
+  static constexpr int panels = 10;
 
   struct Moments {
     double log_integral = 0;
-    Table<double> mean{};
+    DoubleSeries<double> mean{};
   };
 
   double coefficient(int k, int m) const {
@@ -95,7 +90,7 @@ class GammaTail {
     Moments found;
     const double mode = std::max(0.0, sign_ * std::log(a / x)), top = exponent(a, x, mode);
     const double right = reach(a, x, mode, 1, Interval::infinity), left = mode > 0 ? reach(a, x, mode, -1, mode) : 0;
-    Table<double>& sums = found.mean;
+    DoubleSeries<double>& sums = found.mean;
     const auto& rule = gauss_legendre();
     for (const double side : {-left, right}) {
       if (side == 0) continue;
@@ -104,7 +99,7 @@ class GammaTail {
       double from = 0;
       for (int p = 0; p < panels; ++p) {
         const double to = p + 1 < panels ? growth * (1 + from) - 1 : std::abs(side), width = to - from;
-        for (int i = 0; i < points; ++i) {
+        for (int i = 0; i < gauss_points; ++i) {
           const double move = from + width * rule.at[i], v = std::max(0.0, mode + (side < 0 ? -move : move));
           const double power = std::exp(sign_ * v);
           double own = width * rule.weight[i] * std::exp(sign_ * a * v - x * power - top);
@@ -120,53 +115,6 @@ class GammaTail {
     found.log_integral = top + std::log(total);
     for (auto& row : sums)
       for (double& one : row) one /= total;
-    return found;
-  }
-
-  // Coefficients of the log of a series with constant 1, from k M_k = sum i T_i M_(k - i) of either variable.
-  template <class S>
-  static void log_of(const Table<S>& series, int degree, Table<S>& out) {
-    for (auto& row : out) row.fill(S{});
-    for (int d = 1; d <= degree; ++d)
-      for (int k = 0; k <= d; ++k) {
-        const int m = d - k;
-        S rest = series[k][m];
-        for (int i = 0; i <= k; ++i)
-          for (int j = 0; j <= m; ++j) {
-            const double factor = k > 0 ? static_cast<double>(i) / k : static_cast<double>(j) / m;
-            if (factor == 0 || (i == k && j == m)) continue;
-            rest = subtract(rest, times(factor, multiply(out[i][j], series[k - i][m - j])));
-          }
-        out[k][m] = rest;
-      }
-  }
-  static double times(double factor, double x) { return factor * x; }
-  static Interval times(double factor, const Interval& x) { return multiply(Interval{factor, factor}, x); }
-
-  // Nodes and weights on (0, 1).
-  struct Rule {
-    std::array<double, points> at{}, weight{};
-  };
-  static const Rule& gauss_legendre() {
-    static const Rule found = [] {
-      Rule rule;
-      for (int i = 0; i < points; ++i) {
-        double z = std::cos(3.14159265358979324 * (i + 0.75) / (points + 0.5)), slope = 1;
-        for (int step = 0; step < 8; ++step) {
-          double before = 0, value = 1;
-          for (int k = 1; k <= points; ++k) {
-            const double next = ((2 * k - 1) * z * value - (k - 1) * before) / k;
-            before = value;
-            value = next;
-          }
-          slope = points * (z * value - before) / (z * z - 1);
-          z -= value / slope;
-        }
-        rule.at[static_cast<std::size_t>(i)] = 0.5 * (1 - z);
-        rule.weight[static_cast<std::size_t>(i)] = 1 / ((1 - z * z) * slope * slope);
-      }
-      return rule;
-    }();
     return found;
   }
 

@@ -30,7 +30,7 @@ namespace stansub {
 //   t^3 <= sum_k sum_terms (|change by the term| / l_k)^3 / s_j^2
 //
 // since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: tightest if the shares are
-// those of the terms. Each term is a source of candidates: the first kind has one
+// those of the terms. If c is infinite, the observation has no bound, and every decision evaluates it. Each term is a source of candidates: the first kind has one
 // table over observations, the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table
 // within each. The bound from an observation's own row rejects most of them.
 class GroupedObservations final : public RemainderSource {
@@ -64,6 +64,8 @@ class GroupedObservations final : public RemainderSource {
       throw std::invalid_argument("there must be a whitening and shares for each argument, and a place for each coefficient");
     kept_.check_width(width_ + q_ + data_.size());
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
+    for (std::size_t i = 0; i < n_; ++i)
+      if (std::isinf(record(static_cast<std::int32_t>(i))[0])) unbounded_.push_back(static_cast<std::int32_t>(i));
     for (std::size_t k = 0; k < q_; ++k) add_terms(k);
   }
 
@@ -71,6 +73,8 @@ class GroupedObservations final : public RemainderSource {
   std::size_t size() const override { return n_; }
   std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
+  const std::vector<std::int32_t>& unbounded() const { return unbounded_; }
+  bool is_bounded(std::int32_t i) const { return std::isfinite(record(i)[0]); }
 
   // A term of one argument: numbers of all observations, or a grouping.
   struct Term {
@@ -257,6 +261,7 @@ class GroupedObservations final : public RemainderSource {
     }
   }
 
+  double weight(std::int32_t i) const { return is_bounded(i) ? record(i)[0] : 0; }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
   void add_terms(std::size_t k) {
@@ -300,7 +305,7 @@ class GroupedObservations final : public RemainderSource {
       }
       term.reach[i] = length * record(static_cast<std::int32_t>(i))[1 + k];
       largest = std::max(largest, term.reach[i]);
-      weights[i] = record(static_cast<std::int32_t>(i))[0] * cube(term.reach[i]);
+      weights[i] = weight(static_cast<std::int32_t>(i)) * cube(term.reach[i]);
     }
     term.largest = {largest};
     term.tables.emplace_back(weights);
@@ -325,7 +330,7 @@ class GroupedObservations final : public RemainderSource {
       double largest = 0;
       for (const std::int32_t i : members[place]) {
         const double factor = one.factors[i] * record(i)[1 + k];
-        weights.push_back(record(i)[0] * cube(factor));
+        weights.push_back(weight(i) * cube(factor));
         largest = std::max(largest, std::abs(factor));
       }
       term.places.push_back(static_cast<std::int32_t>(place));
@@ -381,6 +386,7 @@ class GroupedObservations final : public RemainderSource {
   std::vector<Level> levels_;
   double share_;
   std::vector<Term> terms_;
+  std::vector<std::int32_t> unbounded_;
 };
 
 // The remainders of one chain.
@@ -394,8 +400,12 @@ class GroupedRemainders final : public Remainders {
   double set_move(const double* phi, const double* phi_new) override {
     all_.set_move(phi, phi_new, move_);
     next_ = drawn_.size();
-    return 0;
+    double sum = 0;
+    for (const std::int32_t i : all_.unbounded()) sum += evaluated(i).value;
+    return sum;
   }
+
+  std::size_t n_unbounded() const override { return all_.unbounded().size(); }
 
   double rate() override { return move_.rate; }
 
@@ -422,10 +432,8 @@ class GroupedRemainders final : public Remainders {
   RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
     RemainderSums sums;
     const auto n = static_cast<std::int32_t>(all_.size());
-    for (std::int32_t i = 0; i < n; ++i) {
-      all_.second_bound(i, move_, changes_);
-      sums.add(all_.remainder(i, changes_).value);
-    }
+    for (std::int32_t i = 0; i < n; ++i)
+      if (all_.is_bounded(i)) sums.add(evaluated(i).value);
     counters.evaluated += 2 * static_cast<std::int64_t>(n);
     count_all(decision, n);
     return sums;
@@ -436,6 +444,7 @@ class GroupedRemainders final : public Remainders {
   std::pair<double, double> spread() {
     double bounds = 0, squares = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(all_.size()); ++i) {
+      if (!all_.is_bounded(i)) continue;
       const double bound = all_.second_bound(i, move_, changes_), r = all_.remainder(i, changes_).value;
       bounds += bound;
       if (bound > 0) squares += r * r / bound;
@@ -444,6 +453,11 @@ class GroupedRemainders final : public Remainders {
   }
 
  private:
+  Remainder evaluated(std::int32_t i) {
+    all_.second_bound(i, move_, changes_);
+    return all_.remainder(i, changes_);
+  }
+
   const GroupedObservations& all_;
   GroupedObservations::Move move_;
   std::array<std::int32_t, 16> drawn_;  // candidates of this move, and which is next

@@ -34,6 +34,7 @@ namespace stansub {
 // delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
 // c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
 // With kinks, bounds are c (floor + t^(p + 1)): where a kink is near, an expansion is off by a multiple of t for small t.
+// If c is infinite, the observation has no bound, and every decision evaluates it.
 //
 // The data of an observation other than its rows z_k form one of `Records`; levels of bounds are by |w|.
 class Observations final : public RemainderSource {
@@ -90,6 +91,8 @@ class Observations final : public RemainderSource {
     if (screen_) screened_ = ScreenedBounds::padded(constants_of(records, n, width));
     store_.records = records;
     for (const auto& design : designs_) store_.designs.push_back(design.rows);
+    for (std::size_t i = 0; i < n; ++i)
+      if (!is_bounded(store_, i)) unbounded_.push_back(i);
   }
 
   // For a stream, whose designs have rows only if all observations share one.
@@ -148,6 +151,8 @@ class Observations final : public RemainderSource {
   std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
   const Store& store() const { return store_; }
+  const std::vector<std::size_t>& unbounded() const { return unbounded_; }
+  bool is_bounded(const Store& store, std::size_t i) const { return std::isfinite(record(store, i)[0]); }
 
   // Values at a parameter value that all observations share.
   struct Point {
@@ -303,9 +308,10 @@ class Observations final : public RemainderSource {
       __builtin_prefetch(begin + at);
   }
 
+  // By which observations are drawn.
   static std::vector<double> constants_of(const double* records, std::size_t n, std::size_t width) {
     std::vector<double> constants(n);
-    for (std::size_t i = 0; i < n; ++i) constants[i] = records[i * width];
+    for (std::size_t i = 0; i < n; ++i) constants[i] = std::isinf(records[i * width]) ? 0 : records[i * width];
     return constants;
   }
 
@@ -357,6 +363,7 @@ class Observations final : public RemainderSource {
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
+  std::vector<std::size_t> unbounded_;
   std::optional<Sketch> sketch_;
   std::optional<Screen> screen_;
   std::vector<float> screened_;  // constants of all observations, for the screen
@@ -387,11 +394,14 @@ class ObservationRemainders : public Remainders {
     return candidate.height < candidate.bound;
   }
 
+  Remainder evaluated(const Observations::Store& store, std::size_t i) {
+    all_.second_bound(store, i, pair_, changes_);
+    return all_.remainder(store, i, changes_);
+  }
+
   void add_all(const Observations::Store& store, std::size_t n, RemainderSums& sums) {
-    for (std::size_t i = 0; i < n; ++i) {
-      all_.second_bound(store, i, pair_, changes_);
-      sums.add(all_.remainder(store, i, changes_).value);
-    }
+    for (std::size_t i = 0; i < n; ++i)
+      if (all_.is_bounded(store, i)) sums.add(evaluated(store, i).value);
   }
 
   RemainderSums counted(const RemainderSums& sums, Decision& decision, Counters& counters) const {
@@ -410,6 +420,14 @@ class ObservationRemainders : public Remainders {
 class StoredRemainders : public ObservationRemainders {
  public:
   using ObservationRemainders::ObservationRemainders;
+
+  double set_move(const double* theta, const double* theta_new) final {
+    double change = ObservationRemainders::set_move(theta, theta_new);
+    for (const std::size_t i : all_.unbounded()) change += evaluated(all_.store(), i).value;
+    return change;
+  }
+
+  std::size_t n_unbounded() const final { return all_.unbounded().size(); }
 
   Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) final {
     counters.evaluated += 2;

@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "branches.hpp"
 #include "gamma_tails.hpp"
 #include "kinks.hpp"
+#include "normal_means.hpp"
 #include "unary.hpp"
 
 namespace stansub {
@@ -73,11 +75,12 @@ class Monomials {
 
 // Variants of a program; an observation's first number of data selects one. Later instructions refer to an instruction's result
 // by its index; the last result is the log likelihood. An absolute value has, besides its operand, a number of data: the width
-// within which expansions and gradients are of a parabola in its place (`Piece`).
+// within which expansions and gradients are of a parabola in its place (`Piece`). A branch on parameters is the sum of its sides,
+// of which that not taken is 0 (`Side`). `same` is its first operand, which equals the second one, and is enclosed by both.
 class Program {
  public:
   // Kinds of instructions before the functions of one variable.
-  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, absolute, n_kinds };
+  enum Kind { constant, data, argument, sum, difference, product, log_sum_exp, gamma_above, gamma_below, mean_normal, if_negative, unless_negative, if_nonpositive, unless_nonpositive, same, absolute, n_kinds };
   struct Instruction {
     std::int32_t kind, a, b;
     double value;
@@ -103,7 +106,18 @@ class Program {
     }
   }
 
-  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind <= gamma_below; }
+  static bool has_two(const Instruction& one) { return one.kind >= sum && one.kind < absolute; }
+  static bool is_side(const Instruction& one) { return one.kind >= if_negative && one.kind <= unless_nonpositive; }
+  static Side side(const Instruction& one) { return Side(one.kind == if_negative || one.kind == unless_negative, one.kind == if_negative || one.kind == if_nonpositive); }
+  // Whether its operation is a function of two numbers with an own expansion.
+  static bool is_expanded(const Instruction& one) { return one.kind >= gamma_above && one.kind <= mean_normal; }
+  static double value(const Instruction& one, double a, double b) {
+    return one.kind == mean_normal ? NormalMean().value(a, b) : tail(one).value(a, b);
+  }
+  template <class S>
+  static void taylor(const Instruction& one, const S& a, const S& b, int degree, DoubleSeries<S>& out) {
+    one.kind == mean_normal ? NormalMean().taylor(a, b, degree, out) : tail(one).taylor(a, b, degree, out);
+  }
   static GammaTail tail(const Instruction& one) { return GammaTail(one.kind == gamma_above ? 1 : -1); }
 
   std::size_t n_arguments() const { return q_; }
@@ -129,7 +143,13 @@ class Program {
           *out = std::max(values[one.a], values[one.b]) + found.value[0];
           break;
         case gamma_above:
-        case gamma_below: *out = tail(one).value(values[one.a], values[one.b]); break;
+        case gamma_below:
+        case mean_normal: *out = value(one, values[one.a], values[one.b]); break;
+        case same: *out = values[one.a]; break;
+        case if_negative:
+        case unless_negative:
+        case if_nonpositive:
+        case unless_nonpositive: *out = side(one).of(values[one.a], values[one.b]); break;
         case absolute: *out = std::abs(values[one.a]); break;
         default:
           unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
@@ -185,12 +205,20 @@ class Program {
           break;
         }
         case gamma_above:
-        case gamma_below: {
-          GammaTail::Table<S> coefficients;
-          tail(one).taylor(a[0], b[0], monomials.degree(), coefficients);
+        case gamma_below:
+        case mean_normal: {
+          DoubleSeries<S> coefficients;
+          taylor(one, a[0], b[0], monomials.degree(), coefficients);
           compose(monomials, coefficients, a, b, out, jets);
           break;
         }
+        case if_negative:
+        case unless_negative:
+        case if_nonpositive:
+        case unless_nonpositive: side(one).of(a[0], b, n, out); break;
+        case same:
+          for (std::size_t m = 0; m < n; ++m) out[m] = both(a[m], b[m]);
+          break;
         case absolute: {
           S coefficients[unary::most + 1];
           (pieces ? pieces[i] : Piece::at(lower(a[0]), own[one.b])).taylor(a[0], monomials.degree(), coefficients);
@@ -209,6 +237,13 @@ class Program {
   }
 
  private:
+  // What two enclosures of the same number have in common.
+  static double both(double a, double) { return a; }
+  static Interval both(const Interval& a, const Interval& b) {
+    const Interval found{std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
+    return found.lo <= found.hi ? found : a;
+  }
+
   static void set(double& out, double x) { out = x; }
   static void set(Interval& out, double x) { out = {x, x}; }
 
@@ -254,7 +289,7 @@ class Program {
 
   // The same for a function of two, in the change of the first one with coefficients in that of the second one.
   template <class S>
-  static void compose(const Monomials& monomials, const GammaTail::Table<S>& coefficients, const S* x, const S* y, S* out, Jets<S>& jets) {
+  static void compose(const Monomials& monomials, const DoubleSeries<S>& coefficients, const S* x, const S* y, S* out, Jets<S>& jets) {
     const int degree = monomials.degree();
     const auto n = static_cast<std::size_t>(monomials.size());
     S *inner = jets.change.data(), *scratch = jets.product.data();

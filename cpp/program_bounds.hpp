@@ -99,14 +99,20 @@ class ProgramKinks {
           break;
         }
         case Program::gamma_above:
-        case Program::gamma_below: {
-          GammaTail::Table<Interval> found;
-          Program::tail(one).taylor(values_[a], values_[b], 1, found);
+        case Program::gamma_below:
+        case Program::mean_normal: {
+          DoubleSeries<Interval> found;
+          Program::taylor(one, values_[a], values_[b], 1, found);
           values_[i] = found[0][0];
           own_slopes_[i] = found[1][0];
           other_slopes_[i] = found[0][1];
           break;
         }
+        case Program::same: values_[i] = values_[a]; break;
+        case Program::if_negative:
+        case Program::unless_negative:
+        case Program::if_nonpositive:
+        case Program::unless_nonpositive: Program::side(one).of(values_[a], &values_[b], 1, &values_[i]); break;
         case Program::absolute: {
           Interval piece[1];
           pieces_[i].taylor(values_[a], 0, piece);
@@ -141,10 +147,17 @@ class ProgramKinks {
         a = add(a, multiply(slope, subtract(Interval{1, 1}, own_slopes_[i])));
         Interval& b = slopes_[static_cast<std::size_t>(one.b)];
         b = add(b, multiply(slope, own_slopes_[i]));
-      } else if (one.kind == Program::gamma_above || one.kind == Program::gamma_below) {
+      } else if (Program::is_expanded(one)) {
         a = add(a, multiply(slope, own_slopes_[i]));
         Interval& b = slopes_[static_cast<std::size_t>(one.b)];
         b = add(b, multiply(slope, other_slopes_[i]));
+      } else if (one.kind == Program::same) {
+        a = add(a, slope);
+      } else if (Program::is_side(one)) {
+        const Taken taken = Program::side(one).taken(values_[static_cast<std::size_t>(one.a)]);
+        Interval& b = slopes_[static_cast<std::size_t>(one.b)];
+        if (taken != Taken::no) b = add(b, multiply(slope, taken == Taken::yes ? Interval{1, 1} : Interval{0, 1}));
+        if (taken == Taken::unknown) a = Interval::whole();
       } else {
         a = add(a, multiply(slope, own_slopes_[i]));
       }

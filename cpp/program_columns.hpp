@@ -21,6 +21,7 @@ class ProgramColumns {
     for (const auto& variant : program.variants()) {
       longest = std::max(longest, variant.size());
       auto& moves = moves_.emplace_back();
+      has_sides_.push_back(std::any_of(variant.begin(), variant.end(), Program::is_side));
       for (const auto& one : variant) {
         const bool reads = one.kind > Program::argument, two = Program::has_two(one);
         moves.push_back(one.kind == Program::argument ||
@@ -54,9 +55,10 @@ class ProgramColumns {
       const auto& variant = program_.variants()[v];
       switch (order) {
         case 0: return forward<0>(variant, data, eta, out[0]);
-        case 1: forward<1>(variant, data, eta, out[0]); return backward(v, out);
-        default: forward<2>(variant, data, eta, out[0]); backward(v, out); return hessian(v, out);
+        case 1: forward<1>(variant, data, eta, out[0]); break;
+        default: forward<2>(variant, data, eta, out[0]);
       }
+      has_sides_[v] ? backward<true>(v, order, out) : backward<false>(v, order, out);
     });
   }
 
@@ -85,7 +87,18 @@ class ProgramColumns {
     scatter(at_[variant.size() - 1], out);
   }
 
-  void backward(std::size_t v, Rows<double> out) {
+  // With `guarded`, what is not read has no derivative even where its own is undefined, as on the side of a branch that is not taken.
+  template <bool guarded>
+  static double times(double adjoint, double slope) { return guarded && adjoint == 0 ? 0 : adjoint * slope; }
+
+  template <bool guarded>
+  void backward(std::size_t v, int order, Rows<double> out) {
+    gradient<guarded>(v, out);
+    if (order == 2) hessian<guarded>(v, out);
+  }
+
+  template <bool guarded>
+  void gradient(std::size_t v, Rows<double> out) {
     const auto& variant = program_.variants()[v];
     const std::size_t last = variant.size() - 1;
     std::fill_n(has_adjoint_, last, false);
@@ -93,7 +106,7 @@ class ProgramColumns {
     std::fill_n(row(adjoints_, last), count_, 1.0);
     has_adjoint_[last] = true;
     for (std::size_t at = variant.size(); at-- > 0;)
-      if (moves_[v][at] && has_adjoint_[at]) backward(variant[at], at, moves_[v]);
+      if (moves_[v][at] && has_adjoint_[at]) backward<guarded>(variant[at], at, moves_[v]);
     for (std::size_t k = 0; k < program_.n_arguments(); ++k) {
       if (!has_gradient_[k]) std::fill_n(row(gradients_, k), count_, 0.0);
       scatter(row(gradients_, k), out[k + 1]);
@@ -137,14 +150,15 @@ class ProgramColumns {
         break;
       }
       case Program::gamma_above:
-      case Program::gamma_below: {
+      case Program::gamma_below:
+      case Program::mean_normal: {
         if constexpr (order == 0) {
-          for (std::size_t j = 0; j < count_; ++j) x[j] = Program::tail(one).value(a[j], b[j]);
+          for (std::size_t j = 0; j < count_; ++j) x[j] = Program::value(one, a[j], b[j]);
           break;
         }
-        GammaTail::Table<double> found;
+        DoubleSeries<double> found;
         for (std::size_t j = 0; j < count_; ++j) {
-          Program::tail(one).taylor(a[j], b[j], order, found);
+          Program::taylor(one, a[j], b[j], order, found);
           x[j] = found[0][0];
           row(slopes_, at)[j] = found[1][0];
           row(other_slopes_, at)[j] = found[0][1];
@@ -152,6 +166,18 @@ class ProgramColumns {
           row(curves_, at)[j] = 2 * found[2][0];
           row(mixed_curves_, at)[j] = found[1][1];
           row(other_curves_, at)[j] = 2 * found[0][2];
+        }
+        break;
+      }
+      case Program::same: at_[at] = a; break;
+      case Program::if_negative:
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: {
+        const Side side = Program::side(one);
+        for (std::size_t j = 0; j < count_; ++j) {
+          x[j] = side.of(a[j], b[j]);
+          if constexpr (order > 0) row(slopes_, at)[j] = side.of(a[j], 1);
         }
         break;
       }
@@ -179,6 +205,7 @@ class ProgramColumns {
     unary::derivatives<order>(function, x, count_, out);
   }
 
+  template <bool guarded>
   void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
     const auto add = [&](std::int32_t to, auto each) {
@@ -198,34 +225,45 @@ class ProgramColumns {
         add(one.b, [&](std::size_t j) { return -own[j]; });
         break;
       case Program::product:
-        add(one.a, [&](std::size_t j) { return own[j] * y[j]; });
-        add(one.b, [&](std::size_t j) { return own[j] * x[j]; });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], y[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], x[j]); });
         break;
       case Program::log_sum_exp: {
         const double* share = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * (1 - share[j]); });
-        add(one.b, [&](std::size_t j) { return own[j] * share[j]; });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], 1 - share[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], share[j]); });
         break;
       }
       case Program::gamma_above:
-      case Program::gamma_below: {
+      case Program::gamma_below:
+      case Program::mean_normal: {
         const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
-        add(one.b, [&](std::size_t j) { return own[j] * others[j]; });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], others[j]); });
+        break;
+      }
+      case Program::same: add(one.a, [&](std::size_t j) { return own[j]; }); break;
+      case Program::if_negative:
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: {
+        const double* slopes = row(slopes_, at);
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
         break;
       }
       default: {
         const double* slopes = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * slopes[j]; });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
       }
     }
   }
 
+  template <bool guarded>
   void hessian(std::size_t v, Rows<double> out) {
     const std::size_t q = program_.n_arguments();
     for (std::size_t k = 0; k < q; ++k) {
       move_along(program_.variants()[v], k);
-      move_back(v, k);
+      move_back<guarded>(v, k);
       for (std::size_t j = 0; j <= k; ++j) {
         scatter(row(gradients_, j), out[1 + q + k * q + j]);
         if (j < k) scatter(row(gradients_, j), out[1 + q + j * q + k]);
@@ -253,14 +291,21 @@ class ProgramColumns {
         case Program::difference: set(out, [&](std::size_t j) { return a[j] - b[j]; }); break;
         case Program::product: set(out, [&](std::size_t j) { return a[j] * y[j] + x[j] * b[j]; }); break;
         case Program::log_sum_exp: set(out, [&](std::size_t j) { return a[j] + slopes[j] * (b[j] - a[j]); }); break;
+        case Program::same: set(out, [&](std::size_t j) { return a[j]; }); break;
+        case Program::if_negative:
+        case Program::unless_negative:
+        case Program::if_nonpositive:
+        case Program::unless_nonpositive: set(out, [&](std::size_t j) { return times<true>(slopes[j], b[j]); }); break;
         case Program::gamma_above:
-        case Program::gamma_below: set(out, [&](std::size_t j) { return slopes[j] * a[j] + others[j] * b[j]; }); break;
+        case Program::gamma_below:
+        case Program::mean_normal: set(out, [&](std::size_t j) { return slopes[j] * a[j] + others[j] * b[j]; }); break;
         default: set(out, [&](std::size_t j) { return slopes[j] * a[j]; });
       }
     }
   }
 
   // Derivatives of adjoints, and so of the gradient, by the same argument.
+  template <bool guarded>
   void move_back(std::size_t v, std::size_t k) {
     const auto& variant = program_.variants()[v];
     std::fill_n(has_adjoint_tangent_, variant.size(), false);
@@ -269,12 +314,13 @@ class ProgramColumns {
       const auto& one = variant[at];
       const bool reads = one.kind > Program::argument, two = Program::has_two(one);
       if (!moves_[v][at] || !has_adjoint_[at]) continue;
-      if (has_adjoint_tangent_[at] || (reads && (depends_[one.a] || (two && depends_[one.b])))) move_back(one, at, moves_[v]);
+      if (has_adjoint_tangent_[at] || (reads && (depends_[one.a] || (two && depends_[one.b])))) move_back<guarded>(one, at, moves_[v]);
     }
     for (std::size_t j = 0; j <= k; ++j)
       if (!has_gradient_[j]) std::fill_n(row(gradients_, j), count_, 0.0);
   }
 
+  template <bool guarded>
   void move_back(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *adjoint = row(adjoints_, at), *own = has_adjoint_tangent_[at] ? row(adjoint_tangents_, at) : zeros_;
     if (one.kind == Program::argument) {
@@ -297,23 +343,29 @@ class ProgramColumns {
         add(one.b, [&](std::size_t j) { return -own[j]; });
         break;
       case Program::product:
-        add(one.a, [&](std::size_t j) { return own[j] * y[j] + adjoint[j] * b[j]; });
-        add(one.b, [&](std::size_t j) { return own[j] * x[j] + adjoint[j] * a[j]; });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], y[j]) + times<guarded>(adjoint[j], b[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], x[j]) + times<guarded>(adjoint[j], a[j]); });
         break;
       case Program::log_sum_exp: {
-        const auto change = [&](std::size_t j) { return adjoint[j] * curves[j] * (b[j] - a[j]); };
-        add(one.a, [&](std::size_t j) { return own[j] * (1 - slopes[j]) - change(j); });
-        add(one.b, [&](std::size_t j) { return own[j] * slopes[j] + change(j); });
+        const auto change = [&](std::size_t j) { return times<guarded>(adjoint[j], curves[j] * (b[j] - a[j])); };
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], 1 - slopes[j]) - change(j); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]) + change(j); });
         break;
       }
       case Program::gamma_above:
-      case Program::gamma_below: {
+      case Program::gamma_below:
+      case Program::mean_normal: {
         const double *mixed = row(mixed_curves_, at), *other_curves = row(other_curves_, at);
-        add(one.a, [&](std::size_t j) { return own[j] * slopes[j] + adjoint[j] * (curves[j] * a[j] + mixed[j] * b[j]); });
-        add(one.b, [&](std::size_t j) { return own[j] * others[j] + adjoint[j] * (mixed[j] * a[j] + other_curves[j] * b[j]); });
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]) + times<guarded>(adjoint[j], curves[j] * a[j] + mixed[j] * b[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], others[j]) + times<guarded>(adjoint[j], mixed[j] * a[j] + other_curves[j] * b[j]); });
         break;
       }
-      default: add(one.a, [&](std::size_t j) { return own[j] * slopes[j] + adjoint[j] * curves[j] * a[j]; });
+      case Program::same: add(one.a, [&](std::size_t j) { return own[j]; }); break;
+      case Program::if_negative:
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); }); break;
+      default: add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]) + times<guarded>(adjoint[j], curves[j] * a[j]); });
     }
   }
 
@@ -356,6 +408,7 @@ class ProgramColumns {
   const Program& program_;
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
+  std::vector<bool> has_sides_;           // whether a variant has a branch
   std::vector<double> values_, slopes_, other_slopes_, adjoints_, gradients_;
   std::vector<double> curves_, mixed_curves_, other_curves_, tangents_, adjoint_tangents_;  // for Hessians
   std::vector<char> has_gradient_;

@@ -136,7 +136,7 @@ void define_programs(nb::module_& m) {
       .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert(), "floor"_a = 0.0)
       .def("set_widths", &set_widths, "data"_a, "centre"_a, "lengths"_a, "times"_a, "out"_a.noconvert());
   nb::list names;
-  for (const char* name : {"constant", "data", "argument", "sum", "difference", "product", "log_sum_exp", "log_gamma_above", "log_gamma_below", "abs"}) names.append(name);
+  for (const char* name : {"constant", "data", "argument", "sum", "difference", "product", "log_sum_exp", "log_gamma_above", "log_gamma_below", "log_mean_normal", "if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive", "same", "abs"}) names.append(name);
   for (const auto& function : unary::functions()) names.append(function.name);
   m.attr("OPERATIONS") = nb::tuple(names);
 }

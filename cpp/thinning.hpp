@@ -60,6 +60,9 @@ class Remainders {
   // Sets the move between two points, and returns the change of the sum of all expansions.
   virtual double set_move(const double* theta, const double* theta_new) = 0;
 
+  // Factors without a bound, whose remainders that change includes: it is of their log likelihoods themselves.
+  virtual std::size_t n_unbounded() const { return 0; }
+
   // For that move: the sum of the bounds by which `draw` selects factors; infinite if no bound is known.
   virtual double rate() = 0;
 
@@ -79,7 +82,7 @@ class Remainders {
   // Numbers that a decision reads to find bounds before it selects factors.
   virtual std::size_t n_screened() const { return 0; }
 
-  // The remainders of all factors.
+  // The remainders of all factors that have bounds.
   virtual RemainderSums evaluate_all(Decision& decision, Counters& counters) = 0;
 
   // Random numbers drawn in advance for later candidates: part of a chain's state.
@@ -116,6 +119,13 @@ struct BoundExceeded : std::runtime_error {
     return text;
   }
 };
+
+// The factors without a bound have been evaluated.
+inline void count_unbounded(const Remainders& remainders, Decision& decision, Counters& counters) {
+  const auto n = static_cast<std::int64_t>(remainders.n_unbounded());
+  decision.n_obs_used += n;
+  counters.evaluated += 2 * n;
+}
 
 // Whether bounds are so wide that a decision evaluates all factors; the same for the move back.
 inline bool needs_all(Remainders& remainders, double times) {

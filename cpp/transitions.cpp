@@ -130,6 +130,7 @@ class SurrogateDecider {
   Decision decide(const double* phi, const double* phi_new, double log_u, bitgen_t* bits) {
     Decision decision;
     decision.log_ratio = remainders_.set_move(phi, phi_new);
+    count_unbounded(remainders_, decision, counters_);
     const double rate = remainders_.rate();
     const double kappa = rate > 0 ? std::max(1.0, std::min(kappa_, most_ / rate - 0.5)) : kappa_;
     JointRule(kappa).settle(remainders_, log_u, bits, decision, counters_);
@@ -144,6 +145,7 @@ class SurrogateDecider {
   }
 
   std::size_t dim() const { return dim_; }
+  std::size_t n_unbounded() const { return remainders_.n_unbounded(); }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -421,6 +423,7 @@ void bind_transitions(nb::module_& m) {
             return self.costs(phi.data(), phi_new.data());
           },
           "phi"_a, "phi_new"_a)
+      .def_prop_ro("n_unbounded", &SurrogateDecider::n_unbounded)
       .def_prop_ro("n_evaluated", [](const SurrogateDecider& self) { return self.counters().evaluated; })
       .def_prop_ro("n_candidates", [](const SurrogateDecider& self) { return self.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const SurrogateDecider& self) { return self.counters().tightness; });

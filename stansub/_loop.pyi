@@ -751,9 +751,9 @@ class Observations(RemainderSource):
     designs : tuple of ndarray, each of shape (n, dim) or (1, dim)
         The rows of the q arguments; one where all observations have the same. Kept, not copied.
     records : ndarray, shape (n, width)
-        A row an observation: c_i; for its arguments 1 / l_k, values at the anchor, slopes of the log likelihood (q
-        each) and its second derivatives (lower triangle row by row), and in the third order the third one; data of the
-        density. Kept, not copied.
+        A row an observation: c_i, infinite if there is none; for its arguments 1 / l_k, values at the anchor, slopes of
+        the log likelihood (q each) and its second derivatives (lower triangle row by row), and in the third order the
+        third one; data of the density. Kept, not copied.
     anchor : ndarray, shape (dim,)
     whitening : ndarray, shape (dim, dim)
         A, lower triangular.
@@ -1443,8 +1443,8 @@ class GroupedObservations(RemainderSource):
         For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
         observations are picked; they add up to 1.
     records : ndarray, shape (n, width)
-        Of each observation the constant c; 1 / l and then the slope of each argument at the point; the lower triangle
-        of the second derivatives.
+        Of each observation the constant c, infinite if there is none; 1 / l and then the slope of each argument at the
+        point; the lower triangle of the second derivatives.
     data : list of ndarray, shape (n,)
         What the density takes.
     point : ndarray, shape (m,)
@@ -1600,6 +1600,10 @@ class SurrogateDecider:
     """
 
     def __init__(self, observations: GroupedObservations, kappa: float, most: float) -> None: ...
+    @property
+    def n_unbounded(self) -> int:
+        """Observations without a bound, which every decision evaluates."""
+
     @property
     def n_evaluated(self) -> int:
         """Observations evaluated so far."""

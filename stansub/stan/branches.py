@@ -1,14 +1,15 @@
-"""Branches on parameters that join continuously, as absolute values.
+"""Branches on parameters: as absolute values if their sides join continuously, and as a sum of sides otherwise.
 
 Let a branch take A where u < 0 and B elsewhere. If A = M u and B = K u, the result is (A + B - (M - K) |u|) / 2. If
 A - B is any other multiple of u whose sign s never changes, it is (A + B - s |A - B|) / 2. Whether this holds is tried
-where u changes its sign, for some observations and parameters. That the log likelihood is the program's is proved
-later (`stansub.stan.predictors`).
+where u changes its sign, for some observations and parameters. If it does not, the result is A if u < 0, or else 0,
+plus B unless u < 0, or else 0: it may jump. That the log likelihood is the program's is proved later
+(`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from stansub.stan.rowwise import (
 )
 from stansub.types import FloatArray
 
-KINK = "a branch depends on parameters, and its two sides do not join in a kink"
+UNDECIDED = "how often a loop runs, or whether two numbers are equal, depends on parameters"
 # Observations and lines of parameters along which a change of sign is looked for, how many must have one, and the
 # largest difference of the two sides there, relative to that on either side.
 _TRIED, _LINES, _LEAST, _SAME = 64, 8, 16, 1e-6
@@ -43,22 +44,34 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Sign:
-    """A condition on parameters: that a number of each observation is negative; where it is 0 does not matter."""
+    """A condition on parameters: that a number of each observation is negative, or at most 0."""
 
     of: Expression
+    is_strict: bool = True
+    is_negated: bool = False
+    """Whether it holds otherwise."""
 
     def __bool__(self) -> bool:
-        raise NotFollowedError(KINK)
+        raise NotFollowedError(UNDECIDED)
+
+    def __invert__(self) -> Sign:
+        return replace(self, is_negated=not self.is_negated)
+
+    @property
+    def number(self) -> Number:
+        """Return 1 where it holds and 0 elsewhere."""
+        return self.side(1.0, if_holds=True)
+
+    def side(self, value: Number, *, if_holds: bool) -> Number:
+        """Return a value where it holds, or where it does not, and 0 elsewhere."""
+        kind = "negative" if self.is_strict else "nonpositive"
+        return combine(f"{'if' if if_holds != self.is_negated else 'unless'}_{kind}", self.of, value)
 
 
 def joined(condition: Sign, first: Number, other: Number) -> Number:
-    """Return the first of two numbers where a condition holds, and the other elsewhere.
-
-    Raises
-    ------
-    NotFollowedError
-        If the two are not equal where the condition changes, or the sign of their difference does not change there.
-    """
+    """Return the first of two numbers where a condition holds, and the other elsewhere."""
+    if condition.is_negated:
+        return joined(~condition, other, first)
     if _is_same(first, other):
         return first
     for kind in ("sum", "difference"):
@@ -70,6 +83,8 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
         return 0.5 * (_sum(first, other) - (slope - other_slope) * apply("abs", condition.of))
     difference = _difference(first, other)
     sign = _sign(difference, condition.of)
+    if sign is None:
+        return condition.side(first, if_holds=True) + condition.side(other, if_holds=False)
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
 
 
@@ -128,12 +143,12 @@ def _sum(a: Number, b: Number) -> Number:
     return wrapped(first + other) * rest if rest is same else a + b
 
 
-def _sign(difference: Number, u: Expression) -> float:
-    """Return the sign of a difference times u, which both change at the same places."""
+def _sign(difference: Number, u: Expression) -> float | None:
+    """Return the sign of a difference times u, if both change at the same places."""
     everything = walk([difference, u])
     leaves = [one for one in everything if one.slopes is not None]
     if not isinstance(difference, Expression) or not leaves:
-        raise NotFollowedError(KINK)
+        return None
     n = max(len(one.values) for one in everything if one.values is not None)
     dim = none_like(leaves[0].slopes).shape[1]
     rng, signs = np.random.default_rng(0), []
@@ -143,9 +158,7 @@ def _sign(difference: Number, u: Expression) -> float:
         lines = _Lines(rows, {id(one): _line(one, rows, start, direction) for one in leaves})
         with np.errstate(all="ignore"):
             signs += lines.signs(difference, u)
-    if len(signs) < _LEAST or len(set(signs)) > 1 or not signs[0]:
-        raise NotFollowedError(KINK)
-    return float(signs[0])
+    return float(signs[0]) if len(signs) >= _LEAST and len(set(signs)) == 1 and signs[0] else None
 
 
 def _line(

@@ -354,8 +354,6 @@ FUNCTIONS: dict[str, Builtin] = {
     **dict.fromkeys(("inverse", "inverse_spd"), _of_known(np.linalg.inv)),
     "qr_thin_Q": _of_known(_thin_qr(0)),
     "qr_thin_R": _of_known(_thin_qr(1)),
-    "step": _mapped(known_only(lambda x: np.where(x < 0, 0.0, 1.0))),
-    "int_step": _mapped(known_only(lambda x: np.where(x > 0, 1, 0))),
     "fmod": _mapped(known_only(np.fmod)),
     **dict.fromkeys(("rep_vector", "rep_row_vector", "rep_array"), _repeated),
     "rep_matrix": _repeated_in_matrix,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -49,7 +50,28 @@ def log_sum_exp(*terms: Number) -> Number:
 
 
 def log_diff_exp(a: Number, b: Number) -> Number:
-    return a + apply("log1m_exp", b - a)
+    """Return the log of a difference, from logs; of distribution functions in forms for narrow intervals."""
+    found = a + apply("log1m_exp", b - a)
+    if is_kind(a, "std_normal_lcdf") and is_kind(b, "std_normal_lcdf"):
+        return combine("same", _log_normal_mass(b.parts[0], a.parts[0]), found)
+    x, y = (_of_logistic(one) for one in (a, b))
+    if x is not None and y is not None:
+        return apply("log1m_exp", y - x) - log1p_exp(-x) - log1p_exp(y)
+    return found
+
+
+def _log_normal_mass(low: Number, high: Number) -> Number:
+    """Return the log of a standard normal probability between two numbers, as `cpp/normal_means.hpp` has it."""
+    middle, half = 0.5 * (high + low), 0.5 * (high - low)
+    mean = combine("log_mean_normal", middle * half, 0.5 * square(half))
+    return mean + log(half) - 0.5 * square(middle) + 0.5 * math.log(2 / math.pi)
+
+
+def _of_logistic(x: Number) -> Number | None:
+    """Return y if x is the log of inv_logit(y)."""
+    if not is_kind(x, "product") or not np.all(known(x.parts[0]) == -1) or not is_kind(x.parts[1], "log1p_exp"):
+        return None
+    return -x.parts[1].parts[0]
 
 
 def log_mix(theta: Number, a: Number, b: Number) -> Number:

@@ -31,7 +31,7 @@ from stansub.stan.elementary import (
     square,
     weibull_exponent,
 )
-from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, is_kind, known, pick
+from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, combine, is_kind, known, pick
 from stansub.stan.tails import CUMULATIVE, TAILS, exp_mod_normal_tails, gamma_above, gamma_below
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -222,6 +222,8 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     **dict.fromkeys(("abs", "fabs"), _or_known(np.abs, partial(apply, "abs"))),
     "fmax": _or_known(np.maximum, _largest),
     "fmin": _or_known(np.minimum, _smallest),
+    "step": _or_known(lambda x: np.where(x < 0, 0.0, 1.0), lambda x: combine("unless_negative", x, 1.0)),
+    "int_step": _or_known(lambda x: np.where(x > 0, 1, 0), lambda x: combine("if_negative", -x, 1.0)),
     "fdim": _or_known(lambda x, y: np.maximum(x - y, 0), lambda x, y: _largest(x - y, 0.0)),
     "tan": lambda x: _sin(x) * inv(apply("cos", x)),
     "log1m": log1m,
@@ -277,8 +279,8 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "elt_multiply": lambda x, y: x * y,
     "elt_divide": lambda x, y: x * inv(y),
 }
-# Of parameters, these jump or are not supported.
-KINKED = frozenset({"max", "min", "step", "int_step"})
+# Of parameters, these are not supported.
+KINKED = frozenset({"max", "min"})
 
 
 def categorical_logit(y: Number, logits: Sequence[Number]) -> Number:

@@ -28,10 +28,13 @@ def is_plain(x: Any) -> bool:
 
 def either(condition: Sign, first: Any, other: Any, n: int) -> Any:
     """Return the first of two values of a variable where a condition on parameters holds, and the other elsewhere."""
-    if isinstance(first, Total) or isinstance(other, Total):
-        raise NotFollowedError("a branch on parameters sums over observations")
     if isinstance(first, Reason) or isinstance(other, Reason):
         return first if isinstance(first, Reason) else other
+    if isinstance(first, Total) or isinstance(other, Total):
+        if not condition.of.is_single:
+            raise NotFollowedError("a branch on parameters that differs between observations sums over them")
+        a, b = (one if isinstance(one, Total) else Total(0.0, one) for one in (first, other))
+        return Total(joined(condition, a.each, b.each), joined(condition, a.rest, b.rest))
     return elementwise(lambda a, b: joined(condition, a, b), [first, other], n)
 
 

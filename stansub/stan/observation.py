@@ -399,7 +399,7 @@ class _Walk:
                 return value.T if isinstance(value, np.ndarray) else value
             case Infix("&&" | "||" as operator, left, right):
                 first = self.of(left, frame)
-                if not isinstance(first, Expression) and bool(first) == (operator == "||"):
+                if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
                     return int(bool(first))
                 return infix(operator, first, self.of(right, frame), self.n)
             case Infix(operator, left, right):

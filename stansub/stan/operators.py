@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub.stan.branches import KINK, Sign
+from stansub.stan.branches import UNDECIDED, Sign
 from stansub.stan.containers import Rows, Total, Value, elementwise, is_known, product
 from stansub.stan.elementary import power
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
@@ -26,6 +26,8 @@ def counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Cou
 
 def infix(operator: str, left: Value, right: Value, n: int) -> Value:
     """Apply an operator to two values."""
+    if operator not in ("&&", "||"):
+        left, right = (one.number if isinstance(one, Sign) else one for one in (left, right))
     if operator == "*":
         for count, other in ((left, right), (right, left)):
             if isinstance(count, Count) and not is_container(other):
@@ -50,7 +52,7 @@ def prefix(operator: str, value: Value, n: int) -> Value:
     if operator == "+":
         return value
     if operator == "!":
-        return elementwise(lambda x: compared(lambda a: np.logical_not(a).astype(int), x), [value], n)
+        return elementwise(_negated, [value], n)
     return Count(-value) if isinstance(value, Count) else elementwise(lambda x: -x, [value], n)
 
 
@@ -84,10 +86,10 @@ def is_integer(x: Value) -> bool:
 
 
 def compared(function: Callable[..., Any], *values: Number) -> Number:
-    """Return a function of known values; a branch on parameters is refused."""
-    found = [known(one) for one in values]
+    """Return a function of known values; those that depend on parameters are refused."""
+    found = [None if isinstance(one, Sign) else known(one) for one in values]
     if any(one is None for one in found):
-        raise NotFollowedError(KINK)
+        raise NotFollowedError(UNDECIDED)
     result = function(*found)
     return data(result) if np.ndim(result) else result
 
@@ -96,17 +98,37 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
     return lambda a, b: compared(lambda x, y: np.asarray(function(x, y)).astype(int)[()], a, b)
 
 
-def _order(function: Callable[[Any, Any], Any], sign: float) -> Callable[[Number, Number], Number | Sign]:
-    """Return a comparison that, of parameters, is a condition on the sign of a difference."""
+def _order(
+    function: Callable[[Any, Any], Any], *, swaps: bool = False, is_strict: bool = True
+) -> Callable[[Number, Number], Number | Sign]:
+    """Return a comparison that, of parameters, is a condition on the sign of a - b, or of b - a."""
     of_known = _comparison(function)
 
     def of(a: Number, b: Number) -> Number | Sign:
         if all(known(one) is not None for one in (a, b)):
             return of_known(a, b)
-        change = sign * (a - b)
-        return Sign(change) if isinstance(change, Expression) else of_known(change, 0)
+        change = b - a if swaps else a - b
+        return Sign(change, is_strict) if known(change) is None else of_known(*((0, change) if swaps else (change, 0)))
 
     return of
+
+
+def _both(a: Number, b: Number) -> Number | Sign:
+    """Return whether two conditions hold."""
+    if not isinstance(a, Sign) and not isinstance(b, Sign):
+        return _comparison(np.logical_and)(a, b)
+    holds = [one.number if isinstance(one, Sign) else _truth(one) for one in (a, b)]
+    change = 0.5 - holds[0] * holds[1]
+    return Sign(change) if known(change) is None else _comparison(np.less)(change, 0)
+
+
+def _negated(a: Number) -> Number | Sign:
+    return ~a if isinstance(a, Sign) else _comparison(lambda x, _: np.logical_not(x))(a, a)
+
+
+def _truth(a: Number) -> Number:
+    """Return 1 for known numbers other than 0."""
+    return compared(lambda x: np.asarray(x != 0).astype(np.float64)[()], a)
 
 
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {
@@ -122,16 +144,16 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "%/%": _comparison(lambda a, b: np.trunc(a / b)),
     "==": _comparison(np.equal),
     "!=": _comparison(np.not_equal),
-    "<": _order(np.less, 1.0),
-    "<=": _order(np.less_equal, 1.0),
-    ">": _order(np.greater, -1.0),
-    ">=": _order(np.greater_equal, -1.0),
-    "&&": _comparison(np.logical_and),
-    "||": _comparison(np.logical_or),
+    "<": _order(np.less),
+    "<=": _order(np.less_equal, is_strict=False),
+    ">": _order(np.greater, swaps=True),
+    ">=": _order(np.greater_equal, swaps=True, is_strict=False),
+    "&&": _both,
+    "||": lambda a, b: _negated(_both(_negated(a), _negated(b))),
 }
 
 
-def decided(value: Value, reason: str = KINK) -> Any:
+def decided(value: Value, reason: str = UNDECIDED) -> Any:
     """Return the known value that decides which statements run."""
     found = known(value) if isinstance(value, Expression) else value
     if found is None or isinstance(found, Sign):

@@ -19,6 +19,7 @@ from stansub.stan.rowwise import (
     Slopes,
     apply,
     combine,
+    common_limit,
     dense,
     dots,
     is_kind,
@@ -28,6 +29,7 @@ from stansub.stan.rowwise import (
     walk,
     wrapped,
 )
+from stansub.stan.short_forms import shorter
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -39,7 +41,7 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 <<
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
 # Functions for which a program may use the logarithm of 1 less a number near 1.
-_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above")]
+_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above", "log_mean_normal")]
 
 
 class Argument(NamedTuple):
@@ -80,7 +82,7 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term := _in_one_form(term, {}), n)
-    terms = [_resolved(term, which == k, {}) for k in range(len(patterns))]
+    terms = [shorter(_resolved(term, which == k, {})) for k in range(len(patterns))]
     arguments = _Arguments.of(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
@@ -131,7 +133,9 @@ def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return which masks hold for each kind of observations, and the kind of each observation."""
-    masks = [one.values for one in walk([term]) if one.kind == "select" and one.values is not None]
+    everything = walk([term])
+    masks = [one.values for one in everything if one.kind == "select" and one.values is not None]
+    masks += [mask for one in everything for mask in _limits(one, n)]
     if not masks:
         return np.zeros((1, 0), bool), np.zeros(n, np.int64)
     different = {mask.tobytes(): mask for mask in masks}
@@ -140,6 +144,13 @@ def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64
         _, kinds = np.unique(2 * kinds + mask, return_inverse=True)
     _, first = np.unique(kinds, return_index=True)
     return np.stack(list(different.values()), axis=1)[first], kinds
+
+
+def _limits(one: Expression, n: int) -> list[NDArray[np.bool_]]:
+    """Return for which observations a known or affine value is infinite, such as the logarithm of a dose of 0."""
+    if one.kind not in ("data", "affine") or one.values is None or len(one.values) < n:
+        return []
+    return [mask for mask in (one.values == np.inf, one.values == -np.inf) if mask.any()]
 
 
 def _in_one_form(one: Number, done: dict[int, Number]) -> Number:
@@ -268,9 +279,17 @@ def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
 
 
 def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:
-    """Return an expression without selections, whose masks are equal for all of some observations."""
-    if not isinstance(one, Expression) or not one.parts:
+    """Return an expression without selections, whose masks are equal for all of some observations.
+
+    Values that are infinite for all of them are constants.
+    """
+    if not isinstance(one, Expression):
         return one
+    if not one.parts:
+        if one.values is None:
+            return one
+        limit = common_limit(one.values[rows] if len(one.values) == len(rows) else one.values)
+        return one if limit is None else limit
     if id(one) not in done:
         if one.kind == "select" and one.values is not None:
             done[id(one)] = _resolved(one.parts[0 if one.values[rows][0] else 1], rows, done)

@@ -48,6 +48,13 @@ def _log_mills(x: FloatArray) -> FloatArray:
     return np.where(x < 0, left, right)
 
 
+def _log_mean_normal(u: FloatArray, v: FloatArray) -> FloatArray:
+    """Return the log of the mean of e^(-u s - v s^2) over s in (-1, 1)."""
+    s, weights = np.polynomial.legendre.leggauss(64)
+    exponents = -np.multiply.outer(np.asarray(u, np.float64), s) - np.multiply.outer(np.asarray(v, np.float64), s * s)
+    return np.asarray(scipy.special.logsumexp(exponents, axis=-1, b=weights / 2))
+
+
 # scipy's functions are imported when called, so that the command line starts fast.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -77,7 +84,16 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     # Logs of the incomplete gamma functions divided by x^a.
     "log_gamma_above": lambda a, x: np.log(scipy.special.gammaincc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
     "log_gamma_below": lambda a, x: np.log(scipy.special.gammainc(a, x)) + scipy.special.gammaln(a) - a * np.log(x),
+    "log_mean_normal": lambda u, v: _log_mean_normal(u, v),
+    # The first, which the second one equals.
+    "same": lambda a, b: np.where(np.isfinite(a), a, b)[()],
+    # The second where the first fulfils a condition, or does not, and 0 elsewhere.
+    "if_negative": lambda u, x: np.where(u < 0, x, 0.0)[()],
+    "unless_negative": lambda u, x: np.where(u < 0, 0.0, x)[()],
+    "if_nonpositive": lambda u, x: np.where(u <= 0, x, 0.0)[()],
+    "unless_nonpositive": lambda u, x: np.where(u <= 0, 0.0, x)[()],
 }
+SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,12 +224,19 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return _product(a, b, x, y)
         if kind == "log_sum_exp":
             return _log_sum_exp(a, b)
-        if kind in ("log_gamma_above", "log_gamma_below"):
+        if kind == "same" and x is not None and not np.isfinite(x).any():
+            return b
+        if kind in ("log_gamma_above", "log_gamma_below", "log_mean_normal", "same"):
             return Expression(kind, (a, b))
+        if kind in SIDES:
+            return _side(kind, a, b)
         if _is_all(y, 0):
             return a
         if _is_all(x, 0):
             return b if kind == "sum" else -b
+        for limit, sign in ((limit_of(a), 1.0), (limit_of(b), 1.0 if kind == "sum" else -1.0)):
+            if limit is not None:
+                return sign * limit
         if is_affine(a) and is_affine(b):
             sign = 1.0 if kind == "sum" else -1.0
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
@@ -258,6 +281,8 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
             return 0.0
         if _is_all(x, 1):
             return b
+        if (limit := limit_of(a)) is not None and is_positive(b):
+            return limit
         if b.kind == "affine":
             return affine(scaled(b.slopes, x), np.atleast_1d(x * b.values))
         if b.kind == "product" and (inner := known(b.parts[0])) is not None:
@@ -275,8 +300,18 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
     return Expression("product", (a, b))
 
 
+def _side(kind: str, u: Number, value: Number) -> Number:
+    """Return a value where u fulfils a condition, or does not, and 0 elsewhere."""
+    if (decides := known(u)) is not None:
+        return select(np.asarray(BINARY[kind](decides, 1.0), bool), value, 0.0)
+    return 0.0 if _is_all(known(value), 0) else Expression(kind, (u, value))
+
+
 def _log_sum_exp(a: Number, b: Number) -> Number:
     """Return the log of a sum: if the terms' logs are affine, from one of them, as their difference is affine, too."""
+    for one, other in ((a, b), (b, a)):
+        if limit_of(one) == -np.inf:
+            return other
     if is_affine(a) and is_affine(b):
         return a + apply("log1p_exp", b - a)
     return Expression("log_sum_exp", (a, b))
@@ -431,6 +466,17 @@ def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.in
     """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
     own = np.array([length > 1 for length in lengths])[places]
     return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)
+
+
+def limit_of(x: Number) -> float | None:
+    """Return infinity, or minus infinity, if a known or affine value is that for all observations."""
+    values = x.values if is_kind(x, "affine") else known(x)
+    return None if values is None else common_limit(np.atleast_1d(values))
+
+
+def common_limit(values: NDArray[Any]) -> float | None:
+    """Return infinity, or minus infinity, if all values are that."""
+    return float(values[0]) if np.isinf(values[0]) and (values == values[0]).all() else None
 
 
 def _is_all(x: Any, value: float) -> bool:

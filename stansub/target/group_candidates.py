@@ -2,6 +2,7 @@
 
 The bounds are those of `stansub.target.remainders`, in an observation's own lengths l_ki: the change of its argument k
 per standard deviation of the coefficients that it reads. `cpp/grouped.hpp` picks candidates from them group by group.
+Every decision evaluates observations that have no bound, such as those near a branch on parameters.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def grouped(
     Raises
     ------
     NoPredictorsError
-        If the third derivatives of some observations have no bound.
+        If the third derivatives of too many observations have no bound.
     """
     family, rows = predictors.family, predictors.rows
     whitenings = [_whitening(row, quadratic) for row in rows]
@@ -63,6 +64,8 @@ def grouped(
 
     factors, sizes = zip(*predictors.each(fill), strict=True)
     n = predictors.n_observations
+    if np.isinf(records[:, 0]).sum() > SHARE * n:
+        raise NoPredictorsError("the third derivatives of too many observations have no bound")
     return _loop.GroupedObservations(
         family.density,
         predictors.arguments,
@@ -82,18 +85,20 @@ def _constants(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the constants of observations at the first radius, and how much larger any are at each radius.
 
-    Raises
-    ------
-    NoPredictorsError
-        If one is infinite.
+    Constants of observations without a bound are infinite.
     """
     constants = family.largest(3, eta, lengths, radii[0]) / 6
-    if not np.isfinite(constants).all():
-        raise NoPredictorsError("the third derivatives of some observations have no bound")
-    positive = constants > 0
+    constants[np.isnan(constants)] = np.inf
     larger = (family.largest(3, eta, lengths, radius) / 6 for radius in radii[1:])
-    worst = [(one[positive] / constants[positive]).max(initial=1.0) for one in larger]
-    return constants, np.array([1.0, *worst])
+    return constants, np.array([1.0, *(_times(one, constants) for one in larger)])
+
+
+def _times(larger: FloatArray, constants: FloatArray) -> float:
+    """Return by how much constants of a larger radius exceed others at most; infinite if only they are positive."""
+    bounded, positive = np.isfinite(constants), constants > 0
+    if (larger[~positive] > 0).any():
+        return np.inf
+    return float((larger[bounded & positive] / constants[bounded & positive]).max(initial=1.0))
 
 
 def furthest(

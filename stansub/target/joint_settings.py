@@ -40,6 +40,8 @@ class Times(NamedTuple):
     candidate: float
     transitions: float
     """Of transitions on the surrogate for each decision."""
+    unbounded: float = 0.0
+    """Of the observations without a bound, which each decision evaluates."""
 
 
 class Choice(NamedTuple):
@@ -100,7 +102,8 @@ def _chosen(
             continue
         decider, share = _loop.SurrogateDecider(observations, 1.0, 1.0), n / predictors.n_observations
         costs = share * np.array([decider.costs(a, b) for a, b in pairwise(phis)])
-        times = Times(share * predictors.microseconds, _candidate_time(predictors), microseconds)
+        each = _candidate_time(predictors)
+        times = Times(share * predictors.microseconds, each, microseconds, each * share * decider.n_unbounded)
         joint, candidates = _best(costs[:, 0], costs[:, 2], n, noise, times)
         if joint is not None:
             return Choice(joint._replace(radius=radius))
@@ -148,7 +151,7 @@ def _best(rates: FloatArray, squares: FloatArray, n: int, noise: float, times: T
     candidates = np.where((kappas + 0.5) * rates > most, n, (kappas + 0.5) * rates).mean(axis=1)
     by_all = _accepted(2 * noise**2)
     accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
-    draws = _effective(accepted) / (times.transitions + times.candidate * candidates)
+    draws = _effective(accepted) / (times.transitions + times.unbounded + times.candidate * candidates)
     least = min(_ACCEPTED, _LEFT * by_all)
     draws[accepted < least] = 0
     best = int(np.argmax(draws))

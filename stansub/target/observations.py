@@ -9,6 +9,9 @@ from the anchor, the error of the expansion is at most
 which needs the rows but no likelihood. Since t <= |w|, the error is at most c |w|^(p + 1), by which observations are
 picked. The order is 2, or 3 if that picks far fewer observations; the sum of the expansions is then a cubic.
 
+If few observations have no bound, such as those near a branch on parameters, every decision evaluates them. Otherwise
+every decision evaluates all observations.
+
 Kinks are smoothed on the scale of the metric before log likelihoods are expanded. The errors are then at most
 c (floor + t^(p + 1)): a kink within reach adds a multiple of t for small t.
 """
@@ -30,7 +33,7 @@ from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.cubics import n_products
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import SHARE, Family, LinearPredictors, mean_growth, mean_power, reached
+from stansub.target.remainders import LARGEST, SHARE, Family, LinearPredictors, mean_growth, mean_power, reached
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Candidates, Each, Expand, Site, Start, Sums, Survey, Surveyed, record, width
 from stansub.types import FloatArray
@@ -95,7 +98,7 @@ class ObservationVariates:
         surveyed = _survey(predictors, site, (2, 3) if _is_affordable(predictors) else (2,), threads)
         way = _best_way(predictors, surveyed)
         made = _expand(predictors, site, way, surveyed, threads)
-        expected, sums = way.expected(made.bound), made.sums
+        expected, sums = way.expected(made.bound) + made.n_unbounded, made.sums
         return cls(way.order, anchor, cholesky, sums.hessian, sums.third, expected, way.screened, [made.loop])
 
     @property
@@ -122,11 +125,14 @@ class ObservationVariates:
 
 
 class _Expanded(NamedTuple):
-    """Input of the decision loop, sums over all observations, and the sum of the bounds."""
+    """Input of the decision loop, sums over all observations, the sum of the bounds, and the number of observations
+    that have none, which every decision evaluates.
+    """
 
     loop: _loop.Observations
     sums: Sums
     bound: float
+    n_unbounded: int = 0
 
 
 def foreseen(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray) -> float:
@@ -227,7 +233,9 @@ def _expand(predictors: Predictors, site: Site, way: _Way, surveyed: Surveyed, t
         if predictors.is_in_memory or big:
             table = _Table.of(predictors, way, expected)
             sums = site.sums(predictors, order, surveyed.starts, table.adding(site.cholesky), threads)
-            return _Expanded(table.loop(predictors, _common(predictors, site, sums)), sums, bound)
+            n_unbounded = table.set_unbounded()
+            loop = table.loop(predictors, _common(predictors, site, sums))
+            return _Expanded(loop, sums, bound if n_unbounded is not None else LARGEST, n_unbounded or 0)
     expand = Expand(site, order)
     parts = predictors.ask(expand, threads=threads)
     sums = Sums.of([part.sums for part in parts])
@@ -344,6 +352,14 @@ class _Table(NamedTuple):
                 _round(self.screen[rows], _loop.SCREEN_UNIT, part, start, cholesky)
 
         return add
+
+    def set_unbounded(self) -> int | None:
+        """Make the constants of observations without a bound infinite; return their number, or None if it is large."""
+        without = self.records[:, 0] >= LARGEST
+        if np.count_nonzero(without) > SHARE * len(without):
+            return None
+        self.records[without, 0] = np.inf
+        return int(np.count_nonzero(without))
 
     def loop(self, predictors: LinearPredictors, common: _Common) -> _loop.Observations:
         """Return the input of the decision loop."""

@@ -39,8 +39,9 @@ _RADII = (1.0, 2.5)
 _RADIUS = 3.0
 # Candidates as a share of the blocks, or observations, above which evaluating all of them in order is no slower.
 SHARE = 0.3
-# For one observation: with a constant this large, everything is evaluated, and sums over blocks do not overflow.
-_LARGEST = 1e250
+# For one observation without a bound: with a constant this large, everything is evaluated, and sums over blocks do not
+# overflow.
+LARGEST = 1e250
 # Maximum numbers of a part, which fit into a processor's second-level cache, and observations of it. With smaller
 # parts, threads wait for the interpreter lock between operations.
 _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
@@ -318,7 +319,7 @@ class LinearPredictors:
             Order of the expansion.
         """
         largest = self.family.largest(order + 1, centre, lengths, radius)
-        return np.minimum(largest / math.factorial(order + 1), _LARGEST)
+        return np.minimum(largest / math.factorial(order + 1), LARGEST)
 
     def gradient(self, slopes: FloatArray) -> FloatArray:
         """Return the gradient of the sum, (dim,), from those in the arguments, (q, n_observations)."""
@@ -424,7 +425,7 @@ class RemainderBounds:
         norms : ndarray, shape (M,)
             At least |D^(p + 1) f [L u, ..., L u]| for any u of length 1.
         """
-        constants = np.minimum(norms / math.factorial(order + 1), _LARGEST)
+        constants = np.minimum(norms / math.factorial(order + 1), LARGEST)
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
         return cls(anchor, whitening, order, np.array([np.inf]), constants[np.newaxis])
 

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from stansub.target.classes import Classes, keys
 from stansub.target.partitioned import Predictors
-from stansub.target.remainders import LinearPredictors
+from stansub.target.remainders import LARGEST, LinearPredictors
 from stansub.types import FloatArray, Places
 
 
@@ -25,7 +25,9 @@ class Start(NamedTuple):
 
 
 class Surveyed(NamedTuple):
-    """Sums of the first radius's constants by order, and the starts of all parts if memory holds them."""
+    """Sums of the first radius's constants by order, of observations that have a bound, and the starts of all parts if
+    memory holds them.
+    """
 
     bounds: dict[int, float]
     starts: dict[int, Start]
@@ -117,7 +119,7 @@ class Survey:
 
         def of(part: LinearPredictors, rows: slice) -> tuple[int, Start | None, list[float]]:
             start = self.site.start(part, self.orders)
-            return rows.start, start if self.keep else None, [float(start.constants[k].sum()) for k in self.orders]
+            return rows.start, start if self.keep else None, [_bounded(start.constants[k]) for k in self.orders]
 
         with threadpool_limits(limits=1, user_api="blas"):
             for first, start, sums in holder.each(of, threads=threads):
@@ -201,9 +203,15 @@ def record(
     out[:] = np.array(columns).T
 
 
+def _bounded(constants: FloatArray) -> float:
+    """Return the sum of the constants of observations that have a bound."""
+    return float(constants[constants < LARGEST].sum())
+
+
 def _ratio(constants: FloatArray, first: FloatArray) -> float:
-    """Return the worst ratio of a radius's constants to those of the first."""
+    """Return the worst ratio of a radius's constants to those of the first, of observations that have a bound there."""
+    constants, first = constants[first < LARGEST], first[first < LARGEST]
     if (first > 0).all():
-        return float((constants / first).max())
+        return float((constants / first).max(initial=1.0))
     where = first > 0
     return np.inf if (constants[~where] > 0).any() else float((constants[where] / first[where]).max(initial=1.0))

@@ -24,7 +24,7 @@ from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal
 from stansub.target.functions import FunctionFactors
 from stansub.target.location_scale import ExtremeErrors, LocationScale, LogisticErrors, NormalErrors, StudentErrors
 from stansub.target.observations import ObservationVariates
-from stansub.target.remainders import Family, LinearPredictors
+from stansub.target.remainders import LARGEST, Family, LinearPredictors
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Site
 
@@ -160,6 +160,58 @@ def test_acceptance_probability(
     right, wrong = (abs(found - one) / np.sqrt(max(one * (1 - one), 1 / n) / n) for one in ways)
     assert right < 4.5
     assert wrong > 4.5 or order == 3 or n < 20_000  # which leaves less
+
+
+def without_bounds(places: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let some of the observations of a `Regression` have no bound."""
+    constants = LinearPredictors.constants
+
+    def some(self: LinearPredictors, *args: Any, **more: Any) -> Array:
+        found = constants(self, *args, **more)
+        if len(found) == N:
+            found[places] = LARGEST
+        return found
+
+    monkeypatch.setattr(LinearPredictors, "constants", some)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("source", SOURCES)
+def test_observations_without_a_bound_are_in_every_decision(
+    source: str, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their remainders are in the log ratio, and in no product; streams evaluate all observations."""
+    monkeypatch.setattr(observations, "SHARE", 1e9 if source != "stream" else 0.3)
+    unbounded, (start, end), n = [3, 7, 40], MOVES[1], 50_000 if source != "stream" else 1000
+    model = Regression.make("poisson", order=order, source=source)
+    theta, proposed = model.at(start), model.at(end)
+    without_bounds(unbounded, monkeypatch)
+    r = model.remainders(theta, proposed)
+    log_ratio = model.factors.log_density(proposed) - model.factors.log_density(theta)
+    bounded = np.delete(r, unbounded)
+    expected, wrong = (
+        np.exp(min(0.0, log_ratio - sum_of) - np.maximum(0, -bounded).sum()) for sum_of in (bounded.sum(), r.sum())
+    )
+    if source == "stream":
+        expected = model.acceptance(theta, proposed, by_all=True)
+    found = rate(model, theta, proposed, n)
+    assert abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / n)
+    assert abs(found - wrong) > 4.5 * np.sqrt(wrong * (1 - wrong) / n) or order == 3
+    decider = model.decider(theta)
+    decision = decider.decide(proposed, -0.1, 0.0, np.random.default_rng(1).bit_generator.capsule)
+    assert decision.n_obs_used >= (len(unbounded) if source != "stream" else N)
+    if source != "stream":
+        assert np.isfinite(model.variates().expected)
+        assert model.variates().expected > len(unbounded)
+
+
+def test_with_many_observations_without_a_bound_all_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_bounds(list(range(N // 2)), monkeypatch)
+    model = Regression.make()
+    assert model.variates().expected > 1e200
+    decider = model.decider(model.anchor)
+    wander(model, decider, 10)
+    assert decider.n_obs_used == 10 * N
 
 
 @pytest.mark.parametrize("order", [2, 3])

@@ -77,3 +77,44 @@ def test_decisions_are_exact_and_agree_with_those_of_all_the_data(
     assert distance(truth) < 5
     assert distance(wrong) > 10
     assert all(abs(own[name][1] / truth[name][1] - 1) < 0.15 for name in own)
+
+
+STEPPED = """
+data { int<lower=0> N; vector[N] y; vector[N] x; }
+parameters { real a; real b; real<lower=0> p; }
+model {
+  a ~ normal(0, 2);
+  b ~ normal(0, 2);
+  p ~ exponential(1);
+  for (n in 1 : N) {
+    real mu = a + b * x[n];
+    if (mu > 1.3) mu += 0.1;
+    y[n] ~ normal(mu, p);
+  }
+}
+"""
+
+
+def test_observations_near_a_step_are_in_every_decision(tmp_path: Path) -> None:
+    """Default decisions agree with those of all the data, and not with those of other data."""
+    (tmp_path / "stepped.stan").write_text(STEPPED)
+    program, rng = stansub.compile_model(tmp_path / "stepped.stan"), np.random.default_rng(6)
+    x = rng.standard_normal(N)
+    mu = 0.4 + 0.3 * x
+    y = mu + 0.1 * (mu > 1.3) + rng.standard_normal(N)
+    data = {"N": N, "x": x, "y": y}
+    draws = stansub.sample(program, data, seed=1, chains=4, iter_warmup=500, iter_sampling=4000)
+    whole = stansub.sample(program, data, seed=2, test="exact", chains=4, iter_warmup=500, iter_sampling=4000)
+    shifted = data | {"y": np.minimum(y, 2.0)}
+    other = stansub.sample(program, shifted, seed=1, test="exact", chains=4, iter_warmup=500, iter_sampling=1000)
+    facts = attrs(draws)
+    assert facts["test"] in ("factorised", "poisson")
+    assert 10 < np.mean(facts["n_obs_evaluated"]) / 4000 < 0.1 * N
+    own, truth, wrong = moments(draws), moments(whole), moments(other)
+    distances = [
+        max(abs(own[name][0] - one[name][0]) / np.hypot(own[name][2], one[name][2]) for name in own)
+        for one in (truth, wrong)
+    ]
+    assert distances[0] < 5
+    assert distances[1] > 10
+    assert all(abs(own[name][1] / truth[name][1] - 1) < 0.15 for name in own)

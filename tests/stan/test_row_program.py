@@ -91,6 +91,12 @@ def _log_p(t: Point, k: int) -> Array:
     return np.asarray(special.log_expit(t.o[k] - t.eta))
 
 
+def _normal_mass(low: Array, high: Array) -> Array:
+    """A normal probability, from the tail that is nearer."""
+    ends = np.where(low > 0, [-high, -low], [low, high])
+    return np.asarray(special.ndtr(ends[1]) - special.ndtr(ends[0]))
+
+
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
     "gaussian": ("z ~ normal(a + xc * b, s);", lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s)),
     "temporary": (
@@ -181,6 +187,37 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             [stats.norm.logpdf(d["z"], t.eta, t.s), stats.norm.logsf(d["z"], t.eta, t.s)],
             stats.norm.logcdf(d["z"], t.eta, t.s),
         ),
+    ),
+    "doses": (
+        "for (n in 1:N) { real h = pow(y[n], t); z[n] ~ normal(a + exp(r[g[n]]) * h / (pow(exp(b[1]), t) + h), s); }",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], t.a + np.exp(t.r[d["g"] - 1]) * d["y"] ** t.t / (np.exp(t.b[0]) ** t.t + d["y"] ** t.t), t.s
+        ),
+    ),
+    "log_doses": (
+        "for (n in 1:N) z[n] ~ normal(a + b[1] * inv_logit(t * (log(y[n]) - b[2])), s);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], t.a + t.b[0] * d["y"] ** t.t / (np.exp(t.b[1] * t.t) + d["y"] ** t.t), t.s
+        ),
+    ),
+    "intervals": (
+        "for (n in 1:N) target += log_diff_exp(normal_lcdf(z[n] + w[n] | a + xc[n] * b, s), "
+        "normal_lcdf(z[n] | a + xc[n] * b, s));",
+        lambda t, d: np.log(_normal_mass((d["z"] - t.eta) / t.s, (d["z"] + d["w"] - t.eta) / t.s)),
+    ),
+    "intervals_from_0": (
+        "for (n in 1:N) target += log_diff_exp(lognormal_lcdf(y[n] + w[n] | exp(a) * r[g[n]], s), "
+        "lognormal_lcdf(y[n] | exp(a) * r[g[n]], s));",
+        lambda t, d: np.log(
+            _normal_mass(
+                *((special.xlogy(1, each) - np.exp(t.a) * t.r[d["g"] - 1]) / t.s for each in (d["y"], d["y"] + d["w"]))
+            )
+        ),
+    ),
+    "logistic_intervals": (
+        "for (n in 1:N) target += log_diff_exp(logistic_lcdf(z[n] + w[n] | a + xc[n] * b, s), "
+        "logistic_lcdf(z[n] | a + xc[n] * b, s));",
+        lambda t, d: np.log(stats.logistic.cdf(d["z"] + d["w"], t.eta, t.s) - stats.logistic.cdf(d["z"], t.eta, t.s)),
     ),
     "weibull": (
         "for (n in 1:N) { if (c[n] == 0) { target += weibull_lpdf(z[n] | s, exp(a + xc[n] * b)); } "
@@ -537,8 +574,6 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
 
 
 REFUSED = {
-    "for (n in 1:N) target += step(z[n] - a) * s;": "jumps",
-    "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s; }": "do not join",
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",

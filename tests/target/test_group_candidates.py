@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stansub._loop import SurrogateDecider
+from stansub._loop import OPERATIONS, SurrogateDecider
 from stansub.target.categories import Categorical
 from stansub.target.families import Binomial, Poisson
-from stansub.target.group_candidates import _lengths, _whitening, furthest, grouped
+from stansub.target.group_candidates import _lengths, _times, _whitening, furthest, grouped
 from stansub.target.groupings import Recentred
 from stansub.target.location_scale import LocationScale, NormalErrors
+from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import Column, SparsePredictors, SparseRows
@@ -22,6 +23,7 @@ from stansub.target.sparse import Column, SparsePredictors, SparseRows
 Array = NDArray[np.float64]
 N, J, K, M = 400, 8, 5, 16
 N_DECISIONS, MAX_Z = 20_000, 4.5
+EDGE = 0.3
 RNG = np.random.default_rng(4)
 
 
@@ -229,20 +231,70 @@ def test_what_cancels_in_one_of_two_arguments_is_removed(both: float) -> None:
         np.testing.assert_allclose(recentred(phi + shift), recentred(phi), atol=1e-12)
 
 
+def jumping() -> SparsePredictors:
+    """Normal observations whose log likelihood jumps at some value of the predictor."""
+    predictors = likelihood("binomial")
+    (row,), rng = predictors.rows, np.random.default_rng(3)
+    names = (
+        *(("argument", 0, 0), ("data", 1, 0), ("difference", 1, 0), ("square", 2, 0), ("constant", 0, 0)),
+        *(("product", 4, 3), ("constant", 0, 0), ("constant", 0, 0), ("difference", 0, 7), ("if_negative", 8, 6)),
+        ("sum", 5, 9),
+    )
+    codes = np.array([(OPERATIONS.index(name), a, b) for name, a, b in names], np.int32)
+    values = np.array([0, 0, 0, 0, -0.5, 0, 0.7, EDGE, 0, 0, 0])
+    data = np.stack([np.zeros(N), row(0.2 * rng.standard_normal(M)) + rng.standard_normal(N)])
+    return SparsePredictors((row,), ProgramFamily(Code(np.array([0, len(codes)], np.int32), codes, values), 1, data))
+
+
+def test_observations_without_a_bound_are_in_every_decision() -> None:
+    """Without them, flows there and back would be others."""
+    predictors = jumping()
+    point, places, sds = moves(0.02)
+    quadratic = predictors.expansion(point)
+    decider = SurrogateDecider(grouped(predictors, quadratic, sds, 2.0), 8.0, 1e9)
+    assert 5 < decider.n_unbounded < 0.3 * N
+    (eta,) = predictors.at(point)
+    near = np.argsort(np.abs(eta - EDGE))[: decider.n_unbounded]
+    seen = 0.0
+    for seed, (a, b) in enumerate(pairwise(places)):
+        there, back = accepted(decider, a, b, seed), accepted(decider, b, a, 100 + seed)
+        error = np.sqrt((1 / there - 1) / N_DECISIONS + (1 / back - 1) / N_DECISIONS)
+        expected = predictors.log_lik(b) - quadratic(b) - predictors.log_lik(a) + quadratic(a)
+        assert abs(np.log(there / back) - expected) < MAX_Z * error
+        each = [predictors.family.log_lik(predictors.at(phi))[near].sum() for phi in (a, b)]
+        seen = max(seen, abs(each[1] - each[0]) / error)
+    assert seen > 2 * MAX_Z
+    assert decider.n_evaluated >= 2 * N_DECISIONS * 2 * len(near)
+
+
 @pytest.mark.parametrize("constant", [np.inf, np.nan])
-def test_a_constant_without_bound_is_said_to_have_none(constant: float) -> None:
+def test_many_observations_without_a_bound_are_refused(constant: float) -> None:
     class Unbounded(Binomial):
+        share = 0.0
+
         def largest(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
             found = super().largest(order, centre, lengths, radius)
-            found[3] = constant
+            found[: int(self.share * N)] = constant
             return found
 
     predictors = likelihood("binomial")
     point, _, sds = moves()
     assert isinstance(predictors.family, Binomial)
-    unbounded = Unbounded(predictors.family.successes, predictors.family.trials)
-    with pytest.raises(NoPredictorsError, match="no bound"):
-        grouped(replace(predictors, family=unbounded), predictors.expansion(point), sds)
+    unbounded = replace(predictors, family=Unbounded(predictors.family.successes, predictors.family.trials))
+    for Unbounded.share, n in ((0.0, 0), (0.1, 40)):
+        observations = grouped(unbounded, predictors.expansion(point), sds)
+        assert SurrogateDecider(observations, 1.0, 1e9).n_unbounded == n
+    Unbounded.share = 0.5
+    with pytest.raises(NoPredictorsError, match="too many observations have no bound"):
+        grouped(unbounded, predictors.expansion(point), sds)
+
+
+def test_bounds_of_larger_boxes_are_no_multiples_of_none() -> None:
+    """An observation that has a remainder on a larger box alone has a bound on the small one alone."""
+    ones = np.ones(3)
+    assert _times(2 * ones, ones) == 2
+    assert _times(np.array([2, 5, 0]), np.array([1, np.inf, 0])) == 2
+    assert _times(np.array([2, 0, 3]), np.array([1, np.inf, 0])) == np.inf
 
 
 def test_no_observation_is_further_than_the_limit() -> None:

@@ -10,6 +10,7 @@ from stansub.target.programs import Code, ProgramFamily
 Array = NDArray[np.float64]
 N = 300  # two blocks and a half
 SOURCES = ("constant", "data", "argument")
+SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")
 
 
 def family(*variants: list[tuple[str, int, int]], seed: int = 1) -> ProgramFamily:
@@ -42,7 +43,7 @@ def each(given: ProgramFamily, eta: Array) -> Array:
 def test_columns_have_the_values_of_single_observations(name: str) -> None:
     given, rng = of_one(name), np.random.default_rng(2)
     eta = rng.uniform(0.1, 3, (2, N)) * (-1 if name in ("log1m_exp", "std_normal_log_qf") else 1)
-    if name == "abs":
+    if name == "abs" or name in SIDES:
         eta[0, ::2] *= -1
     values = given.log_lik(eta)
     assert np.isfinite(values).all()
@@ -56,9 +57,15 @@ def test_derivatives_are_those_of_jets(name: str) -> None:
     lines = [("argument", 0, 0), ("argument", 1, 0), ("product", 0, 0), (name, 2, second)]
     if name in ("log1m_exp", "std_normal_log_qf"):
         lines[2:] = [("data", 2, 0), ("difference", 2, 2), ("square", 0, 0), ("difference", 3, 4), (name, 5, 0)]
+    if name in SIDES:
+        lines[-1] = (name, 1, 2)  # where the other argument is negative, or where it is not
+    if name == "same":
+        lines[-1] = (name, 2, 2)
     at = len(lines) - 1
     given = family([*lines, ("product", at, at)], [*lines, ("product", at, at), ("product", at + 1, 1)])
     eta = np.random.default_rng(3).uniform(0.3, 1.2, (2, N))
+    if name in SIDES:
+        eta[1, ::3] *= -1
     values, slopes, curves = given.derivatives((0, 1, 2), eta)
     jets = np.empty((6, N))
     given.density.expand(2, given.data, eta, jets)
