@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.groupings import Recentred
@@ -22,6 +23,9 @@ from stansub.types import FloatArray
 # Radius, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line, and
 # multiples of it for moves that end beyond it.
 RADIUS, _MULTIPLES = 8.0, (1.0, 2.0, 4.0)
+# How much larger bounds on a wider box may be before decisions from all observations are cheaper, and the number of
+# observations at which this is tried first.
+_WIDE, _TRIED = 1e3, 64
 # Relative to the diagonal of a precision.
 _RIDGE = 1e-10
 
@@ -85,20 +89,31 @@ def _constants(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the constants of observations at the first radius, and how much larger any are at each radius.
 
-    Constants of observations without a bound are infinite.
+    Constants of observations without a bound are infinite. Others are infinitely larger at a radius if they are by far
+    for a few of the observations.
     """
     constants = family.largest(3, eta, lengths, radii[0]) / 6
     constants[np.isnan(constants)] = np.inf
-    larger = (family.largest(3, eta, lengths, radius) / 6 for radius in radii[1:])
-    return constants, np.array([1.0, *(_times(one, constants) for one in larger)])
+    bounded = np.flatnonzero(np.isfinite(constants))
+    few = bounded[:: max(len(bounded) // _TRIED, 1)]
+
+    def times(rows: NDArray[np.int64], radius: float) -> float:
+        found = family.part(rows).largest(3, eta[:, rows], lengths[:, rows], radius) / 6
+        return _times(found, constants[rows])
+
+    worst = [1.0]
+    for radius in radii[1:]:
+        is_wide = worst[-1] > _WIDE or times(few, radius) > _WIDE
+        worst.append(np.inf if is_wide else times(bounded, radius))
+    return constants, np.array(worst)
 
 
 def _times(larger: FloatArray, constants: FloatArray) -> float:
     """Return by how much constants of a larger radius exceed others at most; infinite if only they are positive."""
-    bounded, positive = np.isfinite(constants), constants > 0
+    positive = constants > 0
     if (larger[~positive] > 0).any():
         return np.inf
-    return float((larger[bounded & positive] / constants[bounded & positive]).max(initial=1.0))
+    return float((larger[positive] / constants[positive]).max(initial=1.0))
 
 
 def furthest(
