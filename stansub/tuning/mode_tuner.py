@@ -78,6 +78,8 @@ _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
 # if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
 # approximate test must be worth beside decisions by bounds.
 _WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+# Foreseen candidates per observation from which decisions by bounds surely pick all observations.
+_SURELY = 4.0
 # Factor of effective draws that another approximate test must reach, and share of the best value's below which no
 # further value of a setting is tried.
 _WORTH, _PAST_THE_BEST = 2.0, 0.75
@@ -141,6 +143,9 @@ class _ModeTuner(VariatesTuner):
         """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
+        n = self.posterior.blocks.n_observations
+        if (picked := self.foreseen()) is not None and picked > _SURELY * n:
+            return self.of_blocks()._differenced_if_few()._besides_bounds(picked, order_rng, race_rng)
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
@@ -171,8 +176,7 @@ class _ModeTuner(VariatesTuner):
         few, picked = self._few(), variates.candidates(self.posterior)
         n_observations = self.posterior.blocks.n_observations
         if picked > n_observations or (few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations):
-            found, test = self._without_bounds(few, order_rng, race_rng)
-            return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
+            return self._besides_bounds(picked, order_rng, race_rng)
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
         least = min(FIRST_LOOKS[0] * size, n_observations)
@@ -186,6 +190,13 @@ class _ModeTuner(VariatesTuner):
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
         lost = ExactLost(by_bounds.name, test.name, gain, picked)
         return self._or_by_all(found.evaluating(exact.n_obs_evaluated).noting(lost), test)
+
+    def _besides_bounds(
+        self, picked: float, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Return other decisions, because those by proved bounds would pick so many observations."""
+        found, test = self._without_bounds(self._few(), order_rng, race_rng)
+        return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
 
     def _few(self) -> ExactOfFew | ExactOfSmall | None:
         """Return why decisions use all observations or blocks, if there are few."""
