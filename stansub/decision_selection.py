@@ -154,6 +154,13 @@ class ExactOfTransitions(Chosen):
     reason: str
 
 
+class ExactAlong(Chosen):
+    """Trajectories need no decisions besides their own, from all observations."""
+
+    about = "test"
+    text = "exact, from all observations: trajectories on the posterior itself take gradients of all of them"
+
+
 class ExactWithoutVariates(Chosen):
     """Exact decisions from all observations, because there are no control variates."""
 

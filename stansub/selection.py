@@ -165,10 +165,15 @@ class TransitionsTaken(Chosen):
     """Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them."""
     is_cheap: bool = False
     """Whether such trajectories are taken because they cost little more."""
+    independent: float | None = None
+    """Acceptance rate of independent draws from the normal approximation at the mode, if that is the reason."""
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
+        if self.independent is not None:
+            accepted = f"{percent(self.independent)} of independent draws from the Laplace approximation were accepted"
+            why = f"the posterior is far from normal ({accepted})"
         if self.of_surrogate is not None:
             omits = f"omits too much ({percent(self.of_surrogate)} of the trial surrogate transitions were accepted)"
             return f"NUTS on the posterior itself, in coordinates from a surrogate, which {omits}: {why}"
@@ -330,6 +335,23 @@ class WalkWon(Chosen):
     about = "proposal"
     text = "{race.winner} with an adapted scale: {race.clause}"
     race: RaceOutcome
+
+
+class TrajectoriesTaken(Chosen):
+    """Trajectories on the posterior itself, because they make more effective draws for the data than other moves."""
+
+    about = "proposal"
+    n_steps: float
+    """Gradients of a trajectory."""
+    instead_of: str
+    gain: float | None
+    """Ratio of their effective draws to those of the other proposal; None if that was not raced."""
+
+    def describe(self) -> str:
+        text = f"NUTS on the posterior itself, {rounded(self.n_steps)} gradients of all the data a step"
+        if self.gain is None:
+            return f"{text}: few proposals about the mode were accepted"
+        return f"{text}: {rounded(self.gain)} times the effective draws per observation of {self.instead_of}"
 
 
 class WalkSinceFewAccepted(Chosen):

@@ -36,6 +36,8 @@ class Run(Enum):
     """Steps by which a budget is planned; a number for each method and chain."""
     JOINT = (0, 11)
     """The race with joint decisions, beside those with others."""
+    ALONG = (0, 20)
+    """Trajectories on the posterior itself that are tried beside moves about the mode."""
     KAPPA = (0, 12)
     """The race between values of their kappa."""
     SUBSET = (0, 14)

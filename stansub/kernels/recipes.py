@@ -26,7 +26,7 @@ from stansub.kernels.base import Kernel
 from stansub.kernels.combine import ConditionalMetropolis, MixtureKernel, SequenceKernel
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
-from stansub.target.split import Split
+from stansub.target.split import Dynamics, Split
 from stansub.types import FloatArray, IntArray
 
 
@@ -67,6 +67,13 @@ class Context(Protocol):
     @property
     def split(self) -> Split:
         """Return the posterior split into prior and likelihood; raise NoPredictorsError if that is impossible."""
+
+    @property
+    def dynamics(self) -> Dynamics | None:
+        """Return the posterior itself for trajectories; None if this process cannot evaluate it at once."""
+
+    @property
+    def n_observations(self) -> int: ...
 
     @property
     def tables(self) -> Callable[[float], Table] | None:

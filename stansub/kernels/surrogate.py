@@ -173,18 +173,19 @@ class SurrogateTransitions(DirectKernel):
 
 
 class PosteriorTrajectories(DirectKernel):
-    """Kernel of the no-U-turn sampler on the posterior itself, as set up with the help of a surrogate.
+    """Kernel of trajectories on the posterior itself, as set up with the help of a surrogate or about a mode.
 
     There are no decisions about a surrogate; each gradient evaluates all observations.
     """
 
     stats = (*STATS, *TRANSITION_STATS, *COUNTS)
 
-    def __init__(self, split: Split, inner: NoUTurn | FixedLength, n: int = 1) -> None:
+    def __init__(
+        self, posterior: Dynamics | None, n_observations: int, inner: NoUTurn | FixedLength, n: int = 1
+    ) -> None:
         super().__init__(inner.dim)
-        posterior = split.posterior()
         assert posterior is not None
-        self._n, self._transition = split.predictors.n_observations, partial(inner.bound(posterior), n=n)
+        self._n, self._transition = n_observations, partial(inner.bound(posterior), n=n)
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Run the transitions."""
@@ -427,10 +428,28 @@ class SurrogateTransition:
         """Return the kernel of one chain on a posterior."""
         if self.on_posterior is None:
             return SurrogateTransitions(split, self)
+        of_all = split.posterior(), split.predictors.n_observations, self.on_posterior
         if self.share == 1:
-            return PosteriorTrajectories(split, self.on_posterior, self.n)
-        posterior = PosteriorTrajectories(split, self.on_posterior)
+            return PosteriorTrajectories(*of_all, self.n)
+        posterior = PosteriorTrajectories(*of_all)
         return MixedTransitions(SurrogateTransitions(split, self), posterior, self.share)
+
+    def leaves(self, names: Sequence[str]) -> Leaves:
+        """Return no leaves: nothing is adapted."""
+        return {}
+
+
+@dataclass(frozen=True)
+class PosteriorTransition:
+    """Trajectories on the posterior itself as set up about a mode."""
+
+    name: ClassVar[str] = "nuts"
+
+    inner: NoUTurn | FixedLength
+
+    def bind(self, context: Context) -> Kernel:
+        """Return the kernel of one chain."""
+        return PosteriorTrajectories(context.dynamics, context.n_observations, self.inner)
 
     def leaves(self, names: Sequence[str]) -> Leaves:
         """Return no leaves: nothing is adapted."""

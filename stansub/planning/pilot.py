@@ -28,6 +28,7 @@ from stansub.errors import InputError
 from stansub.kernels.base import BatchControl, Kernel, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
+from stansub.kernels.surrogate import PosteriorTrajectories
 from stansub.progress import Progress
 from stansub.run.prepare import Prepared, mode_request
 from stansub.run.transitions import Tuned
@@ -45,8 +46,8 @@ _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 
 
 @dataclass(frozen=True)
-class MetropolisSampler:
-    """Metropolis-Hastings with proposals about the mode."""
+class _AboutMode:
+    """A sampler that was set up about the mode."""
 
     found: ModeSetup
 
@@ -54,6 +55,19 @@ class MetropolisSampler:
     def name(self) -> str:
         """Return the name of the proposal."""
         return self.found.name
+
+    def start(self, rng: np.random.Generator) -> FloatArray:
+        """Return a starting value of a pilot chain, shape (dim,)."""
+        mode = self.found.mode
+        return np.asarray(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+
+    def normal(self) -> tuple[FloatArray, FloatArray]:
+        """Return centre and covariance factor of a normal approximation to the posterior."""
+        return self.found.mode.position, self.found.mode.cholesky
+
+
+class MetropolisSampler(_AboutMode):
+    """Metropolis-Hastings with proposals about the mode."""
 
     def decider(self, posterior: Posterior, rule: StoppingRule) -> Decider:
         """Return the decider of one chain."""
@@ -69,18 +83,25 @@ class MetropolisSampler:
         assert self.found.proposal is not None
         return self.found.proposal
 
-    def start(self, rng: np.random.Generator) -> FloatArray:
-        """Return a starting value of a pilot chain, shape (dim,)."""
-        mode = self.found.mode
-        return np.asarray(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
-
     def options(self, rule: StoppingRule) -> dict[str, str]:
         """Return the options of `stansub.sample` for this sampler and these decisions."""
         return {"test": rule.name}
 
-    def normal(self) -> tuple[FloatArray, FloatArray]:
-        """Return centre and covariance factor of a normal approximation to the posterior."""
-        return self.found.mode.position, self.found.mode.cholesky
+
+class TrajectorySampler(_AboutMode):
+    """Trajectories on the posterior itself, which a run takes without being asked."""
+
+    params = None
+
+    def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
+        """Return the kernel of one chain."""
+        assert self.found.trajectories is not None
+        n_observations = posterior.blocks.n_observations
+        return PosteriorTrajectories(posterior.dynamics(), n_observations, self.found.trajectories.inner)
+
+    def options(self, rule: StoppingRule) -> dict[str, str]:
+        """Return no options of `stansub.sample`."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -115,7 +136,7 @@ class SplitSampler:
 
 
 # Proposals of a method, and the kernel that uses them.
-Sampler = MetropolisSampler | SplitSampler
+Sampler = MetropolisSampler | TrajectorySampler | SplitSampler
 
 
 @dataclass(frozen=True)
@@ -230,6 +251,8 @@ def methods_of(prepared: Prepared, progress: Progress) -> list[Method]:
             "no plan is possible: pilot runs start at the mode, and no mode was found; use `stansub sample` "
             "without a budget"
         )
+    if found.trajectories is not None:
+        return [Method(found.name, setup.rule, TrajectorySampler(found))]
     methods = [Method(setup.rule.name, setup.rule, MetropolisSampler(found))]
     blockwise, rule = MetropolisSampler(found), setup.rule
     request = replace(mode_request(setup.config, None), exact_free=False, test_free=False)

@@ -89,6 +89,7 @@ _RECIPES = (
     recipes.Mixture,
     polya_gamma.PolyaGamma,
     surrogate.SurrogateTransition,
+    surrogate.PosteriorTransition,
     surrogate.NoUTurn,
     surrogate.FixedLength,
     surrogate.RandomLength,

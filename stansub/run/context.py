@@ -22,7 +22,7 @@ from stansub.kernels.recipes import Leaf
 from stansub.kernels.sgld import MiniBatches
 from stansub.target.factors import Evaluator, Target
 from stansub.target.footprints import Footprints, find_footprints
-from stansub.target.split import Split
+from stansub.target.split import Dynamics, Split
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.proposal_names import AdapterContext, make_adapter
@@ -78,6 +78,16 @@ class ChainContext:
     def split(self) -> Split:
         """Return the posterior split into prior and likelihood."""
         return self.target.split()
+
+    @property
+    def dynamics(self) -> Dynamics | None:
+        """Return the posterior itself for trajectories; None if this process cannot evaluate it at once."""
+        return self.target.dynamics()
+
+    @property
+    def n_observations(self) -> int:
+        """Return the number of observations."""
+        return self.target.blocks.n_observations
 
     @property
     def _variates(self) -> ControlVariates | None:

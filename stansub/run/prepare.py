@@ -34,6 +34,7 @@ from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
+from stansub.tuning.about_mode import or_along
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.mode_tuner import MOST_BY_ALL, anchor
@@ -147,7 +148,7 @@ def _prepare(
         if isinstance(found, transitions.TransitionSetup):
             return _prepare_transitions(found, inits, config, progress, folder)
         rejected = found
-    return _prepare_subsampled(given, inits, config.of_length(transitions=False), rejected, progress, folder)
+    return _prepare_subsampled(given, inits, config, rejected, progress, folder)
 
 
 def _prepare_transitions(
@@ -191,14 +192,16 @@ def _prepare_subsampled(
     folder: Path | None,
 ) -> Prepared:
     """Prepare a run whose decisions use parts of the data; ``rejected`` says why surrogate transitions are not used."""
-    assert config.seed is not None
+    unfilled, config = config, config.of_length(transitions=False)
+    seed = config.seed
+    assert seed is not None
     rule = config.make_test()
     sized = _block_size if isinstance(given.model, Posterior) else _first_size
     posterior, compiled_at = make_posterior(
         given.model,
         given.values,
         block_size=config.block_size or partial(sized, rule, config),
-        seed=config.seed,
+        seed=seed,
         observations=config.observations,
         near=given.near,
         log=progress,
@@ -209,6 +212,13 @@ def _prepare_subsampled(
     _check_memory(posterior, config, folder)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _mode_setup(posterior, rule, ranges, config, inits, progress)
+    if found is not None and _is_poor(found, fitted, posterior, config):
+        other = transitions.instead(given, config, found.independent, progress)
+        if other is not None:
+            return _prepare_transitions(other, inits, unfilled, progress, folder)
+        found, fitted = or_along(posterior, found, fitted, mode_request(config, ranges.source), progress)
+        if found.trajectories is not None:
+            config = unfilled.of_length(transitions=True)
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
@@ -220,7 +230,7 @@ def _prepare_subsampled(
     left = [rejected] if rejected is not None else []
     setup = Setup(
         config=config,
-        seed=config.seed,
+        seed=seed,
         # Cross-chain adaptation begins with the test before its looks were fitted, or the test that replaced it.
         asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
@@ -235,6 +245,13 @@ def _prepare_subsampled(
         notes=updated(notes, block_note, *ranges.notes, *audit_note, *_products(posterior, config), *left),
     )
     return Prepared(setup, posterior, ranges, compiled_at)
+
+
+def _is_poor(found: ModeSetup, test: StoppingRule, posterior: Posterior, config: SampleConfig) -> bool:
+    """Return whether moves about the mode are poor: without bounds, on a posterior far from normal, from few data."""
+    free = config.moves_free and config.exact_free and not test.thins and len(found.modes.found) == 1
+    is_small = posterior.blocks.n_observations <= MOST_BY_ALL and posterior.pilot is None
+    return free and is_small and found.independent < transitions.NEAR_NORMAL
 
 
 def _products(posterior: Posterior, config: SampleConfig) -> tuple[Chosen, ...]:
@@ -255,7 +272,8 @@ def moves_of(
     """Return the chains' proposal, or their kernel."""
     if transition is not None:
         return transition
-    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
+    about = (found.trajectories or found.proposal) if found is not None else None
+    moves = config.kernel or about or config.proposal
     return without_race(moves) if isinstance(moves, str) else moves
 
 

@@ -350,7 +350,7 @@ def _adaptation(prepared: Prepared, progress: Progress) -> cross_chain.CrossChai
     """Return the adaptation of the chains to their pooled draws; None unless a single mode was found."""
     setup = prepared.setup
     config, found = setup.config, setup.found
-    if found is None or len(found.modes.found) > 1 or config.kernel is not None:
+    if found is None or found.trajectories or len(found.modes.found) > 1 or config.kernel is not None:
         return None
     asked = cross_chain.AdaptationOptions(
         test=setup.asked_rule,

@@ -14,7 +14,7 @@ parameters, Metropolis within Gibbs is then used, whether or not the scales are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -148,6 +148,23 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         return left if suited else None
 
 
+def instead(given: ModelInput, config: SampleConfig, independent: float, progress: Progress) -> TransitionSetup | None:
+    """Return surrogate transitions instead of moves about the mode that stay in tails; None if they do not suit.
+
+    Parameters
+    ----------
+    independent : float
+        Acceptance rate of independent draws from the normal approximation at the mode.
+    """
+    try:
+        found = _with_surrogate(*_split(given, config, progress), config, progress, independent=independent)
+    except EndedError:
+        raise
+    except (NoPredictorsError, RunError):
+        return None
+    return found if isinstance(found, TransitionSetup) and not found.hardly_moves else None
+
+
 def _by_default(
     given: ModelInput, config: SampleConfig, progress: Progress
 ) -> TransitionSetup | TransitionsLeft | None:
@@ -183,7 +200,12 @@ def _within_gibbs(
 
 @one_blas_thread()
 def _with_surrogate(
-    posterior: Posterior, compiled_at: float, config: SampleConfig, progress: Progress
+    posterior: Posterior,
+    compiled_at: float,
+    config: SampleConfig,
+    progress: Progress,
+    *,
+    independent: float | None = None,
 ) -> TransitionSetup | TransitionsLeft:
     """Return surrogate transitions after setup and a trial, or why they are not used by default.
 
@@ -216,7 +238,16 @@ def _with_surrogate(
         return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
     is_cheap = of_surrogate is None and tuned.transition.share == 1
     note = TransitionsTaken(
-        config.splits, effects, posterior.dim, normal, accepted, hardly_moves, tuned.diverging, of_surrogate, is_cheap
+        config.splits,
+        effects,
+        posterior.dim,
+        normal,
+        accepted,
+        hardly_moves,
+        tuned.diverging,
+        of_surrogate,
+        is_cheap,
+        independent,
     )
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
@@ -244,7 +275,7 @@ def forecast(config: SampleConfig, progress: Progress, cost: StepCost, *, n_done
 
 
 # Transitions by the name of their proposal, and what a refusal says.
-_REQUESTED = {
+_REQUESTED: dict[str, tuple[Callable[..., TransitionSetup | TransitionsLeft], str]] = {
     "surrogate": (_with_surrogate, "this likelihood has no surrogate"),
     "gibbs": (_within_gibbs, "Metropolis within Gibbs is not possible"),
 }

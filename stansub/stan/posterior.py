@@ -17,12 +17,12 @@ from stansub.progress import Progress, as_progress
 from stansub.stan import rewrite, toolchain
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.data import Data
-from stansub.stan.library import Library
+from stansub.stan.library import Library, Model
 from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.proof import Population, Proof, Whole, prove
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.size_variables import size_expressions
-from stansub.stan.surrogate import Split, split
+from stansub.stan.surrogate import Dynamics, Split, split
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
@@ -228,6 +228,18 @@ class Posterior:
             If the likelihood is of no known family of predictors that are affine in its own arguments.
         """
         return self._once("split", lambda: self._find_split(progress))
+
+    def dynamics(self, progress: Callable[[str], None] | None = None) -> Dynamics | None:
+        """Return the posterior itself for trajectories; None if this process does not hold it as one program.
+
+        If its likelihood is known in its own arguments, gradients take no autodiff over the data. That takes a
+        compilation.
+        """
+        try:
+            found = self.split(progress).posterior()
+        except NoPredictorsError:
+            found = None
+        return found or (Dynamics(self.full) if isinstance(self.full, Model) else None)
 
     def _once(self, what: str, find: Callable[[], T]) -> T:
         """Return what ``find`` returned the first time, or raise its NoPredictorsError again."""

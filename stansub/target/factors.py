@@ -12,7 +12,7 @@ from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
 from stansub.target.partitioned import Predictors
 from stansub.target.remainders import NoPredictorsError, RemainderBounds
-from stansub.target.split import Split
+from stansub.target.split import Dynamics, Split
 from stansub.types import FloatArray
 
 __all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target", "known_predictors"]
@@ -68,6 +68,9 @@ class Target(Protocol):
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """Return the split into prior and likelihood in its own arguments; raise NoPredictorsError if there is none."""
+
+    def dynamics(self, progress: Callable[[str], None] | None = None) -> Dynamics | None:
+        """Return the posterior itself for trajectories; None if this process cannot evaluate it at once."""
 
     def remainder_bounds(
         self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None

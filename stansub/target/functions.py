@@ -17,7 +17,7 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
-from stansub.target.split import Split
+from stansub.target.split import Dynamics, Split
 from stansub.types import FloatArray, IntArray
 
 Places = NDArray[np.int32]
@@ -115,6 +115,10 @@ class FunctionFactors:
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """Raise an error: there is no program to split."""
         raise NoPredictorsError("a posterior of Python functions has no Stan program to split")
+
+    def dynamics(self, progress: Callable[[str], None] | None = None) -> Dynamics | None:
+        """Return None: trajectories in C++ need a Stan program."""
+        return None
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """Return the linear predictors that were given."""

@@ -13,6 +13,7 @@ from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError
 from stansub.kernels.proposals import BuiltIn
+from stansub.kernels.surrogate import PosteriorTransition
 from stansub.selection import Choices, Chosen, updated
 from stansub.target.factors import Evaluator, Target
 from stansub.target.quadratic import global_quadratic
@@ -48,6 +49,10 @@ class ModeSetup:
     """Observations whose log likelihood the race evaluated."""
     merit: float = 0.0
     """Effective draws per observation of the proposal in the race; 0 without a race."""
+    independent: float = 1.0
+    """Acceptance rate of independent draws from the normal approximation in the race; 1 without a race."""
+    trajectories: PosteriorTransition | None = None
+    """Trajectories on the posterior itself, if they replace proposals and decisions."""
     sticky: bool = False
     """Whether chains stayed in tails for long, so that only local moves suit."""
 

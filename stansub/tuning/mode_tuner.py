@@ -77,7 +77,9 @@ _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
 # observations, if these are at most so many (a race evaluates all of them hundreds of times); that bounds must be worth
 # if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
 # approximate test must be worth beside decisions by bounds.
-_WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+# Parameters above which independent draws are tried before other candidates.
+_MANY = 50
 # Foreseen candidates per observation from which decisions by bounds surely pick all observations.
 _SURELY = 4.0
 # Factor of effective draws that another approximate test must reach, and share of the best value's below which no
@@ -117,6 +119,19 @@ def anchor(
         modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log, request.points)
     tuner = _ModeTuner(posterior, test, request, modes, log)
     return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
+
+
+def foreseen_at_mode(posterior: CutTarget, request: ModeRequest, progress: Callable[[str], None]) -> float | None:
+    """Return about how many observations a decision by proved bounds will pick; None if that is not known beforehand.
+
+    Raises
+    ------
+    NoModeError
+        If there is no mode with a normal approximation.
+    """
+    log = as_progress(progress)
+    modes = search(posterior, streams.generator(request.seed, streams.Run.MODES), True, request.threads, log)
+    return _ModeTuner(posterior, Factorised(), request, modes, log).foreseen()
 
 
 class _ModeTuner(VariatesTuner):
@@ -224,7 +239,7 @@ class _ModeTuner(VariatesTuner):
         result, n = self._tried(found, None, by_all, theta, rng)
         found = found.evaluating(n)
         gain = found.merit / result.merit if result.merit else math.inf
-        if gain > _WORTH_ERROR:
+        if gain > WORTH_ERROR:
             return found, test
         choices = updated(found.choices, NoVariatesForTest(by_all.name), ExactByAll(test.name, gain))
         choices.pop("first look", None)
@@ -272,12 +287,16 @@ class _ModeTuner(VariatesTuner):
     ) -> tuple[ModeSetup, StoppingRule]:
         """Choose one of several proposals, then looks and a test that suit it."""
         mode, test = found.mode, self.first_look(found.variates, FIRST_LOOKS[1])
-        decider = self._decider(found.variates, test)
+        decider, walks = self._decider(found.variates, test), bool(named(self.request.proposal).fallback)
         theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
         decider.reset(theta)
-        result = race(decider, runners, mode.cholesky, rng, progress=self.log)
-        found = replace(found, n_obs_evaluated=decider.n_evaluated)
-        if named(self.request.proposal).fallback and result.first_rate < LEAST_ACCEPTED:
+        # With many parameters independent draws are rarely accepted, and then no other candidate counts.
+        for some in (runners[:1], runners) if walks and mode.dim > _MANY else (runners,):
+            result = race(decider, some, mode.cholesky, rng, progress=self.log)
+            if is_rare := walks and result.first_rate < LEAST_ACCEPTED:
+                break
+        found = replace(found, n_obs_evaluated=decider.n_evaluated, independent=result.first_rate)
+        if is_rare:
             return self._walking(found, result.first_rate, order_rng)
         mixture, won = mixed(result, mode.cholesky)
         choices = updated(found.choices, won)

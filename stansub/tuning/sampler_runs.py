@@ -9,7 +9,7 @@ import numpy as np
 
 from stansub.autocorrelation import autocorrelation_times
 from stansub.kernels.surrogate import MAX_TREE_DEPTH
-from stansub.target.split import Sampler, Transition
+from stansub.target.split import HamiltonianSampler, Sampler, Transition
 from stansub.types import FloatArray
 
 # Transitions that test a sampler: at first, and if draws seem to resemble each other; the autocorrelation time above
@@ -17,6 +17,10 @@ from stansub.types import FloatArray
 SHOWING, SURE, UNSURE = 200, 800, 3.0
 # Angle of a trajectory of fixed length, the most steps of one, and its target share of rejections.
 ANGLE, MOST_STEPS, _REJECTED = 2 * np.pi / 3, 15, 0.05
+# Target acceptance rate of trees, and maximum step size, in radians (`cpp/surrogate_system.hpp`): a tree of seven steps
+# turns by more than half a circle and ends. Longer ones estimate means better but sds worse, and steps of a whole
+# circle would always be accepted.
+TARGET, _LARGEST = 0.8, 0.55
 # Autocorrelation time that steps may have, and maximum number of transitions per step to reach it.
 TIME, MOST_TRANSITIONS = 2.0, 50
 
@@ -56,6 +60,37 @@ def run(sampler: Sampler, theta: FloatArray, n: int, rng: np.random.Generator, c
         transitions.append(sampler(rng.bit_generator.capsule, theta))
         draws[t] = theta
     return Run(draws, transitions)
+
+
+class Adapted(NamedTuple):
+    """Draws while the step size adapts, and the step size."""
+
+    draws: FloatArray
+    step_size: float
+
+
+def adapted(
+    system: HamiltonianSampler,
+    theta: FloatArray,
+    n: int,
+    rng: np.random.Generator,
+    check: Callable[[], None],
+    target: float = TARGET,
+) -> Adapted:
+    """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
+    theta, draws = np.array(theta), np.empty((n, len(theta)))
+    mu, h, log_mean = np.log(2.0), 0.0, 0.0
+    step_size = 0.2
+    for t in range(1, n + 1):
+        check()
+        made = system.nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+        draws[t - 1] = theta
+        h += (target - made.acceptance_rate - h) / (t + 10)
+        log_step = min(mu - np.sqrt(t) / 0.05 * h, np.log(_LARGEST))
+        weight = t**-0.75
+        log_mean = weight * log_step + (1 - weight) * log_mean
+        step_size = float(np.exp(log_step))
+    return Adapted(draws, float(np.exp(log_mean)))
 
 
 def n_steps_needed(made: Run, n_steps: int) -> int:

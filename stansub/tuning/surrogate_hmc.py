@@ -22,7 +22,7 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH, FixedLength, Gibbs, GivenS
 from stansub.target.cholesky import Factor, of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
-from stansub.target.split import Differentiable, Dynamics, HamiltonianSampler, Sampler
+from stansub.target.split import Differentiable, Dynamics, Sampler
 from stansub.tuning.coordinates import Effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.sampler_runs import (
@@ -30,9 +30,11 @@ from stansub.tuning.sampler_runs import (
     MOST_STEPS,
     SHOWING,
     SURE,
+    TARGET,
     TIME,
     UNSURE,
     Run,
+    adapted,
     n_steps_needed,
     n_transitions,
     run,
@@ -45,11 +47,8 @@ from stansub.types import FloatArray
 POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round, and those that tune a step size at the end.
 _ROUND, _ADAPTING = 60, 100
-# Maximum step size, in radians (`cpp/surrogate_system.hpp`): a tree of seven steps turns by more than half a circle and
-# ends. Longer ones estimate means better but sds worse, and steps of a whole circle would always be accepted.
-_LARGEST = 0.55
 # Target acceptance rates; the next one is used if more than this share of the transitions diverge.
-_TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+_TARGETS, _DIVERGING = (TARGET, 0.9, 0.95, 0.98), 0.005
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
 # Fewest steps of a trajectory of fixed length.
@@ -128,7 +127,7 @@ class Tuner:
         """
         coordinates, factor = self._metric(metric_of or surrogate, precision, points)
         system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
-        made = self._adapted(system, draws[-1], _ROUND, _TARGETS[0])
+        made = adapted(system, draws[-1], _ROUND, self.rng, self.check)
         kept = made.draws[_ROUND // 2 :]
         inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
         return Tuned(inner, kept)
@@ -222,9 +221,9 @@ class Tuner:
         sampler that is beaten by another one.
         """
         for target in _TARGETS:
-            adapted = self._adapted(own.on(surrogate), theta, _ADAPTING, target)
-            inner = replace(own, step_size=adapted.step_size)
-            made = self._run(inner.bound(surrogate), adapted.draws[-1], SHOWING)
+            first = adapted(own.on(surrogate), theta, _ADAPTING, self.rng, self.check, target)
+            inner = replace(own, step_size=first.step_size)
+            made = self._run(inner.bound(surrogate), first.draws[-1], SHOWING)
             theta, time = made.draws[-1], slowest_time(made.draws)
             if time > UNSURE and made.deep <= _DEEP:
                 made = self._run(inner.bound(surrogate), theta, SURE)
@@ -243,31 +242,6 @@ class Tuner:
         coordinates = self.effects.matching(precision, points)
         density = InnerDensity(surrogate.model, coordinates)
         return coordinates, of_metric(mean_precision(self.differences, density, coordinates.inward(points)))
-
-    def _adapted(self, system: HamiltonianSampler, theta: FloatArray, n: int, target: float) -> _Adapted:
-        """Return draws and a step size from dual averaging (Hoffman and Gelman 2014, section 3.2)."""
-        theta, draws = np.array(theta), np.empty((n, len(theta)))
-        mu, h, log_mean = np.log(2.0), 0.0, 0.0
-        step_size = 0.2
-        for t in range(1, n + 1):
-            self.check()
-            made = system.nuts(
-                self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH
-            )
-            draws[t - 1] = theta
-            h += (target - made.acceptance_rate - h) / (t + 10)
-            log_step = min(mu - np.sqrt(t) / 0.05 * h, np.log(_LARGEST))
-            weight = t**-0.75
-            log_mean = weight * log_step + (1 - weight) * log_mean
-            step_size = float(np.exp(log_step))
-        return _Adapted(draws, float(np.exp(log_mean)))
-
-
-class _Adapted(NamedTuple):
-    """Draws while the step size adapts, and the step size."""
-
-    draws: FloatArray
-    step_size: float
 
 
 def step_cost(precision: sp.csr_array, factor: Factor) -> float:

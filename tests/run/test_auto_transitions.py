@@ -23,6 +23,7 @@ from stansub.run.config import SampleConfig
 from stansub.run.posteriors import read
 from stansub.selection import TransitionsLeft
 from stansub.target.remainders import NoPredictorsError
+from stansub.tuning import about_mode
 from stansub.tuning.transitions import Trial
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -40,6 +41,13 @@ def means(n: int = 4000, j: int = 40) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     group = rng.integers(j, size=n)
     return {"J": j, "N": n, "y": rng.standard_normal(j)[group] + rng.standard_normal(n), "group": group + 1}
+
+
+def random_taste(n: int = 400, d: int = 8) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    x, nu = rng.standard_normal(n), rng.standard_normal((n, d))
+    y = rng.random(n) < expit(-0.3 + (0.8 + 0.3 * rng.standard_normal(n)) * x)
+    return {"N": n, "D": d, "x": x, "y": y.astype(int), "nu": nu}
 
 
 def run(command: list[str]) -> None:
@@ -89,6 +97,54 @@ def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
     assert "nearly normal" in choices["surrogate transitions"]
     monkeypatch.setattr(transitions, "find", lambda *_: None)
     np.testing.assert_array_equal(unconstrained(idata), unconstrained(stansub.sample(centred, data, **QUIET, **short)))
+
+
+@pytest.fixture(scope="module")
+def skewed() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "random_taste.stan")
+
+
+@pytest.fixture(scope="module")
+def walked(skewed: CompiledModel) -> Any:
+    long = {"iter_warmup": 2000, "iter_sampling": 40_000}
+    return stansub.sample(skewed, random_taste(), proposal="adaptive-metropolis", test="exact", **long, **QUIET)
+
+
+def test_they_replace_moves_about_the_mode_of_a_posterior_far_from_normal(
+    skewed: CompiledModel, walked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds are known, but too wide for decisions, and moves about the mode stay where sigma is near 0."""
+    idata = stansub.sample(skewed, random_taste(), **QUIET)
+    facts = inference_data.attrs(idata)
+    assert facts["settings"]["proposal"] == "surrogate"
+    assert facts["guarantee"] == "exact"
+    assert "the posterior is far from normal (" in facts["choices"]["proposal"]
+    assert idata.posterior.sizes["draw"] == 1000
+    assert max(z_scores(idata, walked, ["a", "b", "sigma"])) < 4.5
+    monkeypatch.setattr(transitions, "NEAR_NORMAL", 0.0)
+    short = {"iter_warmup": 100, "iter_sampling": 100}
+    near = inference_data.attrs(stansub.sample(skewed, random_taste(), **short, **QUIET))
+    assert near["settings"]["proposal"] != "surrogate"
+    assert near["choices"]["bounds"].startswith("known, but wide: ")
+
+
+def test_trajectories_about_the_mode_replace_them_if_there_is_no_surrogate(
+    skewed: CompiledModel, walked: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(transitions, "instead", lambda *_: None)
+    dear, short = inference_data.attrs(stansub.sample(skewed, random_taste(), **QUIET)), {"iter_sampling": 400}
+    assert dear["settings"]["proposal"] != "nuts"
+    monkeypatch.setattr(about_mode, "_GRADIENT", 0.01)
+    file = tmp_path / "run.checkpoint"
+    idata = stansub.sample(skewed, random_taste(), checkpoint=file, **QUIET)
+    facts = inference_data.attrs(idata)
+    assert facts["settings"]["proposal"] == "nuts"
+    assert facts["guarantee"] == "exact"
+    assert facts["choices"]["proposal"].startswith("NUTS on the posterior itself, ")
+    assert max(z_scores(idata, walked, ["a", "b", "sigma"])) < 4.5
+    stansub.sample(skewed, random_taste(), checkpoint=file, **short, **QUIET)
+    resumed = stansub.sample(skewed, random_taste(), resume=file, **QUIET)
+    np.testing.assert_array_equal(unconstrained(resumed), unconstrained(idata)[:, :400])
 
 
 def test_scales_may_multiply_effects_within_the_likelihood(multilevel: CompiledModel, tmp_path: Path) -> None:
