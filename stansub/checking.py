@@ -18,9 +18,11 @@ from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
+from stansub.progress import Progress
 from stansub.run.config import STEPS, SampleConfig
 from stansub.run.decisions import choose_test
 from stansub.run.inits import Inits, near_inits
+from stansub.run.prepare import mode_request, with_seed
 from stansub.run.progress import stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
@@ -41,7 +43,8 @@ from stansub.stan.verdict import Examination, examine
 from stansub.target.levels import multiplies
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors
-from stansub.tuning.mode_tuner import few_evaluations
+from stansub.tuning.climbing import NoModeError
+from stansub.tuning.mode_tuner import few_evaluations, foreseen_at_mode
 from stansub.wording import percent
 
 _LABEL = 14
@@ -111,11 +114,12 @@ def report(
     about = near_inits(inits, 1)
     with stage_progress(progress or console, show=progress is not None and data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
+        surrogate = _surrogate(read.analysis, observations or "", found.posterior)
+        picked = _picked(found.posterior, surrogate, log) if found.posterior is not None else None
     verdict = found.verdict()
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    surrogate = _surrogate(read.analysis, observations or "", found.posterior)
-    lines = [*_refusal(found), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
+    lines = [*_refusal(found), *_origins(found), *_lines(read, found, observations, costs, surrogate, picked)]
     for label, text in (
         *lines,
         *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
@@ -158,7 +162,12 @@ def _block_size(n: int, instances: bool) -> int:
 
 
 def _lines(
-    read: Source, found: Examination, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
+    read: Source,
+    found: Examination,
+    observations: str | None,
+    costs: _Costs | None,
+    surrogate: _Surrogate,
+    picked: float | None,
 ) -> Iterator[tuple[str, str]]:
     program, source, posterior = read.program, read.text, found.posterior
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
@@ -194,7 +203,7 @@ def _lines(
         f"the sum of global part and blocks equals the program's log density at {posterior.proof.points} points "
         f"(relative difference {posterior.proof.error:.0e})",
     )
-    yield "Exact", _exact(posterior, surrogate)
+    yield "Exact", _exact(posterior, surrogate, picked)
 
 
 class _Surrogate(NamedTuple):
@@ -238,17 +247,40 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         return _Surrogate(effects, refusal=error)
 
 
-def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
+def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float | None:
+    """Return about how many observations decisions by bounds on a program of one observation pick, if they are used.
+
+    Bounds on known families are narrow enough.
+    """
+    if surrogate.effects or surrogate.selected or surrogate.multiplies:
+        return None
+    try:
+        if not isinstance(posterior.predictors(log).family, ProgramFamily):
+            return None
+        config = with_seed(SampleConfig().of_length(transitions=False), 0)
+        return foreseen_at_mode(posterior, mode_request(config, None), log)
+    except (NoPredictorsError, NoModeError):
+        return None
+
+
+def _exact(posterior: Posterior, surrogate: _Surrogate, picked: float | None) -> str:
     """Return whether decisions can be exact, or why not."""
+    n = posterior.blocks.n_observations
+    few = few_evaluations(SampleConfig().chains * sum(STEPS), n)
     try:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
         if surrogate.predictors is None:
-            few = few_evaluations(SampleConfig().chains * sum(STEPS), posterior.blocks.n_observations)
             return f"yes, from all observations, which are few; with more, no: {error}" if few else f"no: {error}"
         moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
         return f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
-    return f"yes ({_count(len(predictors.design), 'argument')} per observation)"
+    arguments = f"({_count(len(predictors.design), 'argument')} per observation)"
+    if picked is None or picked <= n:
+        return f"yes {arguments}"
+    wide = f"bounds on the likelihood {arguments} are so wide that a decision by them would evaluate all {n:,}"
+    if few:
+        return f"yes, from all observations, which are few; {wide}"
+    return f"only from all observations: {wide}; a test on some of them is approximate, and used if it makes more draws"
 
 
 def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:

@@ -157,6 +157,26 @@ def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("few", "says"),
+    [(2e8, "yes, from all observations, which are few; bounds on"), (0, "only from all observations: bounds on")],
+)
+def test_bounds_that_are_too_wide_for_decisions(
+    few: float, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, n = np.random.default_rng(1), 400
+    x, nu, y = rng.standard_normal(n), rng.standard_normal((n, 8)), rng.integers(0, 2, n)
+    data = write(tmp_path / "data.json", N=n, D=8, x=x, nu=nu, y=y)
+    monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", few)
+    assert check(PROGRAMS.parent / "run" / "programs" / "random_taste.stan", data) == 0
+    out = capsys.readouterr().out
+    assert f"Exact         {says} the likelihood (3 arguments per observation) are so wide that a decision " in out
+    # What decides is how many observations the sampler would pick.
+    monkeypatch.setattr(checking, "foreseen_at_mode", lambda *_: 10.0)
+    assert check(PROGRAMS.parent / "run" / "programs" / "random_taste.stan", data) == 0
+    assert "Exact         yes (3 arguments per observation)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("few", "begins"), [(2e8, "yes, from all observations, which are few; with more, no"), (0, "no")]
 )
 def test_exactness_without_bounds(
