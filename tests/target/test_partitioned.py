@@ -16,10 +16,11 @@ from stansub import _loop
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Factorised
 from stansub.progress import Progress
+from stansub.target import observations
 from stansub.target.classes import Classes, Pooled, keys
 from stansub.target.families import Binomial
 from stansub.target.functions import FunctionFactors
-from stansub.target.observations import ObservationVariates
+from stansub.target.observations import ObservationVariates, foreseen
 from stansub.target.partitioned import Derivatives, OfPredictors, PartitionedPredictors, Predictors
 from stansub.target.predictor_derivatives import LogLikelihood
 from stansub.target.remainders import LinearPredictors
@@ -177,6 +178,16 @@ def decisions(known: Predictors, n: int = 4000) -> tuple[list[bool], _loop.Decid
         proposed = THETA + CHOLESKY @ rng.standard_normal(DIM)
         accepted.append(decider.decide(proposed, np.log1p(-rng.random()), 0.0, rng.bit_generator.capsule).accepted)
     return accepted, decider
+
+
+def test_candidates_are_foreseen_from_some_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observations, "_is_affordable", lambda _: False)  # so that both are of the second order
+    known = predictors()
+    expected = ObservationVariates.at(known, THETA, CHOLESKY).expected
+    for n, error in ((N, 0.06), (N // 3, 0.5)):  # classes of observations have constants that are rounded up
+        monkeypatch.setattr(observations, "_FORESEEN", n)
+        assert foreseen(known, THETA, CHOLESKY) == pytest.approx(expected, rel=error)
+    assert foreseen(known, THETA, 3 * CHOLESKY) > 10 * expected, "bounds grow with the cube of the sds"
 
 
 def test_decisions_do_not_depend_on_who_holds_the_observations() -> None:

@@ -15,7 +15,8 @@ from stansub.errors import RunError
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
-from stansub.tuning import climbing
+from stansub.tuning import climbing, completion
+from stansub.tuning import mode as mode_module
 from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, climb
 from stansub.tuning.mode import Mode, NoModeError, find_modes
 
@@ -52,6 +53,26 @@ def test_mean_of_a_normal_sample_in_closed_form() -> None:
     assert mode.cholesky[0, 0] == pytest.approx(sd, rel=1e-6)
     assert modes.lower == ()
     assert len(modes.found) == 1
+
+
+def test_few_hessians_are_computed_where_they_cost_many_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    dim, counted, own = 24, [0], Objective.hessian
+
+    def count(self: Objective, *given: Array) -> Array:
+        counted[0] += 1
+        return own(self, *given)
+
+    monkeypatch.setattr(Objective, "hessian", count)
+    x, y = simulated_logistic(800, dim)
+    modes = find_modes(logistic(x, y, prior_sd=1.0), rng())
+    assert counted[0] == 1
+    assert [one.outcome for one in modes.starts] == ["mode 1"] * 9
+    for module in (climbing, mode_module, completion):
+        monkeypatch.setattr(module, "MANY_PASSES", np.inf)
+    other = find_modes(logistic(x, y, prior_sd=1.0), rng())
+    assert counted[0] > 2
+    assert distance(other.best, modes.best.position) < 1e-5
+    np.testing.assert_allclose(modes.best.covariance, other.best.covariance, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("n", [103, 20_000])
