@@ -25,7 +25,7 @@ _FAR = 15.0
 _MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 # Gradients from which a Hessian costs so many that L-BFGS goes on before the next one.
-_MANY_PASSES = 40
+MANY_PASSES = 40
 _MAX_HALVINGS = 60
 # Points with a finite log density that all line searches of a climb try. If it is smooth, a step tries one or two; at
 # jumps or kinks, every step tries all its halvings. Points beyond an edge do not count: the climb must reach it.
@@ -55,8 +55,9 @@ class NoModeError(RunError):
 class Ascent:
     """Optimisation from one start to a maximum.
 
-    ``hessian`` is that of a share of the data at some point on the way, and ``distance`` is measured by it. ``joined``
-    is an earlier ascent that reached the same place.
+    ``hessian`` is that of a share of the data at some point on the way, and ``distance`` is measured by it. ``off`` is
+    the distance to that point, in sds, if the Hessian is that of the latest objective, and infinite otherwise.
+    ``joined`` is an earlier ascent that reached the same place.
     """
 
     start: FloatArray
@@ -65,6 +66,7 @@ class Ascent:
     value: float = float("nan")
     distance: float = float("inf")
     hessian: FloatArray | None = None
+    off: float = float("inf")
     n_iterations: int = 0
     failure: NoModeError | None = None
     joined: Ascent | None = None
@@ -115,7 +117,7 @@ def climb(
     better = scaled_steps(ascent.position, ascent.hessian)
     if not ((steps < 10 * better) & (steps > better / 1000)).all():
         ascent.hessian = objective.hessian(ascent.position, better)
-    if not newton(objective, ascent, tolerance):
+    if not newton(objective, ascent, tolerance, ascent.position):
         ascent.failure = ascent.failure or _not_converged(ascent, names)
     ascent.joined = same(ascent, arrived)
 
@@ -158,8 +160,14 @@ def lbfgs(
     return (found.x if defined else start), int(found.nit)
 
 
-def newton(objective: Objective, ascent: Ascent, tolerance: float) -> bool:
-    """Take Newton steps, recomputing the curvature if that is cheaper; return whether they converged."""
+def newton(objective: Objective, ascent: Ascent, tolerance: float, at: FloatArray | None = None) -> bool:
+    """Take Newton steps, recomputing the curvature if that is cheaper; return whether they converged.
+
+    Parameters
+    ----------
+    at : ndarray, shape (dim,), optional
+        Where the curvature is that of this objective, if anywhere.
+    """
     assert ascent.hessian is not None
     position, hessian, fresh = ascent.position, ascent.hessian, False
     value, gradient = objective(position)
@@ -184,11 +192,12 @@ def newton(objective: Objective, ascent: Ascent, tolerance: float) -> bool:
             left = _ascent(hessian, gradient)[1]
             fresh = False
         if step is None or not definite or _steps_left(left, distance, tolerance) > objective.hessian_passes:
-            if objective.hessian_passes >= _MANY_PASSES:
+            if objective.hessian_passes >= MANY_PASSES:
                 position, n_iterations = _whitened(objective, position, hessian)
                 value, gradient = objective(position)
                 ascent.n_iterations += n_iterations
-            hessian, fresh = objective.hessian(position, scaled_steps(position, hessian)), True
+            hessian, fresh, at = objective.hessian(position, scaled_steps(position, hessian)), True, position
+    ascent.off = _apart(position, at, hessian) if at is not None else float("inf")
     ascent.position, ascent.hessian, ascent.value = position, hessian, value
     return arrived
 
@@ -315,9 +324,16 @@ def _steps_left(now: float, before: float, tolerance: float) -> float:
 def _gap(one: Ascent, other: Ascent) -> float:
     """Return the distance between two points in sds, by the curvature at the second."""
     assert other.hessian is not None
-    scales, values, vectors = spectrum(other.hessian)
+    return _apart(one.position, other.position, other.hessian)
+
+
+def _apart(one: FloatArray, other: FloatArray, hessian: FloatArray) -> float:
+    """Return the distance between two points in sds, by a curvature."""
+    if not np.isfinite(hessian).all():
+        return float("inf")
+    scales, values, vectors = spectrum(hessian)
     with np.errstate(over="ignore", invalid="ignore"):  # climbs may run to infinity
-        along = vectors.T @ ((one.position - other.position) / scales)
+        along = vectors.T @ ((one - other) / scales)
         return float(np.sqrt(np.sum(np.abs(values) * along**2)))
 
 

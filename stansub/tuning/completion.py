@@ -10,11 +10,23 @@ import numpy as np
 
 from stansub.target.gradients import Objective, scaled_steps
 from stansub.target.laplace import Mode
-from stansub.tuning.climbing import SINGULAR, TOLERANCE, Ascent, NoModeError, edge, newton, runs_off, spectrum
+from stansub.tuning.climbing import (
+    MANY_PASSES,
+    SINGULAR,
+    TOLERANCE,
+    Ascent,
+    NoModeError,
+    edge,
+    newton,
+    runs_off,
+    spectrum,
+)
 from stansub.types import FloatArray
 from stansub.wording import listed
 
 _SADDLE = 1e-6
+# Distance in sds within which the curvature of all the data is not computed again, if it costs many gradients.
+_NEAR = 0.1
 # One sd from the mode along an axis of the Laplace approximation, the log density should be lower by 1/2. The total
 # drop in both directions must lie between these limits. For wide axes (in units of 1 + the distance from 0), the drop
 # on either side must exceed the last limit.
@@ -41,7 +53,10 @@ class Completion:
             If it is not a maximum with a normal approximation.
         """
         assert ascent.hessian is not None
-        ascent.hessian = self.whole.hessian(ascent.position, scaled_steps(ascent.position, ascent.hessian))
+        known = self.whole.hessian_passes >= MANY_PASSES and ascent.off < _NEAR
+        if not known:
+            steps = scaled_steps(ascent.position, ascent.hessian)
+            ascent.hessian = self.whole.hessian(ascent.position, steps)
         self._check_curvature(ascent)
         # With the curvature of all the data known, another step is nearly free and is exact up to rounding.
         newton(self.whole, ascent, TOLERANCE)

@@ -33,7 +33,7 @@ from stansub.target.laplace import Mode
 from stansub.target.partitioned import Predictors
 from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb
+from stansub.tuning.climbing import MANY_PASSES, SHARE_TOLERANCE, TOLERANCE, Ascent, NoModeError, climb, lbfgs, same
 from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
 from stansub.tuning.smoothing import SmoothObjectives
@@ -51,6 +51,8 @@ _LEAST, _LEAST_EACH = 500, 50
 # minimum took this many passes over the data and this many observations, no more are drawn.
 _FEWEST, _MOST, _REACHED, _UNSEEN = 9, 36, 3, 0.05
 _PASSES, _OBSERVATIONS = 30.0, 5e6
+# Relative gain below which the first L-BFGS of ascents that start together stops.
+_FIRST_GAIN = 1e-9
 # Walks that end lower on a share than the highest by more than this many standard errors of the difference are not
 # continued, nor are more than this many.
 _ERRORS, _FOLLOWED = 4.0, 12
@@ -261,8 +263,10 @@ class _Search:
         share = partial(Objective, team) if smooth is None else smooth.share
         # Blocks are evaluated in memory order; a share of nearly all blocks would save nothing.
         self.shares = [share(np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
-        # What shows which axes need all of the data: the smallest share, or the sample of rows that this process has.
-        self.screens = [*samples, *self.shares][:1]
+        # What shows which axes need all of the data: the smallest share, the sample of rows that this process has, or
+        # a tenth of few data.
+        tenth = share(np.sort(order[: -(-len(blocks) // 10)]))
+        self.screens = [*samples, *self.shares, tenth][:1]
         self.ascents: list[Ascent] = []
         self.ends: list[Ascent] = []
         self.copies: list[Ascent] = []
@@ -298,6 +302,8 @@ class _Search:
             at, hessian = (point.position, point.hessian) if isinstance(point, Mode) else (point, None)
             self._start(first, Ascent(at, at, hessian=hessian))
         starts, kinds = Starts(self.team, first, self.rng, RADIUS), itertools.cycle(KINDS)
+        if self._is_whole(first) and first.hessian_passes >= MANY_PASSES:
+            self._start_together(first, starts, _FEWEST if n_drawn is None else n_drawn)
         while n_drawn is None or len(self.ascents) < len(points) + n_drawn:
             if n_drawn is None and self._enough(len(self.ascents) - len(points)):
                 break
@@ -317,6 +323,20 @@ class _Search:
         self.ascents.append(ascent)
         self._climb(objective, ascent)
 
+    def _start_together(self, objective: Objective, starts: Starts, n: int) -> None:
+        """Start some ascents by L-BFGS, then continue the highest one first: Hessians cost many gradients."""
+        begun = list[tuple[float, Ascent]]()
+        for kind in itertools.islice(itertools.cycle(KINDS), n):
+            if (theta := starts.draw(kind)) is not None:
+                end, n_iterations = lbfgs(objective, theta, tolerance=_FIRST_GAIN)
+                begun.append((objective.value(end), Ascent(theta, end, kind, n_iterations=n_iterations)))
+        for value, ascent in sorted(begun, key=lambda one: -one[0]):
+            ascent.value, ascent.joined = value, same(ascent, self.ends)
+            if ascent.joined is not None:
+                self.ascents.append(ascent)
+            else:
+                self._start(objective, ascent)
+
     def _climb(self, objective: Objective, ascent: Ascent) -> None:
         tolerance = TOLERANCE if self._is_whole(objective) else SHARE_TOLERANCE
         climb(objective, ascent, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
@@ -331,8 +351,8 @@ class _Search:
         self.ends.append(ascent)
 
     def _is_hopeless(self, objective: Objective, ascent: Ascent) -> bool:
-        """Return whether an ascent is too low on a share of the data to continue."""
-        if not self.ends or self._is_whole(objective):
+        """Return whether an ascent is too low to continue: on all the data only where Hessians cost many gradients."""
+        if not self.ends or (self._is_whole(objective) and objective.hessian_passes < MANY_PASSES):
             return False
         best = max(self.ends, key=lambda one: one.value)
         return best.value - ascent.value > self._uncertainty(objective, best, ascent)
