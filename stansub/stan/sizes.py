@@ -24,7 +24,7 @@ from stansub.stan.syntax import (
 # Real functions of a container, except those that add up over parts of the data, which are correct as they are.
 SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
 # Prefixes of densities of several values at once.
-JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
+JOINT = ("dirichlet", "gaussian_", "inv_wishart", "lkj_", "matrix_", "multi_", "multinomial", "wishart")
 DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 

@@ -22,6 +22,7 @@ data {
 parameters { vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; real m; real<lower=0> s; }
 """
 LOOPS, CELLS = cell_by_cell.name, by_cells.name
+COLUMNS = "for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);"
 PLAIN = "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + b[i], s);"
 
 
@@ -93,34 +94,61 @@ def test_each_cell_has_its_place() -> None:
         }""")
 
 
-def test_what_else_a_loop_does_stays() -> None:
-    found = written("for (j in 1 : J) { a[j] ~ normal(m, 1); v[j] ~ normal(a[j], s); }").program
-    assert words("for (j in 1 : J) { a[j] ~ normal(m, 1); }") in words(found.text(found.model.inside))
+@pytest.mark.parametrize("other", ["a[j] ~ normal(m, 1);", "t ~ normal(a[j] + b, s);", "v[1] ~ normal(a[j] + b, s);"])
+def test_what_else_a_loop_does_stays(other: str) -> None:
+    found = by_cells(cell_by_cell(read(f"for (j in 1 : J) {{ {other} y[j] ~ normal(a[j], s); }}")))
+    assert isinstance(found, Program)
+    assert words(f"for (j in 1 : J) {{ {other} }}") in words(found.text(found.model.inside))
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(m + w[j], s);",  # no row has parameters
-        "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + e[j, i], s);",  # each cell has one
-        # Computed for each column, and columns have no parameters.
-        "vector[N] eta = z * c; for (j in 1 : J) k[j] ~ normal(a[j] + eta, s);",
-        "vector[N] eta = z * c; for (j in 1 : J) for (n in 1 : N) k[j, n] ~ normal(a[j] + eta[n], s);",
-        "for (j in 1 : J) y[j] ~ normal(a[j] + e[j], s);",
-        "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
-        "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
-        "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
-        "for (j in 1 : J) v[j] ~ normal(a[j] + diag_matrix(b) * t, s);",
-        "for (j in 1 : J) v[j] ~ normal(a[j] + to_vector(x * to_matrix(c)), s);",
-        "for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, sd(n)); }",
-        "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
-        "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
-        "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",
-        "real n = 0; for (j in 1 : J) { n = n + a[j]; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); } }",
-    ],
-)
+def test_values_of_unknown_types_are_left_alone() -> None:
+    """Stan's list of signatures has none of functions that take functions."""
+    code = f"""functions {{ real f(real u, real v, array[] real w, array[] real x, array[] int i) {{ return u; }} }}
+    {HEAD} model {{
+      for (j in 1 : J) v[j] ~ normal(a[j] + integrate_1d(f, 0, 1, {{m}}, {{1.0}}, {{1}}), s);
+    }}"""
+    assert cell_by_cell(canonical(code)) is None
+
+
+OTHERS = [
+    "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(m + w[j], s);",  # no row has parameters
+    "for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(a[j] + e[j, i], s);",  # each cell has one
+    # Computed for each column, and columns have no parameters.
+    "vector[N] eta = z * c; for (j in 1 : J) k[j] ~ normal(a[j] + eta, s);",
+    "vector[N] eta = z * c; for (j in 1 : J) for (n in 1 : N) k[j, n] ~ normal(a[j] + eta[n], s);",
+    "for (j in 1 : J) y[j] ~ normal(a[j] + e[j], s);",
+    "for (j in 1 : J) v[j] ~ multi_normal(a[j] + b, diag_matrix(b));",
+    "for (j in 1 : J) v[j] ~ normal(a[j] + cumulative_sum(b), s);",
+    "for (j in 1 : J) v[j, 2 : I] ~ normal(a[j] + b[1 : I - 1], s);",
+    "for (j in 1 : J) v[j] ~ normal(a[j] + diag_matrix(b) * t, s);",
+    "for (j in 1 : J) v[j] ~ normal(a[j] + to_vector(x * to_matrix(c)), s);",
+    "for (j in 1 : J) { vector[I] n = a[j] + b; v[j] ~ normal(n, sd(n)); }",
+    "for (j in 1 : J) { vector[I] n = a[j] + b; n[1] = 0; v[j] ~ normal(n, s); }",
+    "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
+    "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",
+    "real n = 0; for (j in 1 : J) { n = n + a[j]; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); } }",
+    # A single outcome, outcomes of another row, joint densities, and what another statement computes for all cells.
+    "for (j in 1 : J) y[j, 1] ~ normal(a[j], s);",
+    "for (j in 1 : J) v[1] ~ normal(a[j] + b, s);",
+    "for (j in 1 : J) k[j] ~ dirichlet(exp(a[j] + c));",
+    "for (j in 1 : J) k[j] ~ normal_id_glm(z, a[j], c, s);",
+    "real n; for (j in 1 : J) { n = m * w[j]; v[j] ~ normal(a[j] + n + b, s); }",
+    "for (j in 1 : J) { vector[I] n = exp(b); v[j] ~ normal(a[j] + n[g], s); }",
+    "for (j in 1 : J) { a[j] ~ normal(m, 1); for (i in 1 : I) { y[j, i] ~ normal(a[j] + b[i], s); } }",
+    "for (j in 1 : J) { int n = I - 1; for (i in 1 : n) { y[j, i] ~ normal(a[j] + b[i], s); } }",
+    "real n; for (j in 1 : J) { n = exp(a[j]); for (i in 1 : I) { y[j, i] ~ normal(n + b[i], s); } }",
+    "real q = 0; for (j in 1 : J) { real n = q; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); q = y[j, i]; } }",
+]
+
+
+@pytest.mark.parametrize("code", OTHERS)
 def test_other_loops_are_left_alone(code: str) -> None:
-    assert not {LOOPS, CELLS} & set(written(code).passes)
+    """Also beside a loop that is not."""
+    found, beside = written(code), written(f"{code} {COLUMNS}")
+    assert not {LOOPS, CELLS} & set(found.passes)
+    assert {LOOPS, CELLS} <= set(beside.passes)
+    text = words(beside.program.text(beside.program.model.inside))
+    assert text.count("for ( j in 1 : J )") == words(read(code).code).count("for ( j in 1 : J )")
 
 
 def test_ordered_outcomes_keep_their_cutpoints() -> None:
