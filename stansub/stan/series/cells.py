@@ -109,11 +109,10 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
     computed = changing - {one.name for one in program.parameters.declarations}
     if any(name in computed and (places - of_parameters) & set(at) for name, at in reads):
         return False  # computed for each row or column that has no parameters: these are the observations
-    data = program.data_names
     cells = [(name, at) for name, at in reads if len(places & set(at)) > 1]
     if any(name in changing for name, _ in cells):  # a parameter for each cell
         return False
-    return any(name in data and at[0] in rows for name, at in cells)
+    return any(at[0] in rows for _, at in cells)
 
 
 @dataclass(frozen=True)
