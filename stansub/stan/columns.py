@@ -141,11 +141,11 @@ def remedy(
         return f"; the data have {alike!r}, which it does not declare"
     if not tables:
         return ""
-    names = [name for table in tables for name in table.types]
+    names = [name for table in tables for name in table.types if name not in declared]
     if not declaration.all_dims:
         return f"; give {declaration.name}=VALUE in addition to the table"
     example = (
-        f"{declaration.name}=[{','.join(names[:2])}]"
+        f"{declaration.name}=[{','.join(names[:2]) or 'COLUMN,COLUMN'}]"
         if len(declaration.sizes) > 1
         else f"{declaration.name}={_nearest(declaration.name, names) or (names[0] if names else 'COLUMN')}"
     )

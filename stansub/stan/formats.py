@@ -158,9 +158,11 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
         try:
             raw = json.loads(text, parse_int=_whole, parse_float=_decimal, object_pairs_hook=_once)
         except ValueError as error:
-            known = path.name.lower().endswith(_JSON)
-            others = "" if known else "; files of other formats need their endings, such as .csv or .parquet"
-            raise InputError(f"{path}: not valid JSON: {error}{others}") from error
+            if not path.name.lower().endswith(_JSON) and not text.lstrip().startswith((b"{", b"[")):
+                raise InputError(
+                    f"{path}: not JSON, and no other format has this ending; write the data as .json, .csv or .parquet"
+                ) from None
+            raise InputError(f"{path}: not valid JSON: {error}") from error
         except RecursionError:
             raise InputError(f"{path}: not valid JSON: nested too deeply") from None
     if not isinstance(raw, dict):

@@ -40,9 +40,11 @@ def read(stan_file: Path) -> str:
         if {"\n", "{"} <= set(str(stan_file)):
             raise InputError("the program is given as text; write it to a file and give the file's name") from None
         raise InputError(f"{stan_file}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise InputError(f"{stan_file}: cannot read the file ({reason})") from error
+    except OSError as error:
+        raise InputError(f"{stan_file}: cannot read the file ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{stan_file}, line {line}: not UTF-8 text; save the program as UTF-8") from error
     if "\0" in code:
         line = code.count("\n", 0, code.index("\0")) + 1
         raise InputError(f"{stan_file}, line {line}: NUL character, which is not allowed in Stan programs; remove it")

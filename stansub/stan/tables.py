@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,7 +118,10 @@ def _delimited(path: Path, delimiter: str) -> Table:
     from pyarrow import csv
 
     with pa.input_stream(str(path)) as file:
-        header = file.read(_HEADER).decode(errors="replace").split("\n", 1)[0].strip()
+        start = file.read(_HEADER)
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InputError(f"{path.name}: the file is UTF-16 text; write it as UTF-8")
+    header = start.decode(errors="replace").split("\n", 1)[0].strip()
     other = next((name for mark, name in _DELIMITERS.items() if mark in header and delimiter not in header), None)
     if other:
         raise InputError(f"{path.name}: {other} separate the columns; write the file with {_DELIMITERS[delimiter]}")
@@ -313,7 +318,29 @@ def _filler(table: Table, wanted: Wanted) -> _Numbers | _Text:
             raise InputError(f"{table.name}: the table has no rows")
         raise _misfit(table, wanted.column, 0, "is missing, like all other rows")
     needed = "integers or text" if wanted.out.dtype.kind == "i" else "numbers"
-    raise InputError(f"{table.name}: column {wanted.column!r} is of type {whole}, but the variable needs {needed}")
+    raise InputError(
+        f"{table.name}: column {wanted.column!r} is of type {whole}, but the variable needs {needed}"
+        f"{_first_word(table, wanted.column)}"
+    )
+
+
+def _first_word(table: Table, column: str) -> str:
+    """Return a clause on the first text in a column that is no number; empty if there is none."""
+    row = 0
+    for batch in table.batches([column]):
+        for value in batch.column(column).to_pylist():
+            row += 1
+            if isinstance(value, str) and not _is_number(value):
+                return f"; row {row:,} is {reprlib.repr(value)}"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_missing(table: Table, column: str, array: pa.Array, first: int) -> None:

@@ -247,6 +247,24 @@ def test_another_delimiter_is_named(name: str, delimiter: str, message: str, tmp
         read(tmp_path / name)
 
 
+def test_the_first_text_among_numbers_is_named(tmp_path: Path) -> None:
+    at(3, "0,5", "x_1").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"^t\.csv: column 'x_1' is of type string, .* numbers; row 4 is '0,5'$"):
+        read(tmp_path / "t.csv")
+
+
+def test_utf_16_is_named(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "t.csv", index=False, encoding="utf-16")
+    with pytest.raises(InputError, match=r"^t\.csv: the file is UTF-16 text; write it as UTF-8$"):
+        read(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("columns", [["x_1", "x_2"], {"x": 3}, {"x": [1, 2]}, {"": "x_1"}])
+def test_columns_of_other_types_are_refused(columns: Any) -> None:
+    with pytest.raises(InputError, match=r"^`columns`: give a column, or a list of columns, by variable, such as"):
+        DataSources([frame()], columns)
+
+
 def test_csv_without_rows(tmp_path: Path) -> None:
     frame().iloc[:0].to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=r"^t\.csv: the table has no rows$"):

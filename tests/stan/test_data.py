@@ -299,7 +299,9 @@ def test_a_file_without_a_known_ending_is_read_as_json(tmp_path: Path) -> None:
     for name, content in {"data": json.dumps(GOOD), "data.xlsx": "PK", "data.json": "PK"}.items():
         (tmp_path / name).write_text(content)
     assert data.read(tmp_path / "data", DECLARATIONS).values.keys() == GOOD.keys()
-    with pytest.raises(InputError, match=r"need their endings, such as \.csv or \.parquet$"):
+    with pytest.raises(
+        InputError, match=r"data\.xlsx: not JSON, and no other .* write the data as \.json, \.csv or \.parquet$"
+    ):
         data.read(tmp_path / "data.xlsx", DECLARATIONS)
     with pytest.raises(InputError, match=r"\(char 0\)$"):
         data.read(tmp_path / "data.json", DECLARATIONS)
