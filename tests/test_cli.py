@@ -326,6 +326,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no program": (lambda: ["sample", "none.stan", "data.json"], "none.stan: no such file"),
     "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot read the file"),
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
+    "draws as program": (lambda: ["diagnose", "d.nc", "data.json"], "d.nc: draws in the place of the program; give a"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
     "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
     "a line break in a name": (lambda: ["sample", "a\nb.stan", "data.json"], r"a\nb.stan: no such file"),

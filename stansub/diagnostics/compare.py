@@ -21,7 +21,7 @@ from stansub.output import files, inference_data
 from stansub.output.inference_data import InferenceData
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import data_of
-from stansub.run.reading import read_draws
+from stansub.run.reading import draws_of
 from stansub.stan.sources import DataLike
 
 
@@ -87,7 +87,7 @@ def compare(
     """
     console = console or default_console()
     show = wanted(show_progress, console)
-    own = read_draws(draws) if isinstance(draws, str | Path) else draws
+    own = draws_of(draws)
     safe: AbstractContextManager[None] = nullcontext()
     if reference is not None:
         other = inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference

@@ -22,7 +22,7 @@ from stansub.output.statistics import scalars
 from stansub.progress import Progress
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
-from stansub.run.reading import read_draws
+from stansub.run.reading import draws_of
 from stansub.stan.data import digest_of
 from stansub.stan.partition_requests import ColumnDigests, SingleSums, column_digests
 from stansub.stan.partitions import PartitionedData
@@ -92,7 +92,7 @@ def loo(
     """
     check_subset(observations, seed)
     check_scale(scale)
-    own = read_draws(draws) if isinstance(draws, str | Path) else draws
+    own = draws_of(draws)
     console = console or default_console()
     with (
         stage_progress(console, show=wanted(show_progress, console)) as log,

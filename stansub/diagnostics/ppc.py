@@ -16,7 +16,7 @@ from stansub.run.constrain import SavedQuantities, constrain
 from stansub.run.limits import Count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
-from stansub.run.reading import read_draws
+from stansub.run.reading import draws_of
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.posterior import Posterior
@@ -82,7 +82,7 @@ def ppc(
     """
     check_subset(observations, seed)
     Count().check("draws", n_draws)
-    own = read_draws(draws) if isinstance(draws, str | Path) else draws
+    own = draws_of(draws)
     console = console or default_console()
     with (
         stage_progress(console, show=wanted(show_progress, console)) as log,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -111,6 +112,10 @@ class RiskConfig(DataOptions, RiskOptions):
         """Return the tests by error level."""
         if self.test not in TESTS:
             raise InputError(f"the test {self.test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
+        levels = self.epsilons
+        is_list = isinstance(levels, Iterable) and not isinstance(levels, str)
+        if not is_list or not all(isinstance(one, numbers.Real) for one in levels):
+            raise InputError(f"`epsilon`: give a list of error levels, such as [0, 0.05], not {levels!r}")
         if not self.epsilons:
             raise InputError("`epsilon`: give at least one error level")
         if len(set(self.epsilons)) < len(self.epsilons):

@@ -46,6 +46,9 @@ class Interval:
     closed: bool = False
 
     def check(self, name: str, value: Any) -> None:
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not is_number:
+            raise InputError(f"`{name}={value!r}` must be {self.must}")
         above = value >= self.low if self.closed else value > self.low
         below = self.high is None or (value <= self.high if self.closed else value < self.high)
         if not (above and below):

@@ -60,6 +60,21 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     return container(idata)
 
 
+def draws_of(draws: str | Path | InferenceData) -> InferenceData:
+    """Return draws, read from their file if this is given.
+
+    Raises
+    ------
+    InputError
+        As `read_draws` does, and if they are neither draws nor a file.
+    """
+    if isinstance(draws, str | Path):
+        return read_draws(draws)
+    if not hasattr(draws, "groups"):
+        raise InputError(f"draws must be a file, or what `stansub.sample` returns, not of type {type(draws).__name__}")
+    return draws
+
+
 def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
     """Return draws read from a draws file or from the checkpoint of a run.
 

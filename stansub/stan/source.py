@@ -43,7 +43,11 @@ def read(stan_file: str | Path) -> Source:
         If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
         with its arrays, comments and assignments in current syntax.
     """
+    if not isinstance(stan_file, str | Path):
+        raise InputError(f"the program must be the path of a .stan file, not of type {type(stan_file).__name__}")
     path = Path(stan_file)
+    if path.suffix == ".nc":
+        raise InputError(f"{path}: draws in the place of the program; give a .stan file")
     if is_data_file(path):
         raise InputError(f"{path}: a data file in the place of the program; give the program first, then the data")
     text = stanc.read(path)

@@ -76,9 +76,8 @@ class DataSources:
                     f"cannot read data of type {type(part).__name__}: give files, tables with the Arrow C stream "
                     "interface, or values by name"
                 )
-        columns = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in self.columns.items()}
         object.__setattr__(self, "parts", tuple(self.parts))
-        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "columns", _by_variable(self.columns))
 
     @classmethod
     def of(cls, data: DataLike) -> DataSources:
@@ -165,6 +164,20 @@ def matching(path: Path) -> tuple[Path, ...]:
 
 DataPart: TypeAlias = str | Path | Mapping[str, Any] | ArrowStream | StructuredArray | DataPartitions
 DataLike: TypeAlias = DataPart | Sequence[DataPart] | DataSources
+
+
+def _by_variable(columns: object) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each variable."""
+    found = {}
+    for name, one in columns.items() if isinstance(columns, Mapping) else [("", columns)]:
+        given = (one,) if isinstance(one, str) else one
+        if not name or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+            raise InputError(
+                f"`columns`: give a column, or a list of columns, by variable, such as {{'x': ['x1', 'x2']}}, "
+                f"not {columns!r}"
+            )
+        found[name] = tuple(given)
+    return found
 
 
 def _is_part(part: object) -> bool:

@@ -65,6 +65,12 @@ def by_hand(draws: Any) -> Any:
     return -0.5 * (Y - beta @ X.T) ** 2 - 0.5 * np.log(2 * np.pi)
 
 
+def test_draws_of_another_type_are_refused() -> None:
+    for given in ({"a": 1}, np.zeros(3), None):
+        with pytest.raises(InputError, match=r"^draws must be a file, or what `stansub\.sample` returns, not of type "):
+            stansub.loo(given)  # type: ignore[arg-type]
+
+
 def test_all_observations_give_what_arviz_gives(drawn: Any) -> None:
     found = stansub.loo(drawn, model=regression())
     elpd, se, p, pareto_k = by_arviz(drawn, by_hand(drawn))

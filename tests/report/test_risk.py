@@ -294,6 +294,8 @@ class TestBadInput:
         [
             ({"epsilons": [0.1, 0.1]}, "once"),
             ({"epsilons": []}, "at least one"),
+            ({"epsilons": 0.1}, "give a list of error levels, such as .0, 0.05., not 0.1"),
+            ({"epsilons": ["a"]}, "give a list of error levels"),
             ({"epsilons": [1.5]}, "between 0 and 1"),
             ({"epsilons": [float("nan")]}, "between 0 and 1"),
             ({"test": "hoeffding"}, "pocock, austerity"),

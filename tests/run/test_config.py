@@ -165,6 +165,7 @@ def test_values_without_a_name_are_told_apart() -> None:
         ({"chains": 10_001}, "chains=10001` must be an integer of at most 10,000"),
         ({"thin": 1.0}, "thin=1.0` must be an integer of at least 1"),
         ({"max_error": 1.0}, "max_error=1.0` must be between 0 and 1; the exact test makes no errors"),
+        ({"max_time": "10m"}, "max_time='10m'` must be a number of seconds above 0"),
         ({"audit": -0.1}, "audit=-0.1` must be a share between 0 and 1"),
         ({"control_variates": 3}, "unknown control_variates 3; choose from auto, 0, 1, 2"),
         ({"range_source": "all"}, "unknown range 'all'; choose from auto, lipschitz"),

@@ -280,6 +280,9 @@ def test_an_error_in_an_included_file_names_that_file(tmp_path):
 
 
 def test_a_program_that_cannot_be_read(tmp_path):
+    for other in (3, {"N": 1}, b"m.stan"):
+        with pytest.raises(InputError, match=r"^the program must be the path of a \.stan file, not of type "):
+            stansub.compile_model(other)
     with pytest.raises(InputError, match="no such file"):
         stanc.canonical(tmp_path / "missing.stan")
     with pytest.raises(InputError, match=r"^the program is given as text; write it to a file and give .* name$"):
@@ -287,7 +290,7 @@ def test_a_program_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         stanc.canonical(tmp_path)
     (tmp_path / "binary.stan").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
+    with pytest.raises(InputError, match=r", line \d+: not UTF-8 text; save the program as UTF-8$"):
         stanc.canonical(tmp_path / "binary.stan")
     (tmp_path / "trailing.stan").write_text(f"{CODE}\n\0")
     with pytest.raises(InputError, match=r"trailing\.stan, line 2: NUL character, .* remove it"):
