@@ -83,6 +83,12 @@ class Point:
         self.eta = self.a + (x - x.mean(0)) @ self.b
 
 
+def _positive_qr(x: Array) -> tuple[Array, Array]:
+    q, r = np.linalg.qr(x)
+    signs = np.sign(np.diag(r))
+    return q * signs, signs[:, np.newaxis] * r
+
+
 def _log_q(t: Point, k: int) -> Array:
     return np.asarray(special.log_expit(t.eta - t.o[k]))
 
@@ -149,6 +155,47 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             d["z"],
             np.where(d["g"][:, None] == [1, 2, 3], t.b[0], t.r) @ [1, 2, 3] + 2 * np.maximum(d["y"], d["g"]),
             t.s,
+        ),
+    ),
+    "powers": (
+        "for (n in 1:N) z[n] ~ normal(a^3 + s^-2 + t^0.5 + 2^a + w[n]^1.5 + s^w[n], t);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], t.a**3 + t.s**-2 + t.t**0.5 + 2**t.a + d["w"] ** 1.5 + t.s ** d["w"], t.t
+        ),
+    ),
+    "logarithms_of_counts": (
+        "for (n in 1:N) target += w[n] * lbeta(s, t) + lchoose(y[n] + 2 + s, t);",
+        lambda t, d: (
+            d["w"] * special.betaln(t.s, t.t)
+            + special.gammaln(d["y"] + 3 + t.s)
+            - special.gammaln(t.t + 1)
+            - special.gammaln(d["y"] + 3 + t.s - t.t)
+        ),
+    ),
+    "sizes_of_containers": (
+        "array[2] int d = dims(x); z ~ normal(a * d[2] + b[1] * d[1] + cols(x) + rows(b), s);",
+        lambda t, d: stats.norm.logpdf(d["z"], 2 * t.a + N * t.b[0] + 4, t.s),
+    ),
+    "log_softmax": (
+        "for (n in 1:N) { vector[3] l = log_softmax(r * w[n]); target += l[g[n]]; }",
+        lambda t, d: special.log_softmax(np.outer(d["w"], t.r), axis=1)[np.arange(N), d["g"] - 1],
+    ),
+    "parts_of_the_observations": (
+        "vector[N] mu = a + xc * b; z[1:10] ~ normal(mu[1:10] .* w[1:10], s); z[11:N] ~ normal(2 * mu[11:N], t);",
+        lambda t, d: np.where(
+            np.arange(N) < 10,
+            stats.norm.logpdf(d["z"], t.eta * d["w"], t.s),
+            stats.norm.logpdf(d["z"], 2 * t.eta, t.t),
+        ),
+    ),
+    "common_factors": (
+        "vector[2] q = s * b; z ~ normal(a + xc * q, t);",
+        lambda t, d: stats.norm.logpdf(d["z"], t.a + t.s * (t.eta - t.a), t.t),
+    ),
+    "orthogonal": (
+        "matrix[N, 2] q = qr_thin_Q(x); matrix[2, 2] f = qr_thin_R(x); z ~ normal(q * b + f[1, 2] * a, s);",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], _positive_qr(d["x"])[0] @ t.b + _positive_qr(d["x"])[1][0, 1] * t.a, t.s
         ),
     ),
     "weights": (
