@@ -255,7 +255,7 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
     if surrogate.effects or surrogate.selected or surrogate.multiplies:
         return None
     try:
-        if not isinstance(posterior.predictors(log).family, ProgramFamily):
+        if posterior.predictors(log).family.is_known:
             return None
         config = with_seed(SampleConfig().of_length(transitions=False), 0)
         return foreseen_at_mode(posterior, mode_request(config, None), log)

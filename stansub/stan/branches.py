@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from stansub.stan.operations import BINARY, FUNCTIONS
 from stansub.stan.rowwise import (
-    BINARY,
-    FUNCTIONS,
     Expression,
     NotFollowedError,
     Number,

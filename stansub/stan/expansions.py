@@ -31,7 +31,8 @@ from stansub.stan.elementary import (
     square,
     weibull_exponent,
 )
-from stansub.stan.rowwise import FUNCTIONS, NotFollowedError, Number, apply, combine, is_kind, known, pick
+from stansub.stan.operations import FUNCTIONS
+from stansub.stan.rowwise import NotFollowedError, Number, apply, combine, is_kind, known, pick
 from stansub.stan.tails import CUMULATIVE, TAILS, exp_mod_normal_tails, gamma_above, gamma_below
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)

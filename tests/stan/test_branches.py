@@ -12,7 +12,7 @@ from scipy import special, stats
 from test_kinks import Point, of_text
 
 from stansub import _loop
-from stansub.stan.rowwise import SIDES
+from stansub.stan.operations import SIDES
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import LinearPredictors
 
