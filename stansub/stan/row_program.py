@@ -81,7 +81,9 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     """
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
-        patterns, which = _patterns(term := _in_one_form(term, {}), n)
+        patterns, which = _patterns(term, n, limits=False)
+    if len(patterns) > _MOST_VARIANTS:
+        patterns, which = _patterns(term := _in_one_form(term, {}), n, limits=False)
     terms = [shorter(_resolved(term, which == k, {})) for k in range(len(patterns))]
     arguments = _Arguments.of(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
@@ -131,11 +133,14 @@ def in_sequence(parts: Sequence[tuple[ProgramFamily, list[Argument]]]) -> tuple[
     return ProgramFamily(code, len(joined), data), joined
 
 
-def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return which masks hold for each kind of observations, and the kind of each observation."""
+def _patterns(term: Number, n: int, *, limits: bool = True) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which masks hold for each kind of observations, and the kind of each observation.
+
+    With ``limits``, observations differ in kind if some of their values are infinite.
+    """
     everything = walk([term])
     masks = [one.values for one in everything if one.kind == "select" and one.values is not None]
-    masks += [mask for one in everything for mask in _limits(one, n)]
+    masks += [mask for one in everything if limits for mask in _limits(one, n)]
     if not masks:
         return np.zeros((1, 0), bool), np.zeros(n, np.int64)
     different = {mask.tobytes(): mask for mask in masks}

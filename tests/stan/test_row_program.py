@@ -774,6 +774,22 @@ def test_many_forms_are_one() -> None:
     np.testing.assert_allclose(found.log_lik(theta), np.log(psi * each + late * (1 - psi)), rtol=1e-12)
 
 
+def test_many_columns_with_infinite_values_are_no_variants() -> None:
+    """Each of nine has values of 0, whose logarithms are infinite: observations do not differ in kind by all."""
+    text = """
+      data { int N; int T; matrix[N, T] y; }
+      parameters { real a; real<lower=0> s; }
+      model { for (n in 1:N) for (t in 1:T) target += -square(a - exp(s * log(y[n, t]))); }
+    """
+    n, columns, theta = 2000, 9, np.array([0.3, 0.1])
+    y = np.random.default_rng(1).integers(0, 2, (n, columns)) * 1.5
+    found = _dense(*in_program(follow(parse(text), {"N": n, "T": columns, "y": y}, n).term, n))
+    assert isinstance(found.family, ProgramFamily)
+    assert len(found.family.code.starts) == 2
+    truth = -((theta[0] - np.where(y > 0, np.maximum(y, 1) ** np.exp(theta[1]), 0)) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found.log_lik(theta), truth, rtol=1e-12)
+
+
 def test_a_prior_of_many_parameters_is_no_obstacle() -> None:
     text = """
       data { int N; int J; array[N] int g; vector[N] y; }
