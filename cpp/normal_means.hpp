@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "moment_series.hpp"
+#include "vector_math.hpp"
 
 namespace stansub {
 
@@ -77,12 +78,18 @@ class NormalMean {
     Moments found;
     auto& sums = found.mean;
     const auto& rule = gauss_legendre();
-    for (int p = 0; p < panels; ++p)
+    for (int p = 0; p < panels; ++p) {
+      double s[gauss_points], logs[gauss_points], densities[gauss_points];
       for (int i = 0; i < gauss_points; ++i) {
-        const double s = from + width * (p + rule.at[i]);
-        double own = rule.weight[i] * std::exp(exponent(s) - top);
-        for (int n = 0; n <= 2 * degree; ++n, own *= u > 0 ? -s : s) sums[n] += own;
+        s[i] = from + width * (p + rule.at[i]);
+        logs[i] = exponent(s[i]) - top;
       }
+      vector_math::exp(logs, gauss_points, densities);
+      for (int i = 0; i < gauss_points; ++i) {
+        double own = rule.weight[i] * densities[i];
+        for (int n = 0; n <= 2 * degree; ++n, own *= u > 0 ? -s[i] : s[i]) sums[n] += own;
+      }
+    }
     const double total = sums[0];
     found.log_mean = top + std::log(0.5 * width * total);
     for (double& one : sums) one /= total;

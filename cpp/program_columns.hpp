@@ -22,6 +22,7 @@ class ProgramColumns {
       longest = std::max(longest, variant.size());
       auto& moves = moves_.emplace_back();
       has_sides_.push_back(std::any_of(variant.begin(), variant.end(), Program::is_side));
+      reads_.push_back(read_by(variant));
       for (const auto& one : variant) {
         const bool reads = one.kind > Program::argument, two = Program::has_two(one);
         moves.push_back(one.kind == Program::argument ||
@@ -52,17 +53,29 @@ class ProgramColumns {
     if (order == 2)
       for (auto* rows : {&curves_, &mixed_curves_, &other_curves_, &tangents_, &adjoint_tangents_}) rows->resize(values_.size());
     for_variants(data, n, [&](std::size_t v) {
-      const auto& variant = program_.variants()[v];
       switch (order) {
-        case 0: return forward<0>(variant, data, eta, out[0]);
-        case 1: forward<1>(variant, data, eta, out[0]); break;
-        default: forward<2>(variant, data, eta, out[0]);
+        case 0: return forward<0>(v, data, eta, out[0]);
+        case 1: forward<1>(v, data, eta, out[0]); break;
+        default: forward<2>(v, data, eta, out[0]);
       }
       has_sides_[v] ? backward<true>(v, order, out) : backward<false>(v, order, out);
     });
   }
 
  private:
+  // Whether each instruction has a part in the log likelihood; what only encloses the same number has none.
+  static std::vector<bool> read_by(const std::vector<Program::Instruction>& variant) {
+    std::vector<bool> reads(variant.size());
+    if (!reads.empty()) reads.back() = true;
+    for (std::size_t at = variant.size(); at-- > 0;) {
+      const auto& one = variant[at];
+      if (!reads[at] || one.kind <= Program::argument) continue;
+      reads[static_cast<std::size_t>(one.a)] = true;
+      if (Program::has_two(one) && one.kind != Program::same) reads[static_cast<std::size_t>(one.b)] = true;
+    }
+    return reads;
+  }
+
   template <class Work>
   void for_variants(Rows<const double> data, std::size_t n, Work work) {
     std::size_t done = 0;
@@ -82,8 +95,10 @@ class ProgramColumns {
 
   // Values, and derivatives of each instruction by its operands up to an order.
   template <int order>
-  void forward(const std::vector<Program::Instruction>& variant, Rows<const double> data, Rows<const double> eta, double* out) {
-    for (std::size_t at = 0; at < variant.size(); ++at) forward<order>(variant[at], at, data, eta);
+  void forward(std::size_t v, Rows<const double> data, Rows<const double> eta, double* out) {
+    const auto& variant = program_.variants()[v];
+    for (std::size_t at = 0; at < variant.size(); ++at)
+      if (reads_[v][at]) forward<order>(variant[at], at, data, eta);
     scatter(at_[variant.size() - 1], out);
   }
 
@@ -262,7 +277,7 @@ class ProgramColumns {
   void hessian(std::size_t v, Rows<double> out) {
     const std::size_t q = program_.n_arguments();
     for (std::size_t k = 0; k < q; ++k) {
-      move_along(program_.variants()[v], k);
+      move_along(v, k);
       move_back<guarded>(v, k);
       for (std::size_t j = 0; j <= k; ++j) {
         scatter(row(gradients_, j), out[1 + q + k * q + j]);
@@ -272,13 +287,14 @@ class ProgramColumns {
   }
 
   // Derivatives of values by argument k.
-  void move_along(const std::vector<Program::Instruction>& variant, std::size_t k) {
+  void move_along(std::size_t v, std::size_t k) {
+    const auto& variant = program_.variants()[v];
     for (std::size_t at = 0; at < variant.size(); ++at) {
       const auto& one = variant[at];
       const bool reads = one.kind > Program::argument, two = Program::has_two(one);
       depends_[at] = reads ? depends_[one.a] || (two && depends_[one.b])
                            : one.kind == Program::argument && static_cast<std::size_t>(one.a) == k;
-      if (!depends_[at]) continue;
+      if (!depends_[at] || !reads_[v][at]) continue;
       double* out = row(tangents_, at);
       if (!reads) {
         std::fill_n(out, count_, 1.0);
@@ -409,6 +425,7 @@ class ProgramColumns {
   const double* at_[Program::most_instructions] = {};  // where the values of an instruction are
   std::vector<std::vector<bool>> moves_;  // whether an instruction depends on arguments
   std::vector<bool> has_sides_;           // whether a variant has a branch
+  std::vector<std::vector<bool>> reads_;  // whether an instruction has a part in the result
   std::vector<double> values_, slopes_, other_slopes_, adjoints_, gradients_;
   std::vector<double> curves_, mixed_curves_, other_curves_, tangents_, adjoint_tangents_;  // for Hessians
   std::vector<char> has_gradient_;
