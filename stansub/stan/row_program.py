@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,8 +62,23 @@ def tail_rounding(family: Family, *, logits: bool = False) -> Callable[[FloatArr
         Whether the program may compute probabilities from logits, and round these.
     """
     losing = [*_LOSING, _PLACES["log1p_exp"]] if logits else _LOSING
-    tails = isinstance(family, ProgramFamily) and np.isin(losing, family.code.codes[:, 0]).any()
+    code = family.code if isinstance(family, ProgramFamily) else None
+    tails = code is not None and (np.isin(losing, code.codes[:, 0]).any() or _has_complement(code))
     return _tail_rounding if tails or (logits and isinstance(family, Binomial)) else None
+
+
+def _has_complement(code: Code) -> bool:
+    """Return whether a program takes the logarithm of 1 less a number, such as a probability of several terms."""
+    for first, end in pairwise(code.starts.tolist()):
+        own, values = code.codes[first:end].tolist(), code.values[first:end]
+        for function, operand, _ in own:
+            kind, a, _ = own[operand]
+            constant = values[a] if own[a][0] == _PLACES["constant"] else 0.0
+            if function == _PLACES["log1p"] and kind == _PLACES["product"] and constant < 0:
+                return True
+            if function == _PLACES["log"] and kind == _PLACES["difference"] and constant > 0:
+                return True
+    return False
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from stansub import _loop
 from stansub.stan import observation
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense, compare
-from stansub.stan.row_program import _tail_rounding, in_program
+from stansub.stan.row_program import _tail_rounding, in_program, tail_rounding
 from stansub.stan.rowwise import NotFollowedError, affine, apply, data, select
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -618,6 +618,22 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
                 refused += 1
                 assert not compare(wrongly, blocks, near, terms, rounding=_tail_rounding).holds, (at, kind)
     assert refused > len(code.codes) / 2
+
+
+@pytest.mark.parametrize(
+    ("model", "loses"),
+    [
+        ("for (n in 1:N) target += bernoulli_lpmf(c[n] > 0 | p + (1 - p) * inv_logit(a * xc[n, 1]));", True),
+        ("for (n in 1:N) target += log(1 - p * inv_logit(a * xc[n, 1]));", True),
+        ("for (n in 1:N) target += log1m_exp(-s - w[n]);", True),
+        ("z ~ student_t(4, a, s);", False),
+        ("for (n in 1:N) target += log(p * inv_logit(a * xc[n, 1]) + w[n]);", False),
+    ],
+)
+def test_logarithms_of_1_less_a_probability_are_rounded(model: str, loses: bool) -> None:
+    """Stan rounds the probability, which may be near 1."""
+    found, _ = made(model)
+    assert (tail_rounding(found.family) is not None) == loses
 
 
 REFUSED = {
