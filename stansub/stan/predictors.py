@@ -227,6 +227,8 @@ def _data(x: Number, n: int, otherwise: str) -> FloatArray:
     """Return known values of all observations."""
     if (value := known(x)) is None:
         raise NoPredictorsError(otherwise)
+    if isinstance(value, list) or np.shape(value) not in ((), (1,), (n,)):
+        raise NoPredictorsError("a density is of several numbers of an observation")
     return np.array(np.broadcast_to(value, n), np.float64)
 
 
