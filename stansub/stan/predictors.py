@@ -228,7 +228,7 @@ def _data(x: Number, n: int, otherwise: str) -> FloatArray:
     if (value := known(x)) is None:
         raise NoPredictorsError(otherwise)
     if isinstance(value, list) or np.shape(value) not in ((), (1,), (n,)):
-        raise NoPredictorsError("a density is of several numbers of an observation")
+        raise NoPredictorsError("the density is not of one number for each observation")
     return np.array(np.broadcast_to(value, n), np.float64)
 
 

@@ -432,6 +432,54 @@ def test_loops_over_values_of_observations(loop: str) -> None:
     np.testing.assert_allclose(np.subtract(*own), np.subtract(*expected), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("for (n in 1:N) target += sum(eta);", "a sum over observations is added once per observation"),
+        ("target += eta[1];", "the value of one observation is read by others"),
+        ("z ~ normal(x' * eta, 1);", "a product over observations is not supported"),
+        ("real m = sum(eta); z ~ normal(m * eta, 1);", "a function of a sum over observations is not supported"),
+        ("target += sum(eta) .* eta;", "a function of a sum over observations is not supported"),
+        ("z ~ normal(alpha, scale) T[0, ];", "the truncation of a container is not supported"),
+        ("z ~ normal(append_row(eta[1 : 3], eta[4 : N]), 1);", "containers of observations are concatenated"),
+        ("target += log_sum_exp(eta);", "the log of a sum over observations is not supported"),
+        ("target += sum({eta, eta});", "an array of containers of observations is not supported"),
+        ("for (n in 1:N) z[n] ~ normal(eta[N - n + 1], 1);", "an observation reads the value of another"),
+        ("z ~ normal(eta[c], 1);", "observations are added more than once"),
+        ("matrix[2, 2] m; m[{1, 2}, {1, 2}] = [[1, 2], [3, 4]]; z ~ normal(m[1, 1], 1);", "several lists of indices"),
+        ("real m; real v; (m, v) = (1, 2); z ~ normal(m, 1);", r"`\(m, v\) = \(1, 2\);` is not supported"),
+        ("z ~ normal(sort_asc(eta), 1);", "the function sort_asc is not supported"),
+        ("for (n in 1:N) if (eta[n] > 0) z[n] ~ normal(0, 1);", "its two sides do not join in a kink"),
+        ("vector[N] m = eta; m[1 : 2] = u[1 : 2]; z ~ normal(m, 1);", "only some observations are assigned"),
+        ("z ~ normal(u[4], 1);", "an index is out of range, or depends on parameters"),
+        ("z ~ normal(dot_product(u, beta), 1);", "vectors of different sizes are multiplied"),
+        ("c[1 : 3] ~ categorical_logit(u);", "the categories do not have one value per observation"),
+    ],
+)
+def test_what_is_not_followed_has_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(NotFollowedError, match=reason):
+        predictors(text, of_family=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("z[1 : 5] ~ normal(eta[1 : 5], 1);", lambda t: normal(t.eta, 1) * (np.arange(N) < 5)),
+        (
+            "array[N] vector[2] m; for (n in 1:N) m[n] = x[n]' * alpha; for (n in 1:N) m[n] ~ normal(0, 1);",
+            lambda t: normal(0, 1, X * t.alpha).sum(1),
+        ),
+    ],
+)
+def test_densities_of_parts_and_of_vectors_are_programs(text: str, of: Callable[[Point], Array]) -> None:
+    found = predictors(text, of_family=False)
+    thetas = RNG.uniform(-1, 1, (2, DIM))
+    own = [found.family.log_lik(found.at(theta)) for theta in thetas]
+    np.testing.assert_allclose(np.subtract(*own), np.subtract(*map(of, map(Point, thetas))), atol=1e-11)
+    with pytest.raises(NoPredictorsError, match=r"not of one number for each observation|depends on parameters"):
+        predictors(text)
+
+
 def test_a_loop_over_values_of_other_observations_is_not_followed() -> None:
     with pytest.raises(NotFollowedError, match="runs over values of other observations"):
         predictors("for (n in 1:N) { real m = 0; for (one in eta) { m += one; } z[n] ~ normal(m, 1); }")
