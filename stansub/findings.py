@@ -368,7 +368,7 @@ class HighRHat(Finding):
 class NotFinite(Finding):
     """Quantities with draws that are not finite; the first few names."""
 
-    text = "{n:,} quantities have draws that are not finite: {names:joined}."
+    text = "Quantities with draws that are not finite ({n:,}): {names:joined}."
     remedy = "Check how the Stan program computes them. Their accuracy is unknown."
     n: int
     names: tuple[str, ...]

@@ -199,6 +199,8 @@ def unconstrain(full: Whole, values: Mapping[str, Any]) -> FloatArray:
         raise InputError(f"values must be numbers or lists of numbers ({error})") from error
     except InputError as error:
         # Stan refers to lines of the canonical program, not of the user's file.
+        if "null values not allowed" in str(error):  # JSON has no other word for them
+            raise InputError("a value is missing or not finite") from error
         text_without_place = re.sub(r" \(in '[^']*', line [^)]*\)", "", " ".join(str(error).split()))
         raise InputError(text_without_place.removeprefix("Exception: ")) from error
 

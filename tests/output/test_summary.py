@@ -440,7 +440,7 @@ class TestFindings:
         spoilt[1, 7] = np.nan
         finding = findings_of(run(posterior={"x": draws, "y_rep": spoilt}))[0]
         assert finding == NotFinite(1, ("y_rep",))
-        assert "not finite: y_rep" in finding.describe().text
+        assert "not finite (1): y_rep" in finding.describe().text
 
     def test_draws_of_another_engine_lack_the_record_but_are_checked(self) -> None:
         idata = inference_data.build(

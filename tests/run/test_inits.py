@@ -100,10 +100,12 @@ def test_inits_that_cannot_be_read_are_refused(inits: Any, message: str) -> None
         ({"mu": 0.0, "simga": 1.0}, "'simga' is not a parameter of the program; its parameters are mu, sigma"),
         ({"mu": [1.0, 2.0]}, "parameter 'mu': its size is 2, but must be one number"),
         ({"mu": "zero"}, "parameter 'mu'"),
+        ({"mu": float("nan")}, "parameter 'mu': a value is missing or not finite"),
+        ({"mu": None}, "parameter 'mu': a value is missing or not finite"),
         ({"mu": 1.0, "sigma": -1.0}, "parameter 'sigma': lb_free: Lower bounded variable is -1"),
         ({"mu": object()}, "must be numbers"),
     ],
-    ids=["wrong name", "wrong size", "text", "constraint", "not JSON"],
+    ids=["wrong name", "wrong size", "text", "not a number", "null", "constraint", "not JSON"],
 )
 def test_values_that_do_not_fit_are_refused(posterior: Posterior, values: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
