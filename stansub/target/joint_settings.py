@@ -147,7 +147,7 @@ def _best(rates: FloatArray, squares: FloatArray, n: int, noise: float, times: T
         Observations, which decisions evaluate one at a time if they would draw too many candidates.
     """
     most = min(times.all / times.candidate, SHARE * n)
-    kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / np.maximum(rates, np.finfo(float).tiny) - 0.5, 1.0))
+    kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / np.maximum(rates, 1e-200) - 0.5, 1.0))
     candidates = np.where((kappas + 0.5) * rates > most, n, (kappas + 0.5) * rates).mean(axis=1)
     by_all = _accepted(2 * noise**2)
     accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
