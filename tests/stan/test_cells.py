@@ -127,8 +127,10 @@ OTHERS = [
     "for (j in 1 : J) { real n = a[j]; for (i in 1 : I) { y[j, i] ~ normal(n, s); n = y[j, i] * m; } }",
     "for (j in 1 : J) { real n; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); n = y[j, i] * m; } }",
     "real n = 0; for (j in 1 : J) { n = n + a[j]; for (i in 1 : I) { y[j, i] ~ normal(a[j] + n, s); } }",
-    # A single outcome, outcomes of another row, joint densities, and what another statement computes for all cells.
+    # A single outcome, some rows, another row, joint densities, and what another statement computes for all cells.
     "for (j in 1 : J) y[j, 1] ~ normal(a[j], s);",
+    "for (j in 2 : J) v[j] ~ normal(a[j] + b, s);",
+    "for (j in 1 : J - 1) v[j] ~ normal(a[j] + b, s);",
     "for (j in 1 : J) v[1] ~ normal(a[j] + b, s);",
     "for (j in 1 : J) k[j] ~ dirichlet(exp(a[j] + c));",
     "for (j in 1 : J) k[j] ~ normal_id_glm(z, a[j], c, s);",
