@@ -74,10 +74,12 @@ _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 # evaluations of single observations, in all steps, that take no longer than what other tests need besides.
 _FEWEST_BLOCKS, _FEW_EVALUATIONS = 20, 2e8
 # Factors of effective draws per observation: that an approximate test must be worth beside decisions from all
-# observations, if these are at most so many (a race evaluates all of them hundreds of times); that bounds must be worth
-# if there are few, because decisions by bounds are slower away from the mode, where races are not; and that an
-# approximate test must be worth beside decisions by bounds.
-WORTH_ERROR, MOST_BY_ALL, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 20_000, 5.0, 2.5
+# observations; that bounds must be worth if there are few, because decisions by bounds are slower away from the mode,
+# where races are not; and that an approximate test must be worth beside decisions by bounds.
+WORTH_ERROR, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 5.0, 2.5
+# Observations up to which all are evaluated where nothing is known of other decisions, and the most effective draws
+# that a decision from all of them makes.
+MOST_BY_ALL, _MOST_EFFECTIVE = 20_000, 2.0
 # Parameters above which independent draws are tried before other candidates.
 _MANY = 50
 # Foreseen candidates per observation from which decisions by bounds surely pick all observations.
@@ -203,7 +205,7 @@ class _ModeTuner(VariatesTuner):
         least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit / _WORTH_PROOF
         if raced and exact.merit > 0 and exact.merit >= least_merit:
             return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
-        lost = ExactLost(by_bounds.name, test.name, gain, picked)
+        lost = ExactLost(by_bounds.name, test.name, gain, min(picked, n_observations))
         return self._or_by_all(found.evaluating(exact.n_obs_evaluated).noting(lost), test)
 
     def _besides_bounds(
@@ -211,7 +213,8 @@ class _ModeTuner(VariatesTuner):
     ) -> tuple[ModeSetup, StoppingRule]:
         """Return other decisions, because those by proved bounds would pick so many observations."""
         found, test = self._without_bounds(self._few(), order_rng, race_rng)
-        return self._or_by_all(found.noting(ExactLost(Factorised().name, test.name, None, picked)), test)
+        lost = ExactLost(Factorised().name, test.name, None, min(picked, self.posterior.blocks.n_observations))
+        return self._or_by_all(found.noting(lost), test)
 
     def _few(self) -> ExactOfFew | ExactOfSmall | None:
         """Return why decisions use all observations or blocks, if there are few."""
@@ -231,8 +234,8 @@ class _ModeTuner(VariatesTuner):
 
     def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
         """Return this setup, or that of exact decisions from all observations if they cost little more."""
-        n_observations = self.posterior.blocks.n_observations
-        if test.exact or not found.merit or n_observations > MOST_BY_ALL:
+        most = _MOST_EFFECTIVE / (STEP_COST + self.posterior.blocks.n_observations)
+        if test.exact or not found.merit or found.merit > WORTH_ERROR * most:
             return found, test
         rng, mode, by_all = streams.generator(self.request.seed, streams.Run.ALL), found.mode, Exact()
         theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)

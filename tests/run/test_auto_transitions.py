@@ -210,9 +210,8 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     program.write_text(LEVELS)
     data = {"N": 120, "J": 60, "g": np.arange(120) % 60 + 1, "x": np.ones(120), "y": np.arange(120) % 2}
     given = read(program, data, Progress())
-    posterior = SimpleNamespace(
-        analysis=given.analysis, dim=61, split=lambda _: SimpleNamespace(predictors=SimpleNamespace(family=None))
-    )
+    predictors = SimpleNamespace(family=SimpleNamespace(is_known=False))
+    posterior = SimpleNamespace(analysis=given.analysis, dim=61, split=lambda _: SimpleNamespace(predictors=predictors))
     monkeypatch.setattr(transitions, "multiplies", lambda _: False)
     monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.3))
     monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__, **___: Trial(tuned, 0.02))

@@ -617,7 +617,7 @@ def test_without_bounds_all_are_read_if_few_or_if_a_test_saves_little(
     n: int, size: int, few: float, worth: float, why: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", few)
-    monkeypatch.setattr(mode_tuner, "_WORTH_ERROR", worth)
+    monkeypatch.setattr(mode_tuner, "WORTH_ERROR", worth)
     rng = np.random.default_rng(4)
     x = rng.standard_normal((n, 2))
     target = toy_targets.logistic(x, rng.random(n) < 0.5, prior_sd=2.0, block_size=size)
@@ -639,7 +639,7 @@ def test_exact_decisions_by_bounds_may_make_fewer_effective_draws(
 ) -> None:
     for name, value in {
         "_FEW_EVALUATIONS": 0.0,
-        "_WORTH_ERROR": 0.0,
+        "WORTH_ERROR": 0.0,
         "_WORTH_PROOF": worth,
         "STEP_COST": 0.0,  # so that bounds are not taken at once
         "FIRST_LOOKS": (0, 10, 20),

@@ -327,7 +327,7 @@ def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, t
     assert max(z_scores(run(kernel, start, 5000), truth)) < MAX_Z
     assert kernel.counts()["n_obs_evaluated"] > 1.2 * 5000 * N
     assert "30 % of the steps by NUTS on the posterior itself" in poor.describe()
-    broken = MixedTransitions(NotDecided(split, poor), PosteriorTrajectories(split, inner), 0.3)
+    broken = MixedTransitions(NotDecided(split, poor), PosteriorTrajectories(split.posterior(), N, inner), 0.3)
     assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
 
 

@@ -449,7 +449,6 @@ def test_loops_over_values_of_observations(loop: str) -> None:
         ("matrix[2, 2] m; m[{1, 2}, {1, 2}] = [[1, 2], [3, 4]]; z ~ normal(m[1, 1], 1);", "several lists of indices"),
         ("real m; real v; (m, v) = (1, 2); z ~ normal(m, 1);", r"`\(m, v\) = \(1, 2\);` is not supported"),
         ("z ~ normal(sort_asc(eta), 1);", "the function sort_asc is not supported"),
-        ("for (n in 1:N) if (eta[n] > 0) z[n] ~ normal(0, 1);", "its two sides do not join in a kink"),
         ("vector[N] m = eta; m[1 : 2] = u[1 : 2]; z ~ normal(m, 1);", "only some observations are assigned"),
         ("z ~ normal(u[4], 1);", "an index is out of range, or depends on parameters"),
         ("z ~ normal(dot_product(u, beta), 1);", "vectors of different sizes are multiplied"),
