@@ -20,8 +20,9 @@ from stansub.types import FloatArray
 # Radii of the smallest boxes that are tried, as multiples of how far draws are at most.
 _BEYOND = (1.2, 0.8)
 # Microseconds of a candidate, at a random place in memory: of any, for each number that its arguments read, and for
-# each nanosecond of its log likelihood. With 7 to 154 numbers, candidates took 0.1 to 1.3 microseconds.
-_CANDIDATE, _NUMBER, _LOG_LIK = 0.1, 0.0065, 0.0045
+# each nanosecond of its log likelihood. With 7 to 154 numbers, candidates took 0.1 to 1.3 microseconds. And the share
+# of this that each observation takes if decisions that would draw too many candidates evaluate all of them in order.
+_CANDIDATE, _NUMBER, _LOG_LIK, _IN_ORDER = 0.1, 0.0065, 0.0045, 0.5
 # Observations from which the candidates of a decision are foreseen, and how many for each observation surely are too
 # many.
 _FORESEEN, _SURELY = 1 << 9, 4.0
@@ -144,11 +145,12 @@ def _best(rates: FloatArray, squares: FloatArray, n: int, noise: float, times: T
     rates, squares : ndarray
         sum_i b_i, and sum_i r_i^2 / b_i, for some moves.
     n : int
-        Observations, which decisions evaluate one at a time if they would draw too many candidates.
+        Observations, all of which decisions evaluate if they would draw more than a share of them.
     """
     most = min(times.all / times.candidate, SHARE * n)
     kappas = np.minimum(_KAPPAS[:, np.newaxis], np.maximum(most / np.maximum(rates, 1e-200) - 0.5, 1.0))
-    candidates = np.where((kappas + 0.5) * rates > most, n, (kappas + 0.5) * rates).mean(axis=1)
+    drawn = (kappas + 0.5) * rates
+    candidates = np.where(drawn > SHARE * n, _IN_ORDER * n, drawn).mean(axis=1)
     by_all = _accepted(2 * noise**2)
     accepted = _accepted(2 * noise**2 + squares / kappas).mean(axis=1)
     draws = _effective(accepted) / (times.transitions + times.unbounded + times.candidate * candidates)
