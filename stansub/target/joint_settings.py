@@ -13,7 +13,7 @@ import numpy as np
 
 from stansub import _loop
 from stansub.target.group_candidates import RADIUS, Joint, furthest, shared
-from stansub.target.remainders import SHARE, NoPredictorsError
+from stansub.target.remainders import SHARE, NoPredictorsError, foreseeing
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -23,9 +23,8 @@ _BEYOND = (1.2, 0.8)
 # each nanosecond of its log likelihood. With 7 to 154 numbers, candidates took 0.1 to 1.3 microseconds. And the share
 # of this that each observation takes if decisions that would draw too many candidates evaluate all of them in order.
 _CANDIDATE, _NUMBER, _LOG_LIK, _IN_ORDER = 0.1, 0.0065, 0.0045, 0.5
-# Observations from which the candidates of a decision are foreseen, and how many for each observation surely are too
-# many.
-_FORESEEN, _SURELY = 1 << 9, 4.0
+# Foreseen candidates for each observation that surely are too many.
+_SURELY = 4.0
 # Correlation of a draw with the next proposal: trajectories end on the other side of the posterior.
 _CORRELATION = -0.4
 # Acceptance rate to which the noise of joint decisions may lower that of all observations, and the share of a lower one
@@ -75,9 +74,8 @@ def choose_joint(
         Time of the transitions on the surrogate for each decision.
     """
     n = predictors.n_observations
-    if not predictors.family.is_known and n > 2 * _FORESEEN:
-        # Bounds on programs of observations take long, and may be so wide that those of a few hundred show it.
-        few = predictors.part(np.sort(np.random.default_rng(0).choice(n, _FORESEEN, replace=False)))
+    few = predictors if predictors.family.is_known else foreseeing(predictors)
+    if few is not predictors:
         choice = _chosen(few, n, quadratic, sds, phis, noise, microseconds)
         if choice.joint is None and choice.candidates > _SURELY * n:
             return choice

@@ -33,7 +33,16 @@ from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.cubics import n_products
 from stansub.target.factors import Target
 from stansub.target.partitioned import PartitionedPredictors, Predictors
-from stansub.target.remainders import LARGEST, SHARE, Family, LinearPredictors, mean_growth, mean_power, reached
+from stansub.target.remainders import (
+    LARGEST,
+    SHARE,
+    Family,
+    LinearPredictors,
+    foreseeing,
+    mean_growth,
+    mean_power,
+    reached,
+)
 from stansub.target.rows import ColumnRows
 from stansub.target.sites import Candidates, Each, Expand, Site, Start, Sums, Survey, Surveyed, record, width
 from stansub.types import FloatArray
@@ -55,8 +64,6 @@ _BATCH_HERE, _DECISIONS, _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 14, 1 << 8, 1
 # If rows are computed: expected candidates above which a table is worth its memory, the share of free memory that it
 # may use, and bytes per observation of a stream.
 _MOST_STREAMED, _TABLE_SHARE, _MEMBER = 2.0, 4, 8
-# Observations from which the candidates of a decision are foreseen.
-_FORESEEN = 1 << 9
 
 
 @dataclass(frozen=True)
@@ -136,15 +143,8 @@ class _Expanded(NamedTuple):
 
 
 def foreseen(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray) -> float:
-    """Return about how many observations a decision will pick, from the bounds of a sample of them.
-
-    Bounds of programs of observations may be so wide that decisions would pick all observations many times. Those of a
-    few hundred show it.
-    """
-    n = predictors.n_observations
-    few = predictors
-    if n > 2 * _FORESEEN:
-        few = predictors.part(np.sort(np.random.default_rng(0).choice(n, _FORESEEN, replace=False)))
+    """Return about how many observations a decision will pick, from the bounds of a sample of them."""
+    n, few = predictors.n_observations, foreseeing(predictors)
     surveyed = _survey(few, Site(anchor, cholesky), (2, 3) if _is_affordable(predictors) else (2,), 1)
     bounds = {order: n / few.n_observations * bound for order, bound in surveyed.bounds.items()}
     return min(_Way.of(few, order, screened=False).expected(bound) for order, bound in bounds.items())
