@@ -67,4 +67,3 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "if_nonpositive": lambda u, x: np.where(u <= 0, x, 0.0)[()],
     "unless_nonpositive": lambda u, x: np.where(u <= 0, 0.0, x)[()],
 }
-SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.stan.operations import BINARY, FUNCTIONS, SIDES
+from stansub.stan.operations import BINARY, FUNCTIONS
+from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
 

@@ -31,16 +31,17 @@ from stansub import _loop
 from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
+# Operations that are their second operand where the first one fulfils a condition, or does not, and 0 elsewhere.
+SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")
 # Nanoseconds of an operation on one of many observations: arithmetic, functions in vectors, others, and those by long
 # sums or by iteration.
-_SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive", "same")
 _ARITHMETIC, _IN_VECTORS, _FUNCTION, _LONG = 0.5, 2.5, 10.0, 2500.0
 _COSTS = (
     dict.fromkeys(_loop.OPERATIONS, _FUNCTION)
     | dict.fromkeys(("constant", "data", "argument", "sum", "difference", "product", "abs"), _ARITHMETIC)
     | dict.fromkeys(("exp", "log1p_exp", "log_sum_exp"), _IN_VECTORS)
     | dict.fromkeys(("log_gamma_above", "log_gamma_below", "log_mean_normal", "std_normal_log_qf"), _LONG)
-    | dict.fromkeys(_SIDES, _ARITHMETIC)
+    | dict.fromkeys((*SIDES, "same"), _ARITHMETIC)
 )
 _BINARY = (
     "sum",
@@ -50,7 +51,8 @@ _BINARY = (
     "log_gamma_above",
     "log_gamma_below",
     "log_mean_normal",
-    *_SIDES,
+    *SIDES,
+    "same",
 )
 # The code of an absolute value; the width of its parabola, as a multiple of how far its operand moves per sd; and the
 # floor of bounds with kinks. They decide how many observations are picked and evaluated, within a factor of about 1.5

@@ -12,8 +12,7 @@ from scipy import special, stats
 from test_kinks import Point, of_text
 
 from stansub import _loop
-from stansub.stan.operations import SIDES
-from stansub.target.programs import Code, ProgramFamily
+from stansub.target.programs import SIDES, Code, ProgramFamily
 from stansub.target.remainders import LinearPredictors
 
 Array = NDArray[np.float64]

@@ -5,12 +5,11 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.target.programs import Code, ProgramFamily
+from stansub.target.programs import SIDES, Code, ProgramFamily
 
 Array = NDArray[np.float64]
 N = 300  # two blocks and a half
 SOURCES = ("constant", "data", "argument")
-SIDES = ("if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive")
 
 
 def family(*variants: list[tuple[str, int, int]], seed: int = 1) -> ProgramFamily:
