@@ -106,6 +106,11 @@ class Setup:
         return replace(own, inner=inner, **{"joint": None, **changes})
 
 
+def _on_posterior(own: Setup) -> PosteriorTrajectories:
+    n_observations = own.split.predictors.n_observations
+    return PosteriorTrajectories(own.split.posterior(), n_observations, _trajectories(own.tuned))
+
+
 def _trajectories(transition: SurrogateTransition) -> FixedLength:
     """Return trajectories of a third of a circle in the metric of the no-U-turn sampler."""
     own = transition.inner
@@ -373,7 +378,7 @@ KERNELS = (
     _transitions(ROUGH_GIBBS, ALL, sampler="gibbs", rough=True, n=3, models=_BOUNDED),
     _transitions(GIVEN_SCALES, ALL, sampler="given scales", models=_BOUNDED),
     _transitions(ROUGH_GIVEN, ALL, sampler="given scales", rough=True, n=3, models=_BOUNDED),
-    Kernel("HMC on the posterior", ALL, lambda own: 2 * (PosteriorTrajectories(own.split, _trajectories(own.tuned)),)),
+    Kernel("HMC on the posterior", ALL, lambda own: 2 * (_on_posterior(own),)),
     Kernel(LEVELS, BY_LEVEL, _by_levels),
     _transitions(
         NUTS, ALL, error="the volume of inner coordinates is omitted", of=WithoutVolume, models=("correlated",), n=1
