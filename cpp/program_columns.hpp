@@ -220,56 +220,49 @@ class ProgramColumns {
     unary::derivatives<order>(function, x, count_, out);
   }
 
+  // Passes numbers of an operation on to what it reads, to the gradient from an argument, and returns whether that is all: the
+  // derivatives of such an operation do not change.
+  template <bool guarded, class Add>
+  bool passes_on(const Program::Instruction& one, const double* own, const double* slopes, Add add) {
+    const auto as_they_are = [&](std::size_t j) { return own[j]; };
+    switch (one.kind) {
+      case Program::argument: add_to(row(gradients_, one.a), has_gradient_[static_cast<std::size_t>(one.a)], as_they_are); return true;
+      case Program::same: add(one.a, as_they_are); return true;
+      case Program::sum: add(one.a, as_they_are); add(one.b, as_they_are); return true;
+      case Program::difference: add(one.a, as_they_are); add(one.b, [&](std::size_t j) { return -own[j]; }); return true;
+      case Program::if_negative:
+      case Program::unless_negative:
+      case Program::if_nonpositive:
+      case Program::unless_nonpositive: add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); }); return true;
+      default: return false;
+    }
+  }
+
   template <bool guarded>
   void backward(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *own = row(adjoints_, at), *x = value(one.a), *y = value(one.b);
+    const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
     const auto add = [&](std::int32_t to, auto each) {
       const auto k = static_cast<std::size_t>(to);
       if (moves[k]) add_to(row(adjoints_, to), has_adjoint_[k], each);
     };
+    if (passes_on<guarded>(one, own, slopes, add)) return;
     switch (one.kind) {
-      case Program::argument:
-        add_to(row(gradients_, one.a), has_gradient_[static_cast<std::size_t>(one.a)], [&](std::size_t j) { return own[j]; });
-        break;
-      case Program::sum:
-        add(one.a, [&](std::size_t j) { return own[j]; });
-        add(one.b, [&](std::size_t j) { return own[j]; });
-        break;
-      case Program::difference:
-        add(one.a, [&](std::size_t j) { return own[j]; });
-        add(one.b, [&](std::size_t j) { return -own[j]; });
-        break;
       case Program::product:
         add(one.a, [&](std::size_t j) { return times<guarded>(own[j], y[j]); });
         add(one.b, [&](std::size_t j) { return times<guarded>(own[j], x[j]); });
         break;
-      case Program::log_sum_exp: {
-        const double* share = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], 1 - share[j]); });
-        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], share[j]); });
+      case Program::log_sum_exp:
+        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], 1 - slopes[j]); });
+        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
         break;
-      }
       case Program::gamma_above:
       case Program::gamma_below:
-      case Program::mean_normal: {
-        const double *slopes = row(slopes_, at), *others = row(other_slopes_, at);
+      case Program::mean_normal:
         add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
         add(one.b, [&](std::size_t j) { return times<guarded>(own[j], others[j]); });
         break;
-      }
-      case Program::same: add(one.a, [&](std::size_t j) { return own[j]; }); break;
-      case Program::if_negative:
-      case Program::unless_negative:
-      case Program::if_nonpositive:
-      case Program::unless_nonpositive: {
-        const double* slopes = row(slopes_, at);
-        add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
-        break;
-      }
-      default: {
-        const double* slopes = row(slopes_, at);
-        add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
-      }
+      default: add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); });
     }
   }
 
@@ -339,25 +332,14 @@ class ProgramColumns {
   template <bool guarded>
   void move_back(const Program::Instruction& one, std::size_t at, const std::vector<bool>& moves) {
     const double *adjoint = row(adjoints_, at), *own = has_adjoint_tangent_[at] ? row(adjoint_tangents_, at) : zeros_;
-    if (one.kind == Program::argument) {
-      add_to(row(gradients_, one.a), has_gradient_[static_cast<std::size_t>(one.a)], [&](std::size_t j) { return own[j]; });
-      return;
-    }
     const double *a = tangent(one.a), *b = Program::has_two(one) ? tangent(one.b) : zeros_, *x = value(one.a), *y = value(one.b);
     const double *slopes = row(slopes_, at), *others = row(other_slopes_, at), *curves = row(curves_, at);
     const auto add = [&](std::int32_t to, auto each) {
       const auto k = static_cast<std::size_t>(to);
       if (moves[k]) add_to(row(adjoint_tangents_, to), has_adjoint_tangent_[k], each);
     };
+    if (passes_on<guarded>(one, own, slopes, add)) return;
     switch (one.kind) {
-      case Program::sum:
-        add(one.a, [&](std::size_t j) { return own[j]; });
-        add(one.b, [&](std::size_t j) { return own[j]; });
-        break;
-      case Program::difference:
-        add(one.a, [&](std::size_t j) { return own[j]; });
-        add(one.b, [&](std::size_t j) { return -own[j]; });
-        break;
       case Program::product:
         add(one.a, [&](std::size_t j) { return times<guarded>(own[j], y[j]) + times<guarded>(adjoint[j], b[j]); });
         add(one.b, [&](std::size_t j) { return times<guarded>(own[j], x[j]) + times<guarded>(adjoint[j], a[j]); });
@@ -376,11 +358,6 @@ class ProgramColumns {
         add(one.b, [&](std::size_t j) { return times<guarded>(own[j], others[j]) + times<guarded>(adjoint[j], mixed[j] * a[j] + other_curves[j] * b[j]); });
         break;
       }
-      case Program::same: add(one.a, [&](std::size_t j) { return own[j]; }); break;
-      case Program::if_negative:
-      case Program::unless_negative:
-      case Program::if_nonpositive:
-      case Program::unless_nonpositive: add(one.b, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]); }); break;
       default: add(one.a, [&](std::size_t j) { return times<guarded>(own[j], slopes[j]) + times<guarded>(adjoint[j], curves[j] * a[j]); });
     }
   }
