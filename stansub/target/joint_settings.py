@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stansub import _loop
+from stansub.target.foreseeing import SURELY, foreseeing
 from stansub.target.group_candidates import RADIUS, Joint, furthest, shared
-from stansub.target.remainders import SHARE, NoPredictorsError, foreseeing
+from stansub.target.remainders import SHARE, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -23,8 +24,6 @@ _BEYOND = (1.2, 0.8)
 # each nanosecond of its log likelihood. With 7 to 154 numbers, candidates took 0.1 to 1.3 microseconds. And the share
 # of this that each observation takes if decisions that would draw too many candidates evaluate all of them in order.
 _CANDIDATE, _NUMBER, _LOG_LIK, _IN_ORDER = 0.1, 0.0065, 0.0045, 0.5
-# Foreseen candidates for each observation that surely are too many.
-_SURELY = 4.0
 # Correlation of a draw with the next proposal: trajectories end on the other side of the posterior.
 _CORRELATION = -0.4
 # Acceptance rate to which the noise of joint decisions may lower that of all observations, and the share of a lower one
@@ -77,7 +76,7 @@ def choose_joint(
     few = predictors if predictors.family.is_known else foreseeing(predictors)
     if few is not predictors:
         choice = _chosen(few, n, quadratic, sds, phis, noise, microseconds)
-        if choice.joint is None and choice.candidates > _SURELY * n:
+        if choice.joint is None and choice.candidates > SURELY * n:
             return choice
     return _chosen(predictors, n, quadratic, sds, phis, noise, microseconds)
 

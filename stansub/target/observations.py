@@ -32,13 +32,13 @@ from stansub.codec import ANEW
 from stansub.target.classes import Classes, Pooled, constants_of
 from stansub.target.cubics import n_products
 from stansub.target.factors import Target
+from stansub.target.foreseeing import foreseeing
 from stansub.target.partitioned import PartitionedPredictors, Predictors
 from stansub.target.remainders import (
     LARGEST,
     SHARE,
     Family,
     LinearPredictors,
-    foreseeing,
     mean_growth,
     mean_power,
     reached,

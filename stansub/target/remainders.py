@@ -49,36 +49,8 @@ _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
 # long as a gradient.
 _PRODUCTS, _COLUMNS = 1 << 11, 12
 
-# Observations from which the candidates of a decision are foreseen.
-_FORESEEN = 1 << 9
-
 R = TypeVar("R")
 A = TypeVar("A")
-
-
-class Observed(Protocol):
-    """The likelihood of some observations."""
-
-    @property
-    def n_observations(self) -> int: ...
-
-    def part(self, rows: Rows) -> Self:
-        """Return that of a part of them."""
-
-
-P = TypeVar("P", bound=Observed)
-
-
-def foreseeing(predictors: P) -> P:
-    """Return a few hundred of the observations at random, or all of them if they are few.
-
-    Bounds on programs of observations take long, and may be so wide that decisions would pick all observations many
-    times. Those of a few hundred show it.
-    """
-    n = predictors.n_observations
-    if n <= 2 * _FORESEEN:
-        return predictors
-    return predictors.part(np.sort(np.random.default_rng(0).choice(n, _FORESEEN, replace=False)))
 
 
 class NoPredictorsError(InputError):

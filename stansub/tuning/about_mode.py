@@ -44,7 +44,7 @@ _GRADIENT, _PLACES = 2.0, 12
 _MOST_FULL, _MOST_DIVERGING = 0.5, 0.1
 
 
-class _AboutMode(NamedTuple):
+class _Trajectories(NamedTuple):
     """Tuned trajectories on the posterior itself, and draws by them."""
 
     transition: PosteriorTransition
@@ -97,7 +97,7 @@ def or_along(
 
 def _tuned(
     posterior: Dynamics, mode: Mode, rng: np.random.Generator, advance: Callable[[int, int], None]
-) -> _AboutMode | None:
+) -> _Trajectories | None:
     """Return trajectories on a posterior about its mode; None if they hardly move, or if many diverge.
 
     Parameters
@@ -124,4 +124,4 @@ def _tuned(
     if made.deep > _MOST_FULL or made.diverging > _MOST_DIVERGING:
         return None
     time = slowest_time(made.draws)
-    return _AboutMode(PosteriorTransition(inner), made.draws, time, made.n_steps, n_gradients)
+    return _Trajectories(PosteriorTransition(inner), made.draws, time, made.n_steps, n_gradients)

@@ -38,6 +38,7 @@ from stansub.kernels.proposals import Mixture, optimal_scale, optimal_walk
 from stansub.progress import as_progress
 from stansub.selection import BetweenModes, Chosen, WalkSinceFewAccepted, updated
 from stansub.target.factors import CutTarget
+from stansub.target.foreseeing import SURELY
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.mode import Modes
@@ -82,8 +83,6 @@ WORTH_ERROR, _WORTH_BOUNDS, _WORTH_PROOF = 5.0, 5.0, 2.5
 MOST_BY_ALL, _MOST_EFFECTIVE = 20_000, 2.0
 # Parameters above which independent draws are tried before other candidates.
 _MANY = 50
-# Foreseen candidates per observation from which decisions by bounds surely pick all observations.
-_SURELY = 4.0
 # Factor of effective draws that another approximate test must reach, and share of the best value's below which no
 # further value of a setting is tried.
 _WORTH, _PAST_THE_BEST = 2.0, 0.75
@@ -161,7 +160,7 @@ class _ModeTuner(VariatesTuner):
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
         n = self.posterior.blocks.n_observations
-        if (picked := self.foreseen()) is not None and picked > _SURELY * n:
+        if (picked := self.foreseen()) is not None and picked > SURELY * n:
             return self.of_blocks()._differenced_if_few()._besides_bounds(picked, order_rng, race_rng)
         try:
             variates, choice = self.proved()

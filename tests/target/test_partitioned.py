@@ -16,7 +16,7 @@ from stansub import _loop
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Factorised
 from stansub.progress import Progress
-from stansub.target import observations, remainders
+from stansub.target import foreseeing, observations
 from stansub.target.classes import Classes, Pooled, keys
 from stansub.target.families import Binomial
 from stansub.target.functions import FunctionFactors
@@ -185,7 +185,7 @@ def test_candidates_are_foreseen_from_some_observations(monkeypatch: pytest.Monk
     known = predictors()
     expected = ObservationVariates.at(known, THETA, CHOLESKY).expected
     for n, error in ((N, 0.06), (N // 3, 0.5)):  # classes of observations have constants that are rounded up
-        monkeypatch.setattr(remainders, "_FORESEEN", n)
+        monkeypatch.setattr(foreseeing, "_FORESEEN", n)
         assert foreseen(known, THETA, CHOLESKY) == pytest.approx(expected, rel=error)
     assert foreseen(known, THETA, 3 * CHOLESKY) > 10 * expected, "bounds grow with the cube of the sds"
 
