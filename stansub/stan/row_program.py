@@ -42,6 +42,8 @@ _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
 # Functions for which a program may use the logarithm of 1 less a number near 1.
 _LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above", "log_mean_normal")]
+# Functions of 1 less a number: the operation of that, and the sign of the constant in it.
+_OF_COMPLEMENT = {_PLACES["log1p"]: (_PLACES["product"], -1), _PLACES["log"]: (_PLACES["difference"], 1)}
 
 
 class Argument(NamedTuple):
@@ -72,11 +74,10 @@ def _has_complement(code: Code) -> bool:
     for first, end in pairwise(code.starts.tolist()):
         own, values = code.codes[first:end].tolist(), code.values[first:end]
         for function, operand, _ in own:
-            kind, a, _ = own[operand]
-            constant = values[a] if own[a][0] == _PLACES["constant"] else 0.0
-            if function == _PLACES["log1p"] and kind == _PLACES["product"] and constant < 0:
-                return True
-            if function == _PLACES["log"] and kind == _PLACES["difference"] and constant > 0:
+            if (sought := _OF_COMPLEMENT.get(function)) is None:
+                continue
+            (operation, sign), (kind, a, _) = sought, own[operand]
+            if kind == operation and own[a][0] == _PLACES["constant"] and sign * values[a] > 0:
                 return True
     return False
 

@@ -636,6 +636,14 @@ def test_logarithms_of_1_less_a_probability_are_rounded(model: str, loses: bool)
     assert (tail_rounding(found.family) is not None) == loses
 
 
+def test_rounding_of_variants_that_read_late_arguments() -> None:
+    """Arguments and data are numbered apart from instructions."""
+    lines = [("argument", 3, 0), ("exp", 0, 0)]
+    codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
+    family = ProgramFamily(Code(np.array([0, 2], np.int32), codes, np.zeros(2)), 4, np.zeros((1, 5)))
+    assert tail_rounding(family) is None
+
+
 REFUSED = {
     "z ~ normal(a, sqrt(sum(exp(a * w))));": "a function of a sum over observations is not supported",
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
