@@ -21,14 +21,13 @@ from stansub.stan.rowwise import (
     Number,
     apply,
     combine,
-    dense,
-    dots,
     is_kind,
+    is_same,
     known,
-    none_like,
     walk,
     wrapped,
 )
+from stansub.stan.slopes import dense, dots, none_like
 from stansub.types import FloatArray
 
 UNDECIDED = "how often a loop runs, or whether two numbers are equal, depends on parameters"
@@ -71,11 +70,11 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     """Return the first of two numbers where a condition holds, and the other elsewhere."""
     if condition.is_negated:
         return joined(~condition, other, first)
-    if _is_same(first, other):
+    if is_same(first, other):
         return first
     for kind in ("sum", "difference"):
         sides = [one.parts if is_kind(one, kind) else (one, 0.0) for one in (first, other)]
-        if any(is_kind(one, kind) for one in (first, other)) and _is_same(sides[0][0], sides[1][0]):
+        if any(is_kind(one, kind) for one in (first, other)) and is_same(sides[0][0], sides[1][0]):
             return combine(kind, sides[0][0], joined(condition, sides[0][1], sides[1][1]))
     slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
     if slope is not None and other_slope is not None:
@@ -87,29 +86,13 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
 
 
-def _is_same(a: Number, b: Number) -> bool:
-    """Return whether two numbers are the same operations of the same data and affine expressions."""
-    if a is b:
-        return True
-    if not isinstance(a, Expression) or not isinstance(b, Expression):
-        return not isinstance(a, Expression) and not isinstance(b, Expression) and bool(a == b)
-    if a.kind != b.kind or len(a.parts) != len(b.parts) or (a.slopes is None) != (b.slopes is None):
-        return False
-    if a.values is not None and (b.values is None or not np.array_equal(a.values, b.values)):
-        return False
-    slopes, others = a.slopes, b.slopes
-    if slopes is not None and others is not None and (slopes.shape != others.shape or abs(slopes - others).max() > 0):
-        return False
-    return all(map(_is_same, a.parts, b.parts))
-
-
 def _multiple(x: Number, u: Expression) -> Number | None:
     """Return a number of which x is the product with u; None if there is none that is easily found."""
-    if _is_same(x, u):
+    if is_same(x, u):
         return 1.0
     if (value := known(x)) is not None:
         return None if np.any(value) else 0.0
-    if x.kind == u.kind == "difference" and all(map(_is_same, x.parts, reversed(u.parts))):
+    if x.kind == u.kind == "difference" and all(map(is_same, x.parts, reversed(u.parts))):
         return -1.0
     if x.kind == "affine" and u.kind == "affine":
         squares = np.maximum(dots(u.slopes, u.slopes), np.finfo(float).tiny)

@@ -14,20 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import (
-    Expression,
-    Mask,
-    NotFollowedError,
-    Number,
-    Slopes,
-    affine,
-    data,
-    is_kind,
-    known,
-    pick,
-    select,
-    stacked,
-)
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, affine, data, is_kind, known, pick, select
+from stansub.stan.slopes import Slopes, stacked
 
 Value = Any
 

@@ -23,7 +23,8 @@ from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import CollectedNumbers, Cut
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rounding
-from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
+from stansub.stan.rowwise import Number, is_affine, is_kind, known
+from stansub.stan.slopes import dense, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError

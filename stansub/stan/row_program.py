@@ -13,23 +13,9 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.stan.containers import added
-from stansub.stan.rowwise import (
-    Expression,
-    Number,
-    Slopes,
-    apply,
-    combine,
-    common_limit,
-    dense,
-    dots,
-    is_kind,
-    known,
-    scaled,
-    spread,
-    walk,
-    wrapped,
-)
+from stansub.stan.rowwise import Expression, Number, apply, combine, common_limit, is_kind, known, walk, wrapped
 from stansub.stan.short_forms import shorter
+from stansub.stan.slopes import Slopes, dense, dots, scaled, spread
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -41,7 +27,9 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 <<
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
 # Functions for which a program may use the logarithm of 1 less a number near 1.
-_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above", "log_mean_normal")]
+_LOSING = [
+    _PLACES[name] for name in ("std_normal_lcdf", "log1m_exp", "log_gamma_above", "log_mean_normal", "log1p_exp")
+]
 # Functions of 1 less a number: the operation of that, and the sign of the constant in it.
 _OF_COMPLEMENT = {_PLACES["log1p"]: (_PLACES["product"], -1), _PLACES["log"]: (_PLACES["difference"], 1)}
 
@@ -61,11 +49,10 @@ def tail_rounding(family: Family, *, logits: bool = False) -> Callable[[FloatArr
     Parameters
     ----------
     logits : bool
-        Whether the program may compute probabilities from logits, and round these.
+        Whether a program of a binomial family may compute probabilities from logits, and round these, as others may.
     """
-    losing = [*_LOSING, _PLACES["log1p_exp"]] if logits else _LOSING
     code = family.code if isinstance(family, ProgramFamily) else None
-    tails = code is not None and (np.isin(losing, code.codes[:, 0]).any() or _has_complement(code))
+    tails = code is not None and (np.isin(_LOSING, code.codes[:, 0]).any() or _has_complement(code))
     return _tail_rounding if tails or (logits and isinstance(family, Binomial)) else None
 
 

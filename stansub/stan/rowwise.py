@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan.operations import BINARY, FUNCTIONS
+from stansub.stan.slopes import Slopes, added, none_like, scaled, stacked
 from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
@@ -34,7 +35,6 @@ class NestedError(NotFollowedError):
 _MOST_NESTED = 500
 
 Number = Any  # a number, or an expression
-Slopes: TypeAlias = Any  # an array, or a csr_array if that of all observations would be too large
 Mask = NDArray[np.bool_]
 
 
@@ -133,6 +133,22 @@ def is_kind(x: Number, kind: str) -> bool:
     return isinstance(x, Expression) and x.kind == kind
 
 
+def is_same(a: Number, b: Number) -> bool:
+    """Return whether two numbers are the same operations of the same data and affine expressions."""
+    if a is b:
+        return True
+    if not isinstance(a, Expression) or not isinstance(b, Expression):
+        return not isinstance(a, Expression) and not isinstance(b, Expression) and bool(a == b)
+    if a.kind != b.kind or len(a.parts) != len(b.parts) or (a.slopes is None) != (b.slopes is None):
+        return False
+    if a.values is not None and (b.values is None or not np.array_equal(a.values, b.values)):
+        return False
+    slopes, others = a.slopes, b.slopes
+    if slopes is not None and others is not None and (slopes.shape != others.shape or abs(slopes - others).max() > 0):
+        return False
+    return all(map(is_same, a.parts, b.parts))
+
+
 def is_positive(x: Number) -> bool:
     """Return whether a value is certainly positive."""
     if (value := known(x)) is not None:
@@ -184,8 +200,8 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
         if kind == "difference" and (rest := _without_common(a, b)) is not None:
             return rest
-        if kind == "difference" and _is_all(x, 1) and is_kind(b, "inv_logit"):
-            return apply("inv_logit", -b.parts[0])
+        if kind == "difference" and _is_all(x, 1) and (rest := _complement(b)) is not None:
+            return rest
         if (negated := _negated(b)) is not None:
             return combine("difference" if kind == "sum" else "sum", a, negated)
         if kind == "sum" and (negated := _negated(a)) is not None:
@@ -275,6 +291,28 @@ def _negated(x: Number) -> Expression | None:
     return x.parts[1] if is_kind(x, "product") and _is_all(known(x.parts[0]), -1) else None
 
 
+def _complement(x: Number) -> Number | None:
+    """Return 1 - x in a form in which numbers near 1 do not cancel; None if there is none."""
+    if (value := known(x)) is not None:
+        return wrapped(1.0 - value)
+    if x.kind == "inv_logit":
+        return apply("inv_logit", -x.parts[0])
+    if x.kind == "difference" and _is_all(known(x.parts[0]), 1):
+        return x.parts[1]
+    for lower, rest in (x.parts, x.parts[::-1]) if x.kind == "sum" else ():
+        for width, share in (rest.parts, rest.parts[::-1]) if is_kind(rest, "product") else ():
+            if (outside := _above(lower, width)) is not None and (left := _complement(share)) is not None:
+                return outside + width * left
+    return None
+
+
+def _above(lower: Number, width: Number) -> Number | None:
+    """Return 1 - upper for a width that is upper - lower; None if it is not known as that."""
+    if (rest := _complement(lower)) is not None and is_same(rest, width):
+        return 0.0
+    return _complement(width.parts[0]) if is_kind(width, "difference") and is_same(width.parts[1], lower) else None
+
+
 def _of_log(x: Expression) -> Number | None:
     part = x.parts[0] if x.parts else None
     if x.kind == "exp":
@@ -299,8 +337,8 @@ def _of_log1p(x: Expression) -> Number | None:
     if (negated := _negated(x)) is not None:
         if negated.kind == "exp":
             return apply("log1m_exp", negated.parts[0])
-        if negated.kind == "inv_logit":
-            return -apply("log1p_exp", negated.parts[0])
+        if (rest := _complement(negated)) is not None:
+            return apply("log", rest)
     if x.kind == "difference" and is_kind(x.parts[0], "exp") and _is_all(known(x.parts[1]), 1):
         return x.parts[0].parts[0]
     return None
@@ -430,55 +468,12 @@ def is_affine(x: Number) -> bool:
     return not isinstance(x, Expression) or x.kind in ("affine", "data")
 
 
-def none_like(slopes: Slopes) -> Slopes:
-    """Return slopes of 0, shape (1, dim)."""
-    shape = (1, slopes.shape[1])
-    return sp.csr_array(shape) if isinstance(slopes, sp.csr_array) else np.zeros(shape)
-
-
-def stacked(rows: Sequence[Slopes]) -> Slopes:
-    """Return slopes stacked vertically."""
-    return sp.csr_array(sp.vstack(rows, format="csr")) if isinstance(rows[0], sp.csr_array) else np.concatenate(rows)
-
-
-def dense(slopes: Slopes) -> FloatArray:
-    """Return slopes as an array."""
-    return np.ascontiguousarray(slopes.toarray() if isinstance(slopes, sp.csr_array) else slopes, np.float64)
-
-
 def _sum(a: Number, b: Number, sign: float) -> Slopes:
     """Return the slopes of a sum or a difference."""
     slopes: list[Slopes] = [one.slopes for one in (a, b) if is_kind(one, "affine")]
     if len(slopes) == 1:
         return slopes[0] if is_kind(a, "affine") else scaled(slopes[0], sign)
-    n = max(one.shape[0] for one in slopes)
-    first, other = (spread(one, n) for one in slopes)
-    return first + sign * other
-
-
-def spread(slopes: Slopes, n: int) -> Slopes:
-    """Return slopes with a row for each of n observations, if an array of one row does not suffice."""
-    if slopes.shape[0] == n or not isinstance(slopes, sp.csr_array):
-        return slopes
-    return sp.csr_array(slopes[np.zeros(n, np.int64)])
-
-
-def scaled(slopes: Slopes, x: Any) -> Slopes:
-    """Return slopes times a number, or one for each observation."""
-    if not isinstance(slopes, sp.csr_array):
-        return np.asarray(np.reshape(x, (-1, 1)) * slopes)
-    if np.ndim(x):
-        slopes = spread(slopes, max(len(x), slopes.shape[0]))
-        x = np.repeat(np.broadcast_to(x, slopes.shape[0]), np.diff(slopes.indptr))
-    return sp.csr_array((slopes.data * x, slopes.indices, slopes.indptr), shape=slopes.shape)
-
-
-def dots(a: Slopes, b: Slopes) -> FloatArray:
-    """Return the dot products of rows; a single row is common to all observations."""
-    if isinstance(a, sp.csr_array):
-        n = max(a.shape[0], b.shape[0])
-        return np.asarray(spread(a, n).multiply(spread(b, n)).sum(axis=1)).ravel()
-    return np.asarray(np.sum(a * b, axis=1))
+    return added(slopes[0], slopes[1], sign)
 
 
 def _constant(x: Number) -> Any:

@@ -741,6 +741,10 @@ BETWEEN = "log1m_exp(-s) + log_inv_logit(eta) - log1p_exp(eta - s)"
         ("log(inv_logit(eta) - inv_logit(eta - s))", BETWEEN),
         ("log_inv_logit_diff(eta, eta - s)", BETWEEN),
         ("log_diff_exp(log_inv_logit(eta), log1m_inv_logit(s - eta))", BETWEEN),
+        ("log1m(p + (1 - p) * inv_logit(eta))", "log1m(p) + log1m_inv_logit(eta)"),
+        ("log(1 - (inv_logit(eta) * (1 - p) + p))", "log1m(p) + log1m_inv_logit(eta)"),
+        ("log1m(0.25 + 0.75 * inv_logit(eta))", "log(0.75 * inv_logit(-eta))"),
+        ("log1m(p + (0.99 - p) * inv_logit(eta))", "log(0.01 + (0.99 - p) * inv_logit(-eta))"),
     ],
 )
 def test_logs_of_probabilities_are_functions_of_their_logits(term: str, short: str) -> None:
@@ -748,7 +752,9 @@ def test_logs_of_probabilities_are_functions_of_their_logits(term: str, short: s
     text = "for (n in 1 : N) {{ real eta = a + xc[n] * b; target += {}; }}"
     found, plain = (made(text.format(one))[0] for one in (term, short))
     families = [one.family for one in (found, plain)]
-    for theta in points():
+    far = np.append(50.0, points(1)[0][1:])
+    assert np.isfinite(found.log_lik(far)).all()
+    for theta in [*points(), far]:
         np.testing.assert_allclose(found.log_lik(theta), plain.log_lik(theta), rtol=1e-12)
         widest, own = (
             one.largest(3, at.at(theta), np.ones((1, N)), 2.0) for one, at in zip(families, (found, plain), strict=True)
