@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from stansub.wording import SelfDescribing, filled, listed, percent, rounded, same_with_signs
@@ -85,7 +86,7 @@ class SurrogateSettled(Chosen):
     about = "surrogate"
     noise: float
     """Standard deviation of what it omits; infinite if the likelihood is 0 or undefined at some draws, 0 if it is not
-    sampled, because trajectories on the posterior itself cost little more.
+    sampled, because trajectories are on the posterior itself.
     """
     n_passes: int
     sampler: str
@@ -102,7 +103,7 @@ class SurrogateSettled(Chosen):
         if not math.isfinite(self.noise):
             error = "with draws at which the likelihood is 0 or undefined"
         if self.noise == 0:
-            error = "for coordinates and a metric only, because gradients of all the data cost little more than its own"
+            error = "for coordinates and a metric only"
         return (
             f"an approximation in the likelihood's own arguments, {error}, computed in {self.n_passes} passes over the "
             f"data; sampled by {self.sampler}"
@@ -144,6 +145,13 @@ class SignsChange(Chosen):
         return f"{same_with_signs(self.names)}; unless you give `inits`, every second chain starts with other signs"
 
 
+class Along(StrEnum):
+    """Why trajectories are on the posterior itself from the first."""
+
+    CHEAP = "gradients of all the data cost little more than those of a surrogate"
+    NO_MAXIMUM = "no climb of the likelihood ended at a maximum, about which a surrogate could expand it"
+
+
 class TransitionsTaken(Chosen):
     """Surrogate transitions are used."""
 
@@ -163,8 +171,8 @@ class TransitionsTaken(Chosen):
     """Share of the transitions on the surrogate that diverged."""
     of_surrogate: float | None = None
     """Share of surrogate transitions that were accepted, if trajectories on the posterior itself replace them."""
-    is_cheap: bool = False
-    """Whether such trajectories are taken because they cost little more."""
+    along: Along | None = None
+    """Why such trajectories are taken without a trial of surrogate transitions, if they are."""
     independent: float | None = None
     """Acceptance rate of independent draws from the normal approximation at the mode, if that is the reason."""
 
@@ -177,9 +185,8 @@ class TransitionsTaken(Chosen):
         if self.of_surrogate is not None:
             omits = f"omits too much ({percent(self.of_surrogate)} of the trial surrogate transitions were accepted)"
             return f"NUTS on the posterior itself, in coordinates from a surrogate, which {omits}: {why}"
-        if self.is_cheap:
-            because = "because gradients of all the data cost little more than those of a surrogate"
-            return f"trajectories on the posterior itself, {because}: {why}"
+        if self.along is not None:
+            return f"trajectories on the posterior itself, because {self.along.value}: {why}"
         return f"surrogate transitions: {why}; {self.trial}"
 
     @property

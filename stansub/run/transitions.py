@@ -236,7 +236,6 @@ def _with_surrogate(
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
         return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
-    is_cheap = of_surrogate is None and tuned.transition.share == 1
     note = TransitionsTaken(
         config.splits,
         effects,
@@ -246,7 +245,7 @@ def _with_surrogate(
         hardly_moves,
         tuned.diverging,
         of_surrogate,
-        is_cheap,
+        tuned.along,
         independent,
     )
     joint = tuned.transition.joint

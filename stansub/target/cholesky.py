@@ -15,6 +15,8 @@ from stansub.types import FloatArray
 
 # Most parameters of a metric whose eigenvalues are computed, and the smallest of these with a diagonal of ones.
 _DENSE, _LEAST = 500, 1e-4
+# Relative increase of a diagonal that is rounding.
+_INCREASED = 1e-6
 
 
 class Factor(NamedTuple):
@@ -40,6 +42,11 @@ class Factor(NamedTuple):
         lower, found = self.lower.toarray(), np.empty((len(self.order), len(self.order)))
         found[np.ix_(self.order, self.order)] = lower @ lower.T
         return found
+
+    def is_of(self, precision: sp.csc_array) -> bool:
+        """Return whether it is the factor of a matrix itself, which is then positive definite; see `cholesky`."""
+        squares = np.bincount(self.rows, self.values**2)
+        return bool((squares <= (1 + _INCREASED) * precision.diagonal()[self.order]).all())
 
     def solve(self, right: FloatArray) -> FloatArray:
         """Return A^-1 times a vector."""

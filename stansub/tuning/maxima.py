@@ -24,8 +24,8 @@ from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
-from stansub.tuning import surrogate
-from stansub.tuning.ridge import Region, defined, ridge_mode
+from stansub.tuning import surrogate, warmup
+from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.types import FloatArray
@@ -35,6 +35,8 @@ from stansub.wording import percent
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
 # two leads to each order.
 _PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 150, 2.0
+# Climbs after which no maximum is expected if none ended at one.
+_TRIED = 8
 # Rounds until enough climbs reached the best end, at most.
 _ROUNDS = 4
 # Observations of the first subset, at least and for each argument in phi; those that read an argument, which hold for
@@ -72,7 +74,7 @@ def tune(
         return surrogate.tune(split, dim, rng, progress)
     ends, n_starts = _search(split, dim, rng_of_starts, progress)
     if not ends:
-        return surrogate.tune(split, dim, rng, progress)
+        return warmup.tune(split, dim, rng, progress) or surrogate.tune(split, dim, rng, progress)
     found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion)]
     found += filter(None, (about(split, dim, end.expansion, rng, progress) for end in ends[1:_MOST]))
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
@@ -131,8 +133,7 @@ class _End:
 def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[_End], int]:
     """Return the maxima that are worth a surrogate, the best first, and the number of random starts.
 
-    All observations are climbed from where the arguments are 0, too. If the likelihood is undefined at all ends, there
-    are none.
+    All observations are climbed from where the arguments are 0, too. If no climb ends at a maximum, there are none.
     """
     predictors, prior, n_starts, ends = split.predictors, split.prior(), 0, list[_End]()
     region = Region.of(prior, dim, predictors.dim, rng)
@@ -143,7 +144,7 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
         starts = [(phi, 1) for phi in _starts(prior, dim, n_pairs, rng)]
         n_starts += len(starts)
         ends = _climbed(parts[0], starts, region, progress, ends)
-        if ends and ends[0].n_climbs >= ENOUGH_CLIMBS:
+        if not ends or ends[0].n_climbs >= ENOUGH_CLIMBS:
             break
     kept = _KEPT
     for part in parts[1:]:
@@ -186,13 +187,15 @@ def _climbed(
     progress: Progress,
     known: Sequence[_End] = (),
 ) -> list[_End]:
-    """Return the different ends of climbs, with known ones, by their evidence."""
+    """Return the different maxima at which climbs end, with known ones, by their evidence."""
     found = list(known)
     for k, (phi, n_climbs) in enumerate(starts):
         progress.advance(k, len(starts))
         end, _ = ridge_mode(predictors, progress, phi, region=region)
-        if end.is_finite:
+        if end.is_finite and is_maximum(end, region):
             found.append(_End.of(end, region, n_climbs))
+        elif k + 1 >= _TRIED and not found:
+            break
     return _joined(found)
 
 

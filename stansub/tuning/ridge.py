@@ -25,8 +25,6 @@ _RIDGE, _SEARCH, _DECREMENT, _ENOUGH, _FACTOR, _DAMPED = 0.1, 200, 0.1, 0.1, 4.0
 _PATIENCE, _STALLED = 20, 1.0
 # Times that arguments which would pass their bounds by more than rounding are stopped there, in a step.
 _STOPS, _SLIGHT = 5, 1e-9
-# Relative error of a step up to which its precision was positive definite.
-_EXACT = 1e-4
 # Half widths of the cubes on the unconstrained space whose arguments are compared, points in each, and the relative
 # difference of their extremes up to which these are bounds.
 _WIDTHS, _POINTS, _EQUAL = (20.0, 40.0), 64, 1e-6
@@ -138,6 +136,12 @@ def ridge_mode(
     return here, n_passes
 
 
+def is_maximum(end: Quadratic, region: Region) -> bool:
+    """Return whether the likelihood with the ridge bends down in all directions at the end of a climb."""
+    _, precision = region.expansion(end)
+    return cholesky(precision).is_of(precision)
+
+
 def _step(
     region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array
 ) -> tuple[FloatArray, bool, bool]:
@@ -163,5 +167,5 @@ def _step(
 
 def _newton_step(precision: sp.csc_array, slope: FloatArray) -> tuple[FloatArray, bool]:
     """Return the step, and whether the precision is positive definite, so that the step is exact."""
-    step = cholesky(precision).solve(slope)
-    return step, bool(np.abs(precision @ step - slope).max() <= _EXACT * np.abs(slope).max())
+    factor = cholesky(precision)
+    return factor.solve(slope), factor.is_of(precision)

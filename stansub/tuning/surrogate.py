@@ -21,7 +21,7 @@ from stansub.errors import RunError
 from stansub.kernels.surrogate import FixedLength, NoUTurn, SurrogateTransition
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
-from stansub.selection import SurrogateSettled
+from stansub.selection import Along, SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.directions import common_coefficients
 from stansub.target.groupings import Recentred
@@ -93,6 +93,8 @@ class TunedSurrogate:
     """Why decisions use all observations, if they do."""
     tuner: Tuner | None = field(default=None, repr=False)
     """Tuner of Hamiltonian Monte Carlo."""
+    along: Along | None = None
+    """Why trajectories are on the posterior itself from the first, if they are."""
 
     @property
     def may_be_lower(self) -> bool:
@@ -137,7 +139,7 @@ def tune(
     if not quadratic.is_finite:
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
     plain = Approximation.plain(quadratic)
-    exploration, start = _Exploration.of(split, plain, dim, rng, progress)
+    exploration, start = Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
     stages, n_passes = list(_stages(split.predictors, progress)), n_passes + found.n_passes
     if is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor):
@@ -202,8 +204,8 @@ def _choice(
     return choose_joint(predictors, about.quadratic, sds, phis, **costs)
 
 
-def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
-    """Return unconstrained parameters where the surrogate is defined.
+def find_start(density: Differentiable, dim: int, rng: np.random.Generator, *, radius: float = 0.5) -> FloatArray:
+    """Return unconstrained parameters where a density is defined, uniform within a radius or less.
 
     Raises
     ------
@@ -211,14 +213,14 @@ def find_start(density: Differentiable, dim: int, rng: np.random.Generator) -> F
         If none are found.
     """
     for attempt in range(_STARTS):
-        theta = rng.uniform(-0.5, 0.5, dim) * 0.9**attempt
+        theta = rng.uniform(-radius, radius, dim) * 0.9**attempt
         try:
             value, gradient = density.log_density_gradient(theta)
         except RunError:
             continue
         if np.isfinite(value) and np.isfinite(gradient).all():
             return np.asarray(theta)
-    raise RunError("the surrogate is not defined at any of the parameter values tried; choose another proposal")
+    raise RunError("the density is not defined at any of the parameter values tried; choose another proposal")
 
 
 class _Explored(NamedTuple):
@@ -248,7 +250,7 @@ class _Explored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Exploration:
+class Exploration:
     """Draws of a surrogate, by a sampler of effects if one suits or else without U-turns, and what it omits there."""
 
     split: Split
@@ -259,7 +261,7 @@ class _Exploration:
     @classmethod
     def of(
         cls, split: Split, plain: Approximation, dim: int, rng: np.random.Generator, progress: Progress
-    ) -> tuple[_Exploration, FloatArray]:
+    ) -> tuple[Exploration, FloatArray]:
         """Return the exploration of a split, and parameters where the surrogate with this expansion is defined."""
         surrogate = split.surrogate(plain)
         start = find_start(surrogate.model, dim, rng)
@@ -317,7 +319,10 @@ class _Exploration:
             return None
         assert isinstance(inner, NoUTurn | FixedLength)
         transition = SurrogateTransition(about, inner, made.sds, None, tuned.n, on_posterior=inner, share=1.0)
-        return TunedSurrogate(transition, tuned.draws, 0.0, tuned.diverging, n_passes + made.n_passes, tuner=self.tuner)
+        n_passes += made.n_passes
+        return TunedSurrogate(
+            transition, tuned.draws, 0.0, tuned.diverging, n_passes, tuner=self.tuner, along=Along.CHEAP
+        )
 
     def tuned(self, found: _Explored, first: _Explored, n_passes: int, last: _Stage) -> TunedSurrogate:
         """Return the setup with the sampler for steps, and decisions; parameters as `improved` returns them."""

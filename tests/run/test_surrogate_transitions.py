@@ -26,14 +26,14 @@ from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run import transitions as run_transitions
 from stansub.run.posteriors import make_uncut, read
-from stansub.selection import StepCost
+from stansub.selection import Along, StepCost
 from stansub.stan import shares, sparse
 from stansub.stan.shares import Shares
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
-from stansub.tuning import on_posterior, surrogate, transitions
+from stansub.tuning import maxima, on_posterior, surrogate, transitions, warmup
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
@@ -314,6 +314,30 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 
+def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
+    posterior: Posterior, tuned: TunedSurrogate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They begin in several places, so that chains may see other modes."""
+    starts: list[Any] = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        starts.append(surrogate.find_start(*args, **options))
+        return starts[-1]
+
+    monkeypatch.setattr(warmup, "find_start", noted)
+    monkeypatch.setattr(maxima, "_search", lambda *_: ([], 0))
+    monkeypatch.setattr(type(posterior.split().predictors.family), "is_known", False)
+    split, rngs = posterior.split(), np.random.default_rng(0).spawn(2)
+    found = maxima.tune(split, posterior.dim, *rngs, Progress())
+    assert found.along is Along.NO_MAXIMUM
+    assert len(np.unique(starts, axis=0)) == 4
+    kernel = found.transition.kernel(split)
+    assert isinstance(kernel, PosteriorTrajectories)
+    truth = Weighted(posterior, tuned, 8000)
+    for start in found.starts(4):
+        assert max(z_scores(run(kernel, start, 2000), truth)) < MAX_Z
+
+
 def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, tuned: TunedSurrogate) -> None:
     """Beside transitions on a surrogate that omits much; a broken kernel is seen among them."""
     split, start, inner = posterior.split(), tuned.draws[0], tuned.transition.inner
@@ -424,21 +448,21 @@ def test_corrections_that_attract_draws_to_where_none_were_are_told(
     exploration: Any = SimpleNamespace(_remainders=lambda _, draws: np.zeros(len(draws)))
     approximation = SimpleNamespace(is_corrected=corrected)
     found: Any = SimpleNamespace(approximation=approximation, level=level, noise=0.6)
-    assert surrogate._Exploration.strays(exploration, found, np.zeros((50, 2)))[0] == strays
+    assert surrogate.Exploration.strays(exploration, found, np.zeros((50, 2)))[0] == strays
 
 
 def test_corrections_that_are_wrong_at_the_draws_for_steps_are_left_out(
     posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Draws of a surrogate were once where its corrections exceeded the likelihood by hundreds."""
-    finish, made = surrogate._Exploration.finish, []
+    finish, made = surrogate.Exploration.finish, []
 
     def far(exploration: Any, found: Any) -> Any:
         tuned = finish(exploration, found)
         made.append(found.approximation)
         return tuned if len(made) > 1 else tuned._replace(draws=tuned.draws + 3 * np.std(tuned.draws, axis=0))
 
-    monkeypatch.setattr(surrogate._Exploration, "finish", far)
+    monkeypatch.setattr(surrogate.Exploration, "finish", far)
     found = tune(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
     assert [one.is_corrected for one in made] == [True, False]
     assert found.transition.approximation is made[1]

@@ -60,7 +60,7 @@ def test_corrections_are_made_again_about_the_draws_of_the_final_sampler(
     """If they omit more than 0.2 there, and as long as they omit less each time."""
     corrections: Any = Corrections(short, final)
     first, last = corrections.explored(0), surrogate._Stage(corrections.approximated, 0.05)
-    found, n_passes = surrogate._Exploration.finished(corrections, first, first, last)
+    found, n_passes = surrogate.Exploration.finished(corrections, first, first, last)
     assert found.approximation.number == best  # type: ignore[attr-defined]
     assert found.noise == final[best]
     assert corrections.about == about

@@ -21,7 +21,7 @@ from stansub.target.programs import ProgramFamily
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning import maxima, surrogate
 from stansub.tuning.normal import NormalApproximation
-from stansub.tuning.ridge import Region, ridge_mode
+from stansub.tuning.ridge import Region, is_maximum, ridge_mode
 from stansub.tuning.surrogate import TunedSurrogate
 
 Array = NDArray[np.float64]
@@ -38,6 +38,7 @@ LABELS = "log_mix(0.5, normal_lpdf(y[n] | mu[1] + u[g[n]], sigma), normal_lpdf(y
 SPIKES = "log_mix(0.5, normal_lpdf(y[n] | mu[1], sigma), normal_lpdf(y[n] | mu[2], other))"
 WAVE = "normal_lpdf(wave[n] | mu[1] * cos(f * t[n]) + mu[2] * cos(f * t[n] + 1), sigma)"
 FREQUENCY = 1.3
+NONE = "0.01 * square(mu[1]) - square(y[n] - mu[2])"
 ONE = "-log(cosh((y[n] - mu[1] - mu[2] - u[g[n]]) / sigma)) - log(sigma)"
 
 
@@ -76,6 +77,7 @@ def test_both_orders_of_labels_are_found(seed: int) -> None:
     saddle, _ = ridge_mode(predictors(LABELS), Progress())
     whole = Region.whole(len(saddle.point))
     assert maxima._End.of(saddle, whole, 1).log_evidence < first.log_evidence - maxima._WORTH
+    assert is_maximum(first.expansion, whole)
 
 
 def test_spikes_about_single_observations_are_no_maxima() -> None:
@@ -84,6 +86,22 @@ def test_spikes_about_single_observations_are_no_maxima() -> None:
     assert all(abs(one.expansion.point[2:4]).max() < 3 for one in found)
     own, spike = predictors(SPIKES), np.array([data()["y"][0], 0.0, -600.0, 0.5])
     assert own.log_lik(spike) > found[0].expansion.value
+
+
+def test_a_likelihood_without_a_maximum_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few climbs show it: on the first subset, and from 0 on all observations."""
+    climbs: list[int] = []
+
+    def counted(predictors: SparsePredictors, *args: Any, **options: Any) -> Any:
+        climbs.append(predictors.n_observations)
+        return ridge_mode(predictors, *args, **options)
+
+    monkeypatch.setattr(maxima, "ridge_mode", counted)
+    own = split(NONE)
+    assert not maxima._search(own, own.predictors.dim, np.random.default_rng(1), Progress())[0]
+    assert climbs == [N] * (maxima._TRIED + 1)
+    end, _ = ridge_mode(own.predictors, Progress())
+    assert not is_maximum(end, Region.whole(len(end.point)))
 
 
 def test_a_likelihood_with_one_maximum_has_one_end() -> None:

@@ -12,7 +12,7 @@ from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning import surrogate_given_scales
-from stansub.tuning.surrogate import _Exploration, _Explored
+from stansub.tuning.surrogate import Exploration, _Explored
 from stansub.tuning.surrogate_effects import EffectsTuner
 from stansub.tuning.surrogate_given_scales import GivenScalesTuner
 from stansub.tuning.surrogate_hmc import Tuned
@@ -189,9 +189,9 @@ def test_samplers_of_effects_are_for_funnels_and_where_trees_are_slow(
 
     split: Any = SimpleNamespace(surrogate=lambda _: None)
     trees_tuner: Any = SimpleNamespace(finish=finish)
-    exploration = _Exploration(split, trees_tuner, effects(DEAR, None, uncertain=uncertain), Progress())
+    exploration = Exploration(split, trees_tuner, effects(DEAR, None, uncertain=uncertain), Progress())
     found = exploration.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1)))
     assert ("trees" if isinstance(found.inner, NoUTurn) else "effects") == expected
-    alone = _Exploration(split, trees_tuner, None, Progress())
+    alone = Exploration(split, trees_tuner, None, Progress())
     if trees is not None:
         assert isinstance(alone.finish(_Explored(ABOUT, Tuned(inner, START), 0.0, 0.1, np.zeros(1))).inner, NoUTurn)

@@ -1,0 +1,94 @@
+"""Trajectories on a posterior whose likelihood has no maximum about which it could be expanded.
+
+With few observations for each argument, such as thirty answers of a student, the likelihood alone may rise without end,
+or end in as many places as there are starts. The posterior has a normal density of effects besides. The no-U-turn
+sampler approaches it from random parameters with a diagonal metric, which adapts in windows (Carpenter et al. 2017,
+Journal of Statistical Software 76, as in CmdStan). The mean curvature of the likelihood over these draws then gives the
+metric: on average over the posterior it is positive, also if it is negative at single draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from stansub.kernels.surrogate import NoUTurn, SurrogateTransition
+from stansub.progress import Progress
+from stansub.selection import Along
+from stansub.target.approximation import Approximation
+from stansub.target.cholesky import of_metric
+from stansub.target.coordinates import Coordinates
+from stansub.target.sparse import Quadratic
+from stansub.target.split import Dynamics, Split
+from stansub.tuning.sampler_runs import adapted, spread
+from stansub.tuning.surrogate import Exploration, TunedSurrogate, find_start
+from stansub.types import FloatArray
+
+# Transitions of the windows after which the diagonal metric is adapted: from the first start, and from others, for
+# which there is another metric then; number of draws and variance towards which variances are shrunk, as in CmdStan.
+_WINDOWS, _FIRST, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25, 50, 100), (50, 25), 5, 1e-3
+# Draws over which the curvature is averaged.
+_AVERAGED = 16
+# Random starts, and transitions from each but the first with the tuned metric.
+_STARTS, _APPROACH = 4, 60
+# Radius of random parameters, as in CmdStan.
+_RADIUS = 2.0
+
+
+def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate | None:
+    """Return trajectories on the posterior, with draws from several random starts, so that chains may see other modes.
+
+    Returns
+    -------
+    TunedSurrogate or None
+        None if this process cannot evaluate the posterior at once.
+
+    Raises
+    ------
+    RunError
+        If the posterior is undefined at random parameters.
+    """
+    if (posterior := split.posterior()) is None:
+        return None
+    progress("Approaching the posterior")
+    draws, phi = _warmed(posterior, dim, _WINDOWS, rng, progress), split.prior().phi
+    some = [split.predictors.expansion(phi(theta)) for theta in spread(draws, _AVERAGED)]
+    about = Approximation.plain(Quadratic.mean(some), is_mean=True)
+    tuner = Exploration.of(split, about, dim, rng, progress)[0].tuner
+    progress("Tuning trajectories on the posterior")
+    points, metric_of = spread(draws, _AVERAGED), split.surrogate(about)
+    tuned = tuner.finish_on_posterior(posterior, about.quadratic.precision, draws, points, metric_of)
+    inner = tuned.inner
+    assert isinstance(inner, NoUTurn)
+    progress("Approaching the posterior from other starts")
+    others = [_approached(posterior, inner, rng, progress) for _ in range(1, _STARTS)]
+    size = min(map(len, (tuned.draws, *others)))
+    draws = np.vstack([one[-size:] for one in (tuned.draws, *others)])
+    sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
+    transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
+    return TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=Along.NO_MAXIMUM)
+
+
+def _warmed(
+    posterior: Dynamics, dim: int, windows: Sequence[int], rng: np.random.Generator, progress: Progress
+) -> FloatArray:
+    """Return draws after a warmup from random parameters, shape (n, dim)."""
+    theta, done = find_start(posterior.model, dim, rng, radius=_RADIUS), 0
+    precision, plain = np.ones(dim), Coordinates.plain(dim)
+    for n in windows:
+        system = posterior.hamiltonian(theta, of_metric(sp.csc_array(sp.diags_array(precision))), plain)
+        made = adapted(system, theta, n, rng, progress.check)
+        theta, kept, done = made.draws[-1], made.draws[n // 2 :], done + n
+        progress.advance(done, sum(windows))
+        weight = len(kept) / (len(kept) + _PRIOR_DRAWS)
+        precision = 1 / (weight * kept.var(axis=0) + (1 - weight) * _PRIOR_VARIANCE)
+    return kept
+
+
+def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, progress: Progress) -> FloatArray:
+    """Return draws from another start, the last ones with the tuned metric."""
+    theta = _warmed(posterior, len(inner.centre), _FIRST, rng, progress)[-1]
+    system = posterior.hamiltonian(inner.centre, inner.factor, inner.coordinates)
+    return adapted(system, theta, _APPROACH, rng, progress.check).draws[_APPROACH // 2 :]
