@@ -3,7 +3,8 @@
 Let a branch take A where u < 0 and B elsewhere. If A = M u and B = K u, the result is (A + B - (M - K) |u|) / 2. If
 A - B is any other multiple of u whose sign s never changes, it is (A + B - s |A - B|) / 2. Whether this holds is tried
 where u changes its sign, for some observations and parameters. If it does not, the result is A if u < 0, or else 0,
-plus B unless u < 0, or else 0: it may jump. That the log likelihood is the program's is proved later
+plus B unless u < 0, or else 0: it may jump. The product of such a side and a number that is 0 where u changes its sign
+does not jump; it becomes an absolute value, too. That the log likelihood is the program's is proved later
 (`stansub.stan.predictors`).
 """
 
@@ -22,12 +23,15 @@ from stansub.stan.rowwise import (
     apply,
     combine,
     is_kind,
+    is_positive,
     is_same,
     known,
     walk,
+    with_parts,
     wrapped,
 )
 from stansub.stan.slopes import dense, dots, none_like
+from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
 UNDECIDED = "how often a loop runs, or whether two numbers are equal, depends on parameters"
@@ -76,6 +80,7 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
         sides = [one.parts if is_kind(one, kind) else (one, 0.0) for one in (first, other)]
         if any(is_kind(one, kind) for one in (first, other)) and is_same(sides[0][0], sides[1][0]):
             return combine(kind, sides[0][0], joined(condition, sides[0][1], sides[1][1]))
+    first, other = _signed(first, condition.of, -1.0, {}), _signed(other, condition.of, 1.0, {})
     slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
     if slope is not None and other_slope is not None:
         return 0.5 * (_sum(first, other) - (slope - other_slope) * apply("abs", condition.of))
@@ -84,6 +89,60 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     if sign is None:
         return condition.side(first, if_holds=True) + condition.side(other, if_holds=False)
     return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
+
+
+def continuous(x: Number) -> Number:
+    """Return a number with absolute values instead of products of a side of a branch and what is 0 where it jumps."""
+    return _continuous(x, {})
+
+
+def _continuous(x: Number, done: dict[int, Number]) -> Number:
+    if not isinstance(x, Expression) or not x.parts:
+        return x
+    if id(x) not in done:
+        found = with_parts(x, [_continuous(part, done) for part in x.parts])
+        for factor, rest in (found.parts, found.parts[::-1]) if is_kind(found, "product") else ():
+            if _has_sides(rest) and (product := _times(factor, rest)) is not None:
+                found = product
+                break
+        done[id(x)] = found
+    return done[id(x)]
+
+
+def _has_sides(x: Number) -> bool:
+    """Return whether a number is a sum with a side of a branch in one of its terms."""
+    if not isinstance(x, Expression) or x.kind in SIDES:
+        return isinstance(x, Expression)
+    return x.kind in ("sum", "difference", "product") and any(map(_has_sides, x.parts))
+
+
+def _times(factor: Number, x: Number) -> Number | None:
+    """Return the product of a factor and a number with sides of branches, if it does not jump."""
+    if not _has_sides(x):
+        return factor * x
+    if x.kind == "product":
+        rest, sides = x.parts if _has_sides(x.parts[1]) else x.parts[::-1]
+        return _times(factor * rest, sides)
+    if x.kind in SIDES:
+        where, kind = x.kind.split("_")
+        u, value = x.parts
+        found = joined(Sign(u, kind == "negative", where == "unless"), factor * value, 0.0)
+        return None if _has_sides(found) else found
+    terms = [_times(factor, part) for part in x.parts]
+    return None if any(one is None for one in terms) else combine(x.kind, *terms)
+
+
+def _signed(x: Number, u: Expression, sign: float, done: dict[int, Number]) -> Number:
+    """Return a number where u has a sign, without absolute values of multiples of u."""
+    if not isinstance(x, Expression) or not x.parts:
+        return x
+    if id(x) not in done:
+        found = with_parts(x, [_signed(part, u, sign, done) for part in x.parts])
+        if is_kind(found, "abs") and (multiple := _multiple(u, found.parts[0])) is not None:
+            ways = [way for way in (sign, -sign) if is_positive(way * sign * multiple)]
+            found = ways[0] * found.parts[0] if ways else found
+        done[id(x)] = found
+    return done[id(x)]
 
 
 def _multiple(x: Number, u: Expression) -> Number | None:

@@ -12,8 +12,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.stan.branches import continuous
 from stansub.stan.containers import added
-from stansub.stan.rowwise import Expression, Number, apply, combine, common_limit, is_kind, known, walk, wrapped
+from stansub.stan.rowwise import (
+    Expression,
+    Number,
+    combine,
+    common_limit,
+    is_kind,
+    known,
+    walk,
+    with_parts,
+    wrapped,
+)
 from stansub.stan.short_forms import shorter
 from stansub.stan.slopes import Slopes, dense, dots, scaled, spread
 from stansub.target.families import Binomial
@@ -87,7 +98,7 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
         patterns, which = _patterns(term, n, limits=False)
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term := _in_one_form(term, {}), n, limits=False)
-    terms = [shorter(_resolved(term, which == k, {})) for k in range(len(patterns))]
+    terms = [shorter(continuous(_resolved(term, which == k, {}))) for k in range(len(patterns))]
     arguments = _Arguments.of(terms, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
@@ -172,7 +183,7 @@ def _in_one_form(one: Number, done: dict[int, Number]) -> Number:
                 leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
             done[id(one)] = added([_masked(_in_one_form(leaf, done), mask) for leaf, mask in leaves.values()])
         else:
-            done[id(one)] = _with_parts(one, [_in_one_form(part, done) for part in one.parts])
+            done[id(one)] = with_parts(one, [_in_one_form(part, done) for part in one.parts])
     return done[id(one)]
 
 
@@ -302,15 +313,8 @@ def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> 
         if one.kind == "select" and one.values is not None:
             done[id(one)] = _resolved(one.parts[0 if one.values[rows][0] else 1], rows, done)
         else:
-            done[id(one)] = _with_parts(one, [_resolved(part, rows, done) for part in one.parts])
+            done[id(one)] = with_parts(one, [_resolved(part, rows, done) for part in one.parts])
     return done[id(one)]
-
-
-def _with_parts(one: Expression, parts: Sequence[Number]) -> Number:
-    """Return the same operation on other operands."""
-    if all(a is b for a, b in zip(parts, one.parts, strict=True)):
-        return one
-    return combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
 
 
 @dataclass

@@ -442,6 +442,15 @@ def walk(terms: Sequence[Number]) -> list[Expression]:
     return list(found.values())
 
 
+def with_parts(one: Expression, parts: Sequence[Number]) -> Number:
+    """Return the same operation on other operands."""
+    if all(a is b for a, b in zip(parts, one.parts, strict=True)):
+        return one
+    if one.kind == "select" and one.values is not None:
+        return select(one.values, *parts)
+    return combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
+
+
 def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
     own = np.array([length > 1 for length in lengths])[places]

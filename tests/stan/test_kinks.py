@@ -86,10 +86,36 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
         "",
         lambda t, d: -np.where(t.error >= 0, 0.2 * t.error, -t.error) / t.s - np.log(t.s),
     ),
+    "a side as a number": (
+        "for (n in 1:N) { real u = (z[n] - a - b * x[n]) / s; target += -u * (0.3 - (u < 0 ? 1 : 0)) - log(s); }",
+        "",
+        lambda t, d: -np.log(t.s) - loss(t.error, 0.3) / t.s,
+    ),
+    "a condition as a number": (
+        "for (n in 1:N) target += -(z[n] - a) * (p - (z[n] < a)) / s;",
+        "",
+        lambda t, d: -loss(d["z"] - t.a, t.p) / t.s,
+    ),
     "two sides": (
         "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s * (a - z[n]); }",
         "",
         lambda t, d: np.where(d["z"] < t.a, t.a - d["z"], t.s * (t.a - d["z"])),
+    ),
+    "a weight of the absolute value": (
+        "for (n in 1:N) { real e = z[n] - a - b * x[n]; real k = e < 0 ? 1 - p : p;"
+        " target += -abs(e) * k / s - log(s); }",
+        "",
+        lambda t, d: -np.log(t.s) - loss(t.error, t.p) / t.s,
+    ),
+    "absolute values on either side": (
+        "for (n in 1:N) { real u = (z[n] - a) / s; target += z[n] > a ? -0.3 * abs(u) : -0.7 * abs(z[n] - a) / s; }",
+        "",
+        lambda t, d: -loss(d["z"] - t.a, 0.3) / t.s,
+    ),
+    "a step": (
+        "for (n in 1:N) target += (a - z[n]) * s * (p - step(a - z[n]));",
+        "",
+        lambda t, d: -t.s * loss(d["z"] - t.a, t.p),
     ),
     "assigned": (
         "for (n in 1:N) { real e = z[n] - a; real k = 0;"
