@@ -47,6 +47,10 @@ _LEAST, _LEAST_EACH, _READING, _REST, _GROWTH, _LARGEST = 256, 4, 20, 0.25, 4, 1
 _KEPT, _KEPT_AT_LEAST = 16, 4
 # Distance in units of the curvature below which two ends are one maximum; climbs end within half a unit of it.
 _SAME = 3.0
+# Relative distance from the end of a climb at which the log likelihood must be as its expansion says, but for so much:
+# of large numbers that cancel, such as lgamma(1e30), nothing but rounding errors remains, which may be positive and
+# large.
+_BESIDE, _SURE = 1e-8, 1.0
 # Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates.
 _WORTH, _MOST = 30.0, 3
 # Draws from which what a surrogate holds of the posterior is estimated; sd of the remainders above which a surrogate
@@ -192,11 +196,17 @@ def _climbed(
     for k, (phi, n_climbs) in enumerate(starts):
         progress.advance(k, len(starts))
         end, _ = ridge_mode(predictors, progress, phi, region=region)
-        if end.is_finite and is_maximum(end, region):
+        if end.is_finite and is_maximum(end, region) and _is_sure(predictors, end):
             found.append(_End.of(end, region, n_climbs))
         elif k + 1 >= _TRIED and not found:
             break
     return _joined(found)
+
+
+def _is_sure(predictors: SparsePredictors, end: Quadratic) -> bool:
+    """Return whether the log likelihood at the end of a climb is more than rounding errors."""
+    beside = end.point * (1 + _BESIDE)
+    return abs(predictors.log_lik(beside) - end(beside)) < _SURE
 
 
 def _joined(ends: Sequence[_End]) -> list[_End]:

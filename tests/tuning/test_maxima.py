@@ -27,7 +27,7 @@ from stansub.tuning.surrogate import TunedSurrogate
 Array = NDArray[np.float64]
 N, J = 400, 8
 CODE = """
-data { int N; int J; vector[N] y; vector[N] t; vector[N] wave; array[N] int g; }
+data { int N; int J; vector[N] y; vector[N] t; vector[N] wave; array[N] int g; array[N] int k; }
 parameters { vector[2] mu; real<lower=0> sigma; real<lower=0> other; real f; real<lower=0> tau; vector[J] u; }
 model {
   u ~ normal(0, tau);
@@ -39,6 +39,9 @@ SPIKES = "log_mix(0.5, normal_lpdf(y[n] | mu[1], sigma), normal_lpdf(y[n] | mu[2
 WAVE = "normal_lpdf(wave[n] | mu[1] * cos(f * t[n]) + mu[2] * cos(f * t[n] + 1), sigma)"
 FREQUENCY = 1.3
 NONE = "0.01 * square(mu[1]) - square(y[n] - mu[2])"
+PRECISION = "exp(mu[2] + f * t[n])"
+MEAN = "inv_logit(mu[1] + u[g[n]])"
+COUNTS = f"beta_binomial_lpmf(k[n] | 40, {MEAN} * {PRECISION}, (1 - {MEAN}) * {PRECISION})"
 ONE = "-log(cosh((y[n] - mu[1] - mu[2] - u[g[n]]) / sigma)) - log(sigma)"
 
 
@@ -47,7 +50,7 @@ def data() -> dict[str, Any]:
     y = np.where(rng.random(N) < 0.5, -1.5, 1.5) + 0.5 * rng.standard_normal(N)
     t = rng.uniform(0, 40, N)
     wave = np.cos(FREQUENCY * t) + 0.5 * rng.standard_normal(N)
-    return {"N": N, "J": J, "y": y, "t": t, "wave": wave, "g": rng.integers(1, J + 1, N)}
+    return {"N": N, "J": J, "y": y, "t": t, "wave": wave, "g": rng.integers(1, J + 1, N), "k": rng.binomial(40, 0.5, N)}
 
 
 def predictors(term: str) -> SparsePredictors:
@@ -110,6 +113,18 @@ def test_a_likelihood_with_one_maximum_has_one_end() -> None:
     (end,) = ends(ONE, 0)
     assert end.n_climbs == 2 * maxima._PAIRS
     assert maxima.is_same(end.expansion, ridge_mode(own, Progress())[0])
+
+
+def test_rounding_errors_are_no_maximum() -> None:
+    """At a precision of e^80, the log likelihood is a difference of numbers of which no digit remains."""
+    own = predictors(COUNTS)
+    start, far = np.zeros(own.dim), np.zeros(own.dim)
+    far[2] = 2.0  # f
+    assert own.log_lik(far) > 0  # though it is the log of a probability
+    whole = Region.whole(own.dim)
+    (end,) = maxima._climbed(own, [(far, 1), (start, 1)], whole, Progress())
+    assert end.n_climbs == 1
+    assert end.expansion.value < 0
 
 
 @pytest.mark.parametrize(("n_groups", "sizes"), [(8, [256, 1024]), (200, [4000]), (600, [])])
