@@ -17,8 +17,9 @@ from stansub.stan.syntax import Expression as Node
 
 Draw = Callable[[], Number]
 _MOST_PARAMETERS = 1 << 17
-# Numbers of the rows of one argument above which slopes are sparse.
-_MOST_DENSE = 1 << 26
+# Numbers of the rows of one argument above which slopes are sparse: dense rows take up to twice as long so, and rows of
+# groups a tenth or less.
+_MOST_DENSE = 1 << 22
 
 
 def unconstrained(
