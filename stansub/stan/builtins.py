@@ -27,7 +27,7 @@ from stansub.stan.containers import (
 from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementary import exp, known_only, log_phi, log_sum_exp
 from stansub.stan.operators import is_integer
-from stansub.stan.rowwise import NotFollowedError, Number, apply, data, known
+from stansub.stan.rowwise import NotFollowedError, Number, OfDataError, apply, data, known
 
 Builtin = Callable[[Sequence[Value], int], Value]
 
@@ -142,7 +142,7 @@ def _of_known(function: Callable[..., Any]) -> Builtin:
 def _row_by_row(function: Callable[..., Any], arguments: Sequence[Value], n: int) -> Value:
     """Return a function of the data of each observation, which is a number."""
     if any(isinstance(one, Rows | Total) for one in arguments) or not all(map(is_of_data, arguments)):
-        raise NotFollowedError("a function that takes only data depends on parameters")
+        raise OfDataError
     rows = [np.stack([np.broadcast_to(known(one), n) for one in np.ravel(x)]) for x in arguments]
     shapes = [np.shape(x) for x in arguments]
     found = [
@@ -396,3 +396,11 @@ FUNCTIONS: dict[str, Builtin] = {
     "not_a_number": _constant(np.nan),
     "machine_precision": _constant(np.finfo(float).eps),
 }
+
+
+def call(name: str, arguments: Sequence[Value], n: int) -> Value:
+    """Return the value of a function of Stan's library."""
+    try:
+        return FUNCTIONS[name](arguments, n)
+    except OfDataError as error:
+        raise OfDataError(name) from error

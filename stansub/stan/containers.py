@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,8 @@ def added(terms: Sequence[Number]) -> Number:
 def product(a: Value, b: Value, n: int) -> Value:
     """Return a product of matrices and vectors."""
     a, b = simplest(a), simplest(b)
+    if any(isinstance(one, Rows) for one in (a, b)) and all(_has_numbers(one, n) for one in (a, b)):
+        return total(elementwise(mul, [a, b], n), n)
     if isinstance(a, Rows):
         if not isinstance(b, np.ndarray) or a.which is not None:
             raise NotFollowedError("a product of containers of observations is not supported")
@@ -251,6 +254,11 @@ def product(a: Value, b: Value, n: int) -> Value:
     if a.ndim == 1:
         return np.array([dot(a, column) for column in b.T], dtype=object)
     return np.array([[dot(row, column) for column in b.T] for row in a], dtype=object)
+
+
+def _has_numbers(x: Value, n: int) -> bool:
+    """Return whether a value has one number for each observation."""
+    return np.ndim(x.inner) == 0 and x.which is None if isinstance(x, Rows) else np.shape(x) == (n,)
 
 
 def _outer(a: NDArray[Any], b: NDArray[Any], n: int) -> Value:

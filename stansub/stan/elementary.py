@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from stansub.stan.rowwise import NotFollowedError, Number, apply, combine, is_kind, known, pick, wrapped
+from stansub.stan.rowwise import (
+    NotFollowedError,
+    Number,
+    OfDataError,
+    apply,
+    combine,
+    is_kind,
+    known,
+    pick,
+    wrapped,
+)
 
 # Maximum number of values of an integer that are followed separately.
 _MOST_VALUES = 32
@@ -25,7 +35,7 @@ def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
     def of(*numbers: Number) -> Number:
         values = [known(one) for one in numbers]
         if any(value is None for value in values):
-            raise NotFollowedError("a rounded or compared value depends on parameters")
+            raise OfDataError
         return wrapped(function(*values)[()])
 
     return of

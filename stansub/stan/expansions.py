@@ -208,6 +208,10 @@ def _or_known(of_known: Callable[..., Any], function: Callable[..., Number]) -> 
     return lambda *numbers: exact(*numbers) if all(known(one) is not None for one in numbers) else function(*numbers)
 
 
+def _asin(x: Number) -> Number:
+    return apply("atan", x * inv(apply("sqrt", 1.0 - square(x))))
+
+
 def _log_bessel(order: Number, x: Number) -> Number:
     if not np.all(known(order) == 0):
         raise NotFollowedError("modified Bessel functions of an order above 0 are not supported")
@@ -261,11 +265,12 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "log_inv_logit_diff": lambda x, y: log_diff_exp(-log1p_exp(-x), -log1p_exp(-y)),
     "log_rising_factorial": lambda x, n: lgamma(x + n) - lgamma(x),
     "log_falling_factorial": lambda x, n: lgamma(x + 1.0) - lgamma(x - n + 1.0),
-    "asin": known_only(np.arcsin),
-    "acos": known_only(np.arccos),
-    "atan2": known_only(np.arctan2),
+    "asin": _or_known(np.arcsin, _asin),
+    "acos": _or_known(np.arccos, lambda x: 0.5 * math.pi - _asin(x)),
+    # The half angle; not where x < 0 = y, where it jumps.
+    "atan2": _or_known(np.arctan2, lambda y, x: 2.0 * apply("atan", y * inv(x + apply("sqrt", square(x) + square(y))))),
     "asinh": known_only(np.arcsinh),
-    "acosh": known_only(np.arccosh),
+    "acosh": _or_known(np.arccosh, lambda x: log(x + apply("sqrt", square(x) - 1.0))),
     **dict.fromkeys(
         ("inv_Phi", "std_normal_qf"),
         _or_known(lambda p: scipy.special.ndtri(p), lambda p: apply("std_normal_log_qf", log(p))),

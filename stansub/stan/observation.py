@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
-from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, density
+from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
 from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
 from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
@@ -462,7 +462,7 @@ class _Walk:
         if name in KINKED and not all(map(is_of_data, arguments)):
             raise NotFollowedError(f"the log likelihood jumps or has an unsupported kink ({name} of parameters)")
         if name in FUNCTIONS:
-            found = FUNCTIONS[name](arguments, self.n)
+            found = call(name, arguments, self.n)
             return Count(found) if self.is_counting and name in SIZES and found == self.n else found
         if name.endswith(("_lpdf", "_lpmf")):
             return self._density(name[:-5], arguments)

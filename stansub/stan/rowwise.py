@@ -27,6 +27,13 @@ class NotFollowedError(InputError):
     """The text of a likelihood cannot be followed; the message says where."""
 
 
+class OfDataError(NotFollowedError):
+    """A function that is supported for data alone has an argument that depends on parameters."""
+
+    def __init__(self, name: str = "a function") -> None:
+        super().__init__(f"{name} of parameters is not supported")
+
+
 class NestedError(NotFollowedError):
     """A value is the result of too many operations in a row, as in a recursion over observations."""
 

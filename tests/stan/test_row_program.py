@@ -202,6 +202,24 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "for (n in 1:N) target += w[n] * normal_lpdf(z[n] | a + xc[n] * b, s);",
         lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
     ),
+    "weights in a product": (
+        "vector[N] each; for (n in 1:N) each[n] = normal_lpdf(z[n] | a + xc[n] * b, s); target += w' * each;",
+        lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
+    ),
+    "a product with parameters": (
+        "vector[N] eta = a + xc * b; row_vector[N] own = (eta .* w)'; target += own * z - sum(exp(eta));",
+        lambda t, d: t.eta * d["w"] * d["z"] - np.exp(t.eta),
+    ),
+    "inverse trigonometric functions": (
+        "for (n in 1:N) target += square(z[n] - asin(2 * p - 1) * w[n]) + acos(inv_logit(a) - p)"
+        " + acosh(1 + s * w[n]) * atan2(a, w[n]) + atan2(w[n], a) * t;",
+        lambda t, d: (
+            (d["z"] - np.arcsin(2 * t.p - 1) * d["w"]) ** 2
+            + np.arccos(special.expit(t.a) - t.p)
+            + np.arccosh(1 + t.s * d["w"]) * np.arctan2(t.a, d["w"])
+            + np.arctan2(d["w"], t.a) * t.t
+        ),
+    ),
     "zero_inflated": (
         "vector[N] mu = rep_vector(0.0, N); mu += a + xc * b; for (n in 1:N) target += zi_lpmf(y[n] | mu[n], p);",
         lambda t, d: np.where(
@@ -649,7 +667,8 @@ REFUSED = {
     "segment(z, 1, c) ~ normal(a, s);": r"`segment\(z, 1, c\) ~ normal\(a, s\);` is not supported$",
     "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
     "row_vector[4] v = append_col(b', o'); z ~ normal(v[1], s);": "may be rows or columns",
-    "target += student_t_lcdf(w | s, a, 1); z ~ normal(a, s);": "a function that takes only data",
+    "target += student_t_lcdf(w | s, a, 1); z ~ normal(a, s);": "student_t_lcdf of parameters is not supported",
+    "target += trigamma(a); z ~ normal(trigamma(s), s);": "trigamma of parameters is not supported",
     "a ~ normal(0, s);": "no statement adds a term for each observation",
     "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds a term for each observation",
 }
