@@ -35,6 +35,7 @@ from stansub.stan.syntax import (
     bare,
     changed,
     find,
+    flat,
     names,
     printed,
     substituted,
@@ -55,7 +56,7 @@ def by_rows(program: Program) -> Edits | None:
     """
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
-        found = _Ragged.of(program, _with_integers(loop)) if isinstance(loop, For) else None
+        found = _Ragged.of(program, _with_values(loop)) if isinstance(loop, For) else None
         if found is None or not found.terms:
             continue
         odd, has_own = found.odd(), not names(found.loop.upper).isdisjoint(program.sizes_of_parameters)
@@ -74,16 +75,26 @@ def by_rows(program: Program) -> Edits | None:
     return Edits(lines, replacements) if replacements else None
 
 
-def _with_integers(loop: For) -> For:
-    """Return a loop whose integers are replaced by the values with which they are declared, unless they change."""
+def _with_values(loop: For) -> For:
+    """Return a loop with the values with which variables are declared instead of these, unless they change.
+
+    These are integers, and containers of which each group has its own size.
+    """
     values: dict[str, Expression] = {}
     for one in loop.body:
-        if isinstance(one, Declaration) and one.base == "int" and not one.all_dims and one.value is not None:
+        if not isinstance(one, Declaration) or one.value is None:
+            continue
+        sizes = names(*(substituted(size, values) for size in one.all_dims))
+        if loop.variable in sizes or (one.base == "int" and not one.all_dims):
             values[one.name] = Group("(", (substituted(one.value, values),))
     rest = [one for one in loop.body if not (isinstance(one, Declaration) and one.name in values)]
     if not values or any(writes(one) & values.keys() for one in walk(rest)):
         return loop
     return replace(loop, body=tuple(substituted(one, values) for one in rest))
+
+
+def _without_indices(node: Node) -> Node | None:
+    return flat(node)[0] if isinstance(node, Subscript) else None
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ class _Ragged:
         if not isinstance(n, Subscript) or not isinstance(n.base, Name) or n.indices != (Name(loop.variable),):
             return None
         begins = [one for one in program.model.statements if isinstance(one, Declaration) and one.name == position.name]
-        others = [one for one in program.model.statements if one is not loop and one not in begins]
+        others = [one for one in program.model.statements if one.span != loop.span and one not in begins]
         if [one.value for one in begins] != [_ONE] or position.name in names(*others):
             return None
         return position, n, None
@@ -137,6 +148,10 @@ class _Ragged:
         bounds: list[tuple[Expression | None, Expression | None]]
         bounds = [(one.lower, one.upper) for one in find(Slice, loop.body)]
         bounds += [(one.lower, one.upper) for one in find(For, loop.body)]
+        for one in find(Call, loop.body):
+            if one.name == "segment":
+                _, begin, n = one.arguments
+                bounds.append((begin, (Affine.of(begin) + Affine.of(n) - 1).expression))
         for first, last in bounds:
             if first is None or last is None or not names(first, last) <= data | {loop.variable}:
                 continue
@@ -146,8 +161,9 @@ class _Ragged:
 
     @property
     def marks(self) -> set[str]:
-        """Return the variables that say which rows belong to the group."""
-        return names(self.position, *([] if self.last is None else [self.last])) - {self.loop.variable}
+        """Return the variables that say which rows belong to the group, without those that say which group it is."""
+        places = [self.position, *([] if self.last is None else [self.last])]
+        return names(*(changed(one, _without_indices) for one in places)) - {self.loop.variable}
 
     @property
     def body(self) -> tuple[Statement, ...]:
@@ -198,8 +214,9 @@ class _Ragged:
     def segment(self, node: Node) -> str:
         """Return the data of which a node is this group's segment; empty for other nodes."""
         match node:
-            case Call("segment", (Name(name), self.position, self.n)) if name in self.rows:
-                return name
+            case Call("segment", (Name(name), first, n)) if name in self.rows:
+                if bare(first) == self.position and Affine.of(n) == Affine.of(self.n):
+                    return name
             case Subscript(Name(name), (Slice(Expression() as first, Expression() as last), *_)) if name in self.rows:
                 if bare(first) == self.position and Affine.of(last) == self._end:
                     return name

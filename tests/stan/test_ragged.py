@@ -13,7 +13,7 @@ from stansub.stan.syntax import Program
 HEAD = """
 functions { real path_lpdf(vector y, real s) { return -s * square(sum(y)); } }
 data { int N; int J; vector[N] y; vector[N] x; matrix[N, 2] X; array[J] int n; vector[J] w;
-  array[J] int from; array[J] int to; array[J + 1] int ptr; }
+  array[J] int from; array[J] int to; array[J + 1] int ptr; array[J] int own; }
 parameters { vector[J] a; vector[2] b; real<lower=0> s; }
 """
 NEXT = "pos += n[j];"
@@ -61,6 +61,19 @@ def read(inside: str, before: str = "int pos = 1;") -> Program:
             "int k = from[j]; int e = k + n[j] - 1; y[k : e] ~ normal(a[j] * x[k : e], s);",
             "y[{row}] ~ normal(a[{group}] * x[{row}], s);",
         ),
+        (
+            f"vector[n[j]] m = a[j] * segment(x, pos, n[j]); segment(y, pos, n[j]) ~ normal(m, s); {NEXT}",
+            "y[{row}] ~ normal(a[{group}] * x[{row}], s);",
+        ),
+        (
+            "int g = own[j]; int k = from[g]; int m = to[g] - k + 1; vector[m] z = y[k : to[g]];"
+            " z ~ normal(a[g] * x[k : to[g]], s);",
+            "y[{row}] ~ normal(a[own[{group}]] * x[{row}], s);",
+        ),
+        (
+            "segment(y, from[j], n[j]) ~ normal(a[j] * segment(x, from[j], n[j]), s);",
+            "y[{row}] ~ normal(a[{group}] * x[{row}], s);",
+        ),
     ],
 )
 def test_densities_of_segments(inside: str, density: str) -> None:
@@ -70,7 +83,12 @@ def test_densities_of_segments(inside: str, density: str) -> None:
     rng = np.random.default_rng(1)
     data = {"N": 8, "J": 3, "y": rng.normal(size=8), "x": rng.normal(size=8), "X": rng.normal(size=(8, 2))}
     data |= {"n": np.array([3, 1, 2]), "w": rng.normal(size=3)}  # no group has the last two rows
-    data |= {"from": np.array([5, 1, 2]), "to": np.array([6, 1, 4]), "ptr": np.array([1, 3, 4, 7])}
+    data |= {
+        "from": np.array([5, 1, 2]),
+        "to": np.array([6, 1, 4]),
+        "ptr": np.array([1, 3, 4, 7]),
+        "own": np.array([2, 3, 1]),
+    }
     values = {"a": rng.normal(size=3), "b": rng.normal(size=2), "s": 0.7}
     assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
     row, group = "stansub_row_1", "stansub_group_1[stansub_row_1]"
@@ -97,7 +115,7 @@ def test_what_else_the_loop_does_stays() -> None:
     ("inside", "odd"),
     [
         ("segment(y, pos, n[j]) ~ normal(a[j] * mean(segment(x, pos, n[j])), s);", "mean(segment(x, pos, n[j]))"),
-        ("vector[n[j]] m = segment(x, pos, n[j]); segment(y, pos, n[j]) ~ normal(m, s);", "vector[n[j]] m ="),
+        ("vector[2] m = x[pos] * b; segment(y, pos, n[j]) ~ normal(a[j] + m[1], s);", "vector[2] m ="),
         (
             "segment(y, pos, n[j]) ~ multi_normal(rep_vector(a[j], n[j]), diag_matrix(rep_vector(s, n[j])));",
             "segment(y, pos, n[j]) ~ multi_normal",
