@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.stan.containers import Rows, Total, added
+from stansub.stan.containers import product as product_of
 from stansub.stan.elementary import exp
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, affine, apply
 from stansub.stan.syntax import Declaration
@@ -88,8 +90,9 @@ def _n_free(one: Declaration, inner: tuple[int, ...]) -> int:
             return size - 1
         case "cholesky_factor_corr" | "corr_matrix":
             return inner[0] * (inner[0] - 1) // 2
-        case "cov_matrix":
-            return inner[0] * (inner[0] + 1) // 2
+        case "cov_matrix" | "cholesky_factor_cov":
+            rows, columns = inner
+            return columns * (columns + 1) // 2 + (rows - columns) * columns
         case "real" | "vector" | "row_vector" | "matrix" | "ordered" | "positive_ordered" | "unit_vector":
             return size
     raise NotFollowedError(f"the parameter {one.name} has type {one.type}, which is not supported")
@@ -104,7 +107,7 @@ def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable
             bounds = {bound.kind: value(bound.value) for bound in one.type.bounds}
             # Matrices are stored column by column.
             for place, x in zip(product(*map(range, inner[::-1])), free, strict=True):
-                found[place[::-1]] = _bounded(x, bounds)
+                found[place[::-1]] = _bounded(x, {kind: _at(bound, place[::-1]) for kind, bound in bounds.items()})
         case "ordered" | "positive_ordered":
             for k, x in enumerate(free):
                 step = x if k == 0 and one.base == "ordered" else exp(x)
@@ -116,18 +119,34 @@ def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable
                 found[k] = left * share
                 left = left * (1.0 - share)
             found[len(free)] = left
+        case "unit_vector":
+            scale = apply("inv", apply("sqrt", added([apply("square", x) for x in free])))
+            found[:] = [x * scale for x in free]
+        case "sum_to_zero_vector":
+            _sum_to_zero(found, free)
         case "cholesky_factor_corr":
             _correlation(found, iter(free))
-        case _:
-            found[...] = np.nan  # an expression that reads it is no log likelihood, and the proof refuses it
+        case "corr_matrix":
+            rows = sorted(combinations(range(inner[0]), 2), key=lambda place: place[::-1])
+            by_column = dict(zip(combinations(range(inner[0]), 2), free, strict=True))
+            _correlation(found, (by_column[place] for place in rows))
+            found = product_of(found, found.T, -1)
+        case "cholesky_factor_cov" | "cov_matrix":
+            _covariance(found, iter(free))
+            found = found if one.base == "cholesky_factor_cov" else product_of(found, found.T, -1)
     return found if inner else found.item()
+
+
+def _at(bound: Any, place: tuple[int, ...]) -> Number:
+    """Return the bound of an element: its own, or that of all."""
+    if isinstance(bound, Rows | Total):
+        raise NotFollowedError("the bounds of a parameter are computed for each observation")
+    return bound[place] if isinstance(bound, np.ndarray) else bound
 
 
 def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
     if not bounds:
         return x
-    if any(isinstance(one, np.ndarray) for one in bounds.values()):
-        raise NotFollowedError("the bounds of a parameter are not single numbers")
     low, high = bounds.get("lower"), bounds.get("upper")
     low = None if low is not None and not isinstance(low, Expression) and low == -np.inf else low
     high = None if high is not None and not isinstance(high, Expression) and high == np.inf else high
@@ -138,6 +157,22 @@ def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
     if high is not None:
         return high - exp(x)
     return bounds.get("offset", 0.0) + bounds.get("multiplier", 1.0) * x
+
+
+def _sum_to_zero(found: NDArray[Any], free: list[Number]) -> None:
+    """Compute a vector whose sum is 0, from coordinates along orthogonal directions of length 1."""
+    found[:] = 0.0
+    for k, x in enumerate(free):
+        step = x * (1 / np.sqrt((k + 1) * (k + 2)))
+        found[: k + 1] += step
+        found[k + 1] = (-(k + 1.0)) * step
+
+
+def _covariance(found: NDArray[Any], free: Any) -> None:
+    """Compute the Cholesky factor of a covariance, row by row, with the logs of the diagonal."""
+    found[...] = 0.0
+    for i, j in zip(*np.tril_indices(len(found), 0, found.shape[1]), strict=True):
+        found[i, j] = exp(next(free)) if i == j else next(free)
 
 
 def _correlation(found: NDArray[Any], free: Any) -> None:

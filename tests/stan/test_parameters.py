@@ -20,13 +20,16 @@ Array = NDArray[np.float64]
 DATA: dict[str, Any] = {"N": 5, "z": np.arange(5.0)}
 SIMPLEX = np.array([0.2, 0.5, 0.3])
 CHOLESKY = np.linalg.cholesky([[1, 0.3, -0.4], [0.3, 1, 0.2], [-0.4, 0.2, 1]])
+FACTOR = np.linalg.cholesky(
+    0.4 * np.eye(4) + 0.6 * np.outer([1, -1, 0.5, 1], [1, -1, 0.5, 1]) + np.diag([0, 0, 0.45, 0])
+)
 
 
-def changes(declarations: str, mean: str, theta: Array) -> Array:
-    """Change of the log likelihood from the parameters at 0 to those given."""
+def changes(declarations: str, mean: str, theta: Array, start: Array | None = None) -> Array:
+    """Change of the log likelihood from the start, by default 0, to the parameters given."""
     code = f"data {{ int N; vector[N] z; }} parameters {{ {declarations} }} model {{ z ~ normal({mean}, 1); }}"
     found = _dense(*in_program(follow(parse(code), DATA, DATA["N"]).term, DATA["N"]))
-    return np.subtract(*(found.log_lik(at) for at in (theta, np.zeros(len(theta)))))
+    return np.subtract(*(found.log_lik(at) for at in (theta, np.zeros(len(theta)) if start is None else start)))
 
 
 def of_simplex(x: Array) -> Array:
@@ -74,6 +77,62 @@ CASES: dict[str, tuple[str, str, Array, float, float]] = {
         0.0,
     ),
     "bounds that are parameters": ("real p; real<lower=p> q;", "q", np.array([1.0, np.log(2)]), 3.0, 1.0),
+    "bounds of elements": (
+        "real p; vector<lower=[0, p]', upper=[2, 9]'>[2] q;",
+        "q[1]",
+        np.array([1.0, logit(0.25), 0.0]),
+        0.5,
+        1.0,
+    ),
+    "lower bounds of elements": (
+        "vector<lower=[1, negative_infinity()]'>[2] q;",
+        "q[1] + q[2]",
+        np.array([np.log(2), 3.0]),
+        6.0,
+        2.0,
+    ),
+    "correlations": (
+        "corr_matrix[3] q;",
+        "q[1, 1] + 2 * q[2, 1] + 3 * q[2, 2] + 4 * q[3, 1] + 5 * q[2, 3]",
+        of_correlations(CHOLESKY)[[0, 1, 2]],
+        (CHOLESKY @ CHOLESKY.T)[[0, 1, 1, 2, 2], [0, 0, 1, 0, 1]] @ np.arange(1, 6),
+        4.0,
+    ),
+    "larger correlation matrix": (
+        "corr_matrix[4] q;",
+        "q[4, 1] + 2 * q[3, 2] + 3 * q[4, 2] + 4 * q[4, 3]",
+        of_correlations(FACTOR)[[0, 1, 3, 2, 4, 5]],
+        (FACTOR @ FACTOR.T)[[3, 2, 3, 3], [0, 1, 1, 2]] @ np.arange(1, 5),
+        0.0,
+    ),
+    "covariance": (
+        "cov_matrix[2] q;",
+        "q[1, 1] + 2 * q[2, 1] + 3 * q[2, 2]",
+        np.array([np.log(2), 0.5, np.log(3)]),
+        4 + 2 * 1 + 3 * (0.25 + 9),
+        4.0,
+    ),
+    "factor of a covariance": (
+        "cholesky_factor_cov[2] q;",
+        "q[1, 1] + 2 * q[2, 1] + 3 * q[2, 2] + 4 * q[1, 2]",
+        np.array([np.log(2), 0.5, np.log(3)]),
+        2 + 1 + 9.0,
+        4.0,
+    ),
+    "tall factor of a covariance": (
+        "cholesky_factor_cov[3, 2] q;",
+        "q[2, 2] + 2 * q[3, 1] + 3 * q[3, 2]",
+        np.array([0.1, 0.2, np.log(3), 0.4, 0.5]),
+        3 + 0.8 + 1.5,
+        1.0,
+    ),
+    "sum to zero": (
+        "sum_to_zero_vector[3] q;",
+        "q[1] + 2 * q[2] + 5 * q[3]",
+        np.array([1.0, 2.0]),
+        (1 / np.sqrt(2) + 2 / np.sqrt(6)) + 2 * (2 / np.sqrt(6) - 1 / np.sqrt(2)) - 5 * 4 / np.sqrt(6),
+        0.0,
+    ),
     "columns of a matrix": ("matrix[2, 3] q;", "q[2, 1] + 3 * q[1, 3]", np.arange(6.0), 1 + 3 * 4, 0.0),
 }
 
@@ -85,11 +144,20 @@ def test_values_are_those_of_stans_transforms(name: str) -> None:
     np.testing.assert_allclose(changes(declarations, mean, theta), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_unit_vectors_have_directions_of_the_unconstrained_parameters() -> None:
+    found = changes("unit_vector[2] q;", "q[1] + 2 * q[2]", np.array([3.0, -4.0]), np.array([5.0, 0.0]))
+    np.testing.assert_allclose(found, -0.5 * (DATA["z"] + 1.0) ** 2 + 0.5 * (DATA["z"] - 1.0) ** 2, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("declarations", "mean", "reason"),
     [
-        ("cholesky_factor_cov[2] q;", "q[1, 1]", r"the parameter q has type cholesky_factor_cov\[2\], which is not"),
-        ("vector<lower=z>[N] q;", "q", "the bounds of a parameter are not single numbers"),
+        (
+            "column_stochastic_matrix[2, 2] q;",
+            "q[1, 1]",
+            r"the parameter q has type column_stochastic_matrix\[2, 2\], wh",
+        ),
+        ("real p; vector<lower=p * z>[N] q;", "q[1]", "the bounds of a parameter are computed for each observation"),
         ("vector[100000000] q;", "q[1]", "100,000,000 unconstrained parameters are too many"),
     ],
 )
