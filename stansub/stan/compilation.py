@@ -257,14 +257,13 @@ class CompiledModel:
         counts = [cut.data.integer(names[0]) for names in sums]
         size = given.block_size(sum(counts), True)
 
-        def arranged(_: tuple[str, ...], order: Places | None) -> Population:
+        def build(order: Places | None) -> Population:
             n_blocks = len(Blocks.over(counts, size))
             given.log(f"Making blocks: {n_blocks:,} of {size} observations")
             return cut.instances(sums, order, size, given.points)
 
+        found = arrange(build, given.full, counts=counts, rng=given.rng, points=given.points, progress=given.log)
         sizes = tuple(name for names in sums for name in names)
-        shuffles = {sizes: counts}
-        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
         return replace(self._posterior(given, *found, sizes), texts=cut.texts(sums))
 
     def _posterior(

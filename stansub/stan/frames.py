@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from stansub.stan.branches import Sign, joined
-from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, is_of_data
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError
+from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, is_known, is_of_data
+from stansub.stan.rowwise import Mask, NotFollowedError
 from stansub.stan.syntax import Expression as Node
 
 
@@ -19,11 +19,6 @@ class Reason:
     """Reason why a variable's value could not be followed."""
 
     text: str
-
-
-def is_plain(x: Any) -> bool:
-    """Return whether a value is made of known numbers that are no observation's own."""
-    return not isinstance(x, Rows | Total | Expression | Reason) and np.asarray(x).dtype != object
 
 
 def either(condition: Sign, first: Any, other: Any, n: int) -> Any:
@@ -78,7 +73,7 @@ class Frame:
         """End it: what is left of the last observation cannot be read."""
         self.outside, self.in_rows = outside, False
         for name in own:
-            if isinstance(self.values[name], Rows) or is_plain(self.values[name]):
+            if isinstance(self.values[name], Rows) or is_known(self.values[name]):
                 del self.unset[name]
             elif not isinstance(self.values[name], Reason):
                 self.values[name] = Reason(f"`{name}` is read after the loop over the observations that sets it")

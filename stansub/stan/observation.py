@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
 from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
-from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_of_data, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_known, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
-from stansub.stan.frames import Frame, Reason, either, is_plain
+from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
@@ -362,7 +362,7 @@ class _Walk:
         finally:
             frame.end_rows(own, outside)
         frame.values.pop(one.variable, None)
-        if not wrong or has_terms(one) or not all(is_plain(before[name]) for name in lasting):
+        if not wrong or has_terms(one) or not all(is_known(before[name]) for name in lasting):
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term

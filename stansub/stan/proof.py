@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal, Protocol, TypeAlias
@@ -196,48 +197,41 @@ def error_of_sums(whole: float, shared: float, n: int, total: float, absolute: f
 
 
 def arrange(
-    build: Callable[[tuple[str, ...], Places | None], Population],
+    build: Callable[[Places | None], Population],
     full: Whole,
     *,
-    shuffles: Mapping[tuple[str, ...], Sequence[int]],
+    counts: Sequence[int],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> tuple[Population, Places | None, Proof]:
     """Build the population on shuffled data or, if that changes the log density, on the data as given.
 
     Parameters
     ----------
     build : callable
-        Makes the population from the size variables along which the data are reordered and an order of the rows (None:
-        as given).
-    shuffles : mapping
-        Size variables along which to try a shuffle, in turn, with the numbers of rows of each sum; sums are shuffled
-        separately.
+        Makes the population from an order of the rows (None: as given).
+    counts : sequence of int
+        Number of rows of each sum; sums are shuffled separately.
 
     Returns
     -------
     population, order, proof
-        ``proof.holds`` is False if no order gives the program's own log density.
+        ``proof.holds`` is False if neither order gives the program's own log density.
     """
-    progress = progress or Progress()
 
     def proved(population: Population) -> Proof:
         progress("Proving the cut into blocks", remedy="take a larger `block_size`")
         return prove(population, full, points, progress=progress)
 
-    for sizes, sums in shuffles.items():
-        n, firsts = sum(sums), accumulate(sums, initial=0)
-        shuffled = (rng.permutation(np.arange(rows, dtype=np.int32)) for rows in sums)
-        order = np.concatenate([first + own for first, own in zip(firsts, shuffled, strict=False)])
-        try:
-            population = build(sizes, order)
-            if population.blocks.n_observations == n and (proof := proved(population)).holds:
-                return population, order, proof
-        except InputError:
-            # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
-            continue
-    population = build((), None)
+    shuffled = (rng.permutation(np.arange(rows, dtype=np.int32)) for rows in counts)
+    order = np.concatenate([first + own for first, own in zip(accumulate(counts, initial=0), shuffled, strict=False)])
+    # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
+    with suppress(InputError):
+        population = build(order)
+        if (proof := proved(population)).holds:
+            return population, order, proof
+    population = build(None)
     return population, None, proved(population)
 
 
