@@ -17,12 +17,14 @@ from stansub.stan.rowwise import (
     combine,
     is_kind,
     known,
+    log_inv_logit_diff,
+    logit_of_exp,
     pick,
     wrapped,
 )
 
 # Maximum number of values of an integer that are followed separately.
-_MOST_VALUES = 32
+MOST_VALUES = 32
 
 exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
 lgamma, log1p_exp = (partial(apply, name) for name in ("lgamma", "log1p_exp"))
@@ -64,10 +66,8 @@ def log_diff_exp(a: Number, b: Number) -> Number:
     found = a + apply("log1m_exp", b - a)
     if is_kind(a, "std_normal_lcdf") and is_kind(b, "std_normal_lcdf"):
         return combine("same", _log_normal_mass(b.parts[0], a.parts[0]), found)
-    x, y = (_of_logistic(one) for one in (a, b))
-    if x is not None and y is not None:
-        return apply("log1m_exp", y - x) - log1p_exp(-x) - log1p_exp(y)
-    return found
+    x, y = logit_of_exp(a), logit_of_exp(b)
+    return found if x is None or y is None else log_inv_logit_diff(x, y)
 
 
 def _log_normal_mass(low: Number, high: Number) -> Number:
@@ -75,13 +75,6 @@ def _log_normal_mass(low: Number, high: Number) -> Number:
     middle, half = 0.5 * (high + low), 0.5 * (high - low)
     mean = combine("log_mean_normal", middle * half, 0.5 * square(half))
     return mean + log(half) - 0.5 * square(middle) + 0.5 * math.log(2 / math.pi)
-
-
-def _of_logistic(x: Number) -> Number | None:
-    """Return y if x is the log of inv_logit(y)."""
-    if not is_kind(x, "product") or not np.all(known(x.parts[0]) == -1) or not is_kind(x.parts[1], "log1p_exp"):
-        return None
-    return -x.parts[1].parts[0]
 
 
 def log_mix(theta: Number, a: Number, b: Number) -> Number:
@@ -119,8 +112,8 @@ def by_value(function: Callable[[int], Number], y: Number) -> Number:
     if (value := known(y)) is None:
         raise NotFollowedError("an integer that must be data depends on parameters")
     found, places = np.unique(value, return_inverse=True)
-    if len(found) > _MOST_VALUES:
-        raise NotFollowedError(f"an integer data variable has more than {_MOST_VALUES} values")
+    if len(found) > MOST_VALUES:
+        raise NotFollowedError(f"an integer data variable has more than {MOST_VALUES} values")
     cases = [function(int(one)) for one in found]
     return cases[0] if len(cases) == 1 else pick(cases, places)
 

@@ -32,7 +32,7 @@ from stansub.stan.elementary import (
     weibull_exponent,
 )
 from stansub.stan.operations import FUNCTIONS
-from stansub.stan.rowwise import NotFollowedError, Number, apply, combine, is_kind, known, pick
+from stansub.stan.rowwise import NotFollowedError, Number, apply, combine, is_kind, known, log_inv_logit_diff, pick
 from stansub.stan.tails import CUMULATIVE, TAILS, exp_mod_normal_tails, gamma_above, gamma_below
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -262,7 +262,7 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "gamma_p": lambda a, x: exp(gamma_below(a, x)),
     "gamma_q": lambda a, x: exp(gamma_above(a, x)),
     "beta": lambda x, y: exp(lbeta(x, y)),
-    "log_inv_logit_diff": lambda x, y: log_diff_exp(-log1p_exp(-x), -log1p_exp(-y)),
+    "log_inv_logit_diff": log_inv_logit_diff,
     "log_rising_factorial": lambda x, n: lgamma(x + n) - lgamma(x),
     "log_falling_factorial": lambda x, n: lgamma(x + 1.0) - lgamma(x - n + 1.0),
     "asin": _or_known(np.arcsin, _asin),

@@ -320,6 +320,17 @@ def _above(lower: Number, width: Number) -> Number | None:
     return _complement(width.parts[0]) if is_kind(width, "difference") and is_same(width.parts[1], lower) else None
 
 
+def logit_of_exp(x: Number) -> Number | None:
+    """Return y if a number is the log of inv_logit(y); None if it is not known as that."""
+    negated = _negated(x)
+    return -negated.parts[0] if negated is not None and negated.kind == "log1p_exp" else None
+
+
+def log_inv_logit_diff(x: Number, y: Number) -> Number:
+    """Return the log of inv_logit(x) - inv_logit(y) in a form for narrow intervals."""
+    return apply("log1m_exp", y - x) - apply("log1p_exp", -x) - apply("log1p_exp", y)
+
+
 def _of_log(x: Expression) -> Number | None:
     part = x.parts[0] if x.parts else None
     if x.kind == "exp":
@@ -333,8 +344,7 @@ def _of_log(x: Expression) -> Number | None:
     if x.kind in ("sum", "difference") and _is_all(known(part), 1) and is_kind(x.parts[1], "exp"):
         return apply("log1p_exp" if x.kind == "sum" else "log1m_exp", x.parts[1].parts[0])
     if x.kind == "difference" and is_kind(part, "inv_logit") and is_kind(x.parts[1], "inv_logit"):
-        above, below = part.parts[0], x.parts[1].parts[0]  # type: ignore[union-attr]
-        return apply("log1m_exp", below - above) - apply("log1p_exp", -above) - apply("log1p_exp", below)
+        return log_inv_logit_diff(part.parts[0], x.parts[1].parts[0])  # type: ignore[union-attr]
     return None
 
 
@@ -353,8 +363,8 @@ def _of_log1p(x: Expression) -> Number | None:
 
 def _of_log1m_exp(x: Expression) -> Number | None:
     """Return log(1 - e^x) where x is the log of a probability, or of a ratio of two, whose logits are known."""
-    if (negated := _negated(x)) is not None and negated.kind == "log1p_exp":
-        return -apply("log1p_exp", -negated.parts[0])
+    if (logit := logit_of_exp(x)) is not None:
+        return -apply("log1p_exp", logit)
     if x.kind == "difference" and all(is_kind(one, "log1p_exp") for one in x.parts):
         u, v = (one.parts[0] for one in x.parts)
         return apply("log1m_exp", u - v) - apply("log1p_exp", -v)
@@ -376,9 +386,8 @@ def _of_inv(x: Expression) -> Number | None:
 def _of_exp(x: Expression) -> Number | None:
     if x.kind == "log":
         return x.parts[0]
-    if (negated := _negated(x)) is not None and negated.kind == "log1p_exp":
-        return apply("inv_logit", -negated.parts[0])
-    return None
+    logit = logit_of_exp(x)
+    return None if logit is None else apply("inv_logit", logit)
 
 
 def _of_abs(x: Expression) -> Number | None:
