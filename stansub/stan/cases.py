@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.containers import Rows, Total, Value
+from stansub.stan.elementary import MOST_VALUES
 from stansub.stan.frames import Frame
 from stansub.stan.operators import is_integer
 from stansub.stan.rowwise import Mask, NotFollowedError, Number, data, is_kind, pick
 from stansub.stan.syntax import Expression as Node
 
-# Maximum number of values of an integer of the data that are followed separately.
-_MOST_VALUES = 32
 # Values of a loop's variable, in iterations of the longest loop, from which each observation has its own.
 _SPREAD = 4
 
@@ -53,7 +52,7 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
         return evaluate()
     except VaryingError as error:
         found, places = np.unique(error.values, return_inverse=True)
-        if error.node in known or len(found) > _MOST_VALUES:
+        if error.node in known or len(found) > MOST_VALUES:
             raise
         cases = []
         try:
@@ -87,7 +86,7 @@ def is_divisible(error: NotFollowedError, frame: Frame) -> TypeGuard[VaryingErro
     return (
         isinstance(error, VaryingError)
         and error.node not in frame.known
-        and len(np.unique(error.values)) <= _MOST_VALUES
+        and len(np.unique(error.values)) <= MOST_VALUES
     )
 
 
@@ -106,10 +105,8 @@ def iterations(low: NDArray[np.int64], high: NDArray[np.int64]) -> Iterator[tupl
         yield data(np.where(runs, low + k, (low + k)[runs][0])), runs
 
 
-def varying(arguments: Sequence[Value]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield integers of the data among arguments: their place, their values, and which of these an observation has."""
+def varying(arguments: Sequence[Value]) -> Iterator[int]:
+    """Yield the places of integers of the data with few values among arguments."""
     for k, one in enumerate(arguments):
-        if is_kind(one, "data") and is_integer(one):
-            found, places = np.unique(one.values, return_inverse=True)
-            if 1 < len(found) <= _MOST_VALUES:
-                yield k, found, places
+        if is_kind(one, "data") and is_integer(one) and 1 < len(np.unique(one.values)) <= MOST_VALUES:
+            yield k

@@ -18,12 +18,13 @@ from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
 from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
 from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_known, is_of_data, simplest, total
+from stansub.stan.elementary import by_value
 from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, pick, select
+from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, select
 from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
     Assign,
@@ -37,7 +38,9 @@ from stansub.stan.syntax import (
     Group,
     If,
     Infix,
+    Jump,
     Literal,
+    Loop,
     Name,
     Perform,
     Prefix,
@@ -51,6 +54,7 @@ from stansub.stan.syntax import (
     Tilde,
     Transpose,
     While,
+    find,
     flat,
     name_of,
     names,
@@ -158,8 +162,8 @@ class _Walk:
             raise NotFollowedError("its loops are too long")
 
     def _give_up(self, one: Statement, reason: str, frame: Frame) -> None:
-        if isinstance(one, Return):
-            raise NotFollowedError(reason)
+        if any(find(Return, [one])) or (any(find(Jump, [one])) and not isinstance(one, Loop)):
+            raise NotFollowedError(reason)  # statements after it may not run
         self.skipped.append(reason)
         if isinstance(one, Target | Tilde) and (frame.in_rows or frame.reads_observations(names(one), self.n)):
             self.lost.append(reason)
@@ -393,10 +397,7 @@ class _Walk:
             case Prefix(operator, operand):
                 return prefix(operator, self.of(operand, frame), self.n)
             case Transpose(operand):
-                value = self.of(operand, frame)
-                if isinstance(value, Rows):
-                    return value
-                return value.T if isinstance(value, np.ndarray) else value
+                return FUNCTIONS["transpose"]([self.of(operand, frame)], self.n)
             case Infix("&&" | "||" as operator, left, right):
                 first = self.of(left, frame)
                 if not isinstance(first, Expression | Sign) and bool(first) == (operator == "||"):
@@ -483,11 +484,11 @@ class _Walk:
         try:
             return self._returned(function, arguments)
         except NotFollowedError:
-            for k, found, places in varying(arguments):
-                self.skipped[:] = noted
-                cases = [self._inlined(function, [*arguments[:k], int(v), *arguments[k + 1 :]]) for v in found]
-                return pick(cases, places)
-            raise
+            if (k := next(varying(arguments), None)) is None:
+                raise
+        self.skipped[:] = noted
+        before, one, after = arguments[:k], arguments[k], arguments[k + 1 :]
+        return by_value(lambda value: self._inlined(function, [*before, value, *after]), one)
 
     def _returned(self, function: Any, arguments: Sequence[Value]) -> Value:
         inner = Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})

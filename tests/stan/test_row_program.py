@@ -795,6 +795,37 @@ def test_offsets_and_multipliers_may_be_parameters() -> None:
     assert str(declared) == str(written)
 
 
+def test_a_function_that_returns_early_is_followed_for_each_value_of_an_integer() -> None:
+    text = """
+      functions {
+        real side(real u, real a, int k) {
+          if (k == 1) { if (u < 0) { return a; } }
+          return a * u;
+        }
+      }
+      data { int N; array[N] int k; vector[N] x; }
+      parameters { real a; real b; }
+      model { for (n in 1:N) target += -square(side(x[n] - b, a, k[n])); }
+    """
+    n, rng = 200, np.random.default_rng(1)
+    k, x = rng.integers(0, 3, n), rng.standard_normal(n)
+    found = _dense(*in_program(follow(parse(text), {"N": n, "k": k, "x": x}, n).term, n))
+    a, b = theta = np.array([0.7, 0.2])
+    truth = -np.square(np.where((k == 1) & (x < b), a, a * (x - b)))
+    np.testing.assert_allclose(found.log_lik(theta), truth, rtol=1e-12)
+
+
+def test_a_loop_that_ends_early_is_given_up() -> None:
+    text = """
+      data { int N; array[N] int y; }
+      transformed data { int most = 0; for (n in 1:N) { if (y[n] > 2) { break; } most += 1; } }
+      parameters { real a; }
+      model { for (n in 1:N) target += y[n] * a - most * exp(a); }
+    """
+    with pytest.raises(NotFollowedError, match="`break;` is not supported"):
+        follow(parse(text), {"N": 4, "y": np.array([1, 2, 3, 1])}, 4)
+
+
 def test_many_forms_are_one() -> None:
     """With data of 0 and 1; terms that are undefined where they are not selected have no say."""
     text = """
