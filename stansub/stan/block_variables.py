@@ -41,8 +41,7 @@ def with_block_variables(program: Program, size: str) -> Program:
         for statement in block.statements:
             spans = sorted({unit.span for unit in reading.movable(statement)})
             if spans:
-                before = Span(statement.span.start, statement.span.start)
-                replacements.append((before, "\n".join([*map(program.text, spans), ""])))
+                replacements.append((statement.span.before, "\n".join([*map(program.text, spans), ""])))
                 replacements += [(span, "") for span in spans]
     return (checked(extended(program, (), replacements), "block variables") if replacements else None) or program
 

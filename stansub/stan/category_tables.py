@@ -35,6 +35,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    outermost,
     summands,
 )
 from stansub.stan.typing import INT
@@ -64,8 +65,7 @@ def _declaring(program: Program, size: str) -> Program | None:
     reading, tables, replacements = _Reading.of(program, size), _Tables(Symbols.of(program)), list[tuple[Span, str]]()
     for one, statement in reading.values():
         element, lines = tables.element(one, reading.factors(one))
-        before = Span(statement.span.start, statement.span.start)
-        replacements += [(one.expression.span, str(element)), *([(before, lines)] if lines else [])]
+        replacements += [(one.expression.span, str(element)), (statement.span.before, lines)]
     return checked(extended(program, (), replacements), "tables of categories") if replacements else None
 
 
@@ -114,19 +114,19 @@ class _Tables:
 
         ``factors`` are parts of the value that are computed first, as tables of their own.
         """
-        given, lines = dict[Expression, Expression](), ""
+        given, lines = dict[Node, Expression](), ""
         for factor in factors:
             given[factor.expression], own = self.element(factor)
             lines += own
-        loops = dict(zip((one.expression for one in value.integers), _CATEGORIES, strict=False))
-        each = str(_with(loops, _with(given, value.expression)))
+        loops: dict[Node, Name] = dict(zip((one.expression for one in value.integers), _CATEGORIES, strict=False))
+        each = str(changed(changed(value.expression, given.get), loops.get))
         is_new = each not in self.found
         name = self.found[each] if not is_new else self.found.setdefault(each, self.unused.fresh("stansub_table"))
         element = Subscript(Name(name), tuple(one.place for one in value.integers))
         if is_new:
             heads = [f"for ({loops[one.expression]} in {one.least} : {one.most}) {{\n" for one in value.integers]
             kind, sizes = _TYPES[len(loops) - 1], ", ".join(str(one.size) for one in value.integers)
-            inside = f"{_with(loops, element)} = {each};\n{'}' * len(loops)}"
+            inside = f"{changed(element, loops.get)} = {each};\n{'}' * len(loops)}"
             lines += f"{kind}[{sizes}] {name};\n{''.join(heads)}{inside}\n"
         return element, lines
 
@@ -149,19 +149,14 @@ class _Reading(Variables):
 
     def _values(self, node: Node, *, least: int, most: int = len(_TYPES)) -> Iterator[_Value]:
         """Yield the largest functions of at least so many variables of parameters, and at most so many integers."""
-        is_sum = isinstance(node, Expression) and len(list(summands(node))) > 1
-        found = self._value(node, most) if isinstance(node, Expression) and not is_sum else None
-        if found is not None and len(names(found.expression) & self.changing) >= least:
-            yield found
-            return
-        for part in node.parts:
-            yield from self._values(part, least=least, most=most)
+        return outermost(lambda one: self._value(one, least, most) if isinstance(one, Expression) else None, node)
 
-    def _value(self, expression: Expression, most: int) -> _Value | None:
+    def _value(self, expression: Expression, least: int, most: int) -> _Value | None:
         """Return an expression as such a function; None if it is none."""
-        if not (names(expression) & self.outside and self.types.is_number(expression)):
+        own, is_sum = names(expression), len(list(summands(expression))) > 1
+        if is_sum or len(own & self.changing) < least or not (own & self.outside and self.types.is_number(expression)):
             return None
-        read = list(dict.fromkeys(self._observed(expression)))
+        read = list(dict.fromkeys(outermost(self._observed, expression)))
         if len(read) > most or not all(map(self._is_integer, read)):
             return None
         limits = [list(self._limits(expression, one)) for one in read]
@@ -169,15 +164,10 @@ class _Reading(Variables):
         known = tuple(one for one in integers if one is not None)
         return _Value(expression, known) if any(limits) and len(known) == len(read) else None
 
-    def _observed(self, node: Node) -> Iterator[Expression]:
-        """Yield the largest integers of the data in a node, and other variables without a value before the loop."""
-        if (isinstance(node, Expression) and self._is_integer(node)) or (
-            isinstance(node, Name) and node.name in self.outside
-        ):
-            yield node
-        else:
-            for part in node.parts:
-                yield from self._observed(part)
+    def _observed(self, node: Node) -> Expression | None:
+        """Return an integer of the data, or another variable without a value before the loop; None for other nodes."""
+        is_outside = isinstance(node, Name) and node.name in self.outside
+        return node if isinstance(node, Expression) and (is_outside or self._is_integer(node)) else None
 
     def _is_integer(self, expression: Expression) -> bool:
         """Return whether an expression is an integer of an observation's data."""
@@ -230,8 +220,3 @@ class _Reading(Variables):
         axis += len(indices)
         is_known = one is not None and axis < len(one.all_dims) and not any(isinstance(each, Slice) for each in indices)
         return one.all_dims[axis] if one is not None and is_known else None
-
-
-def _with(given: Mapping[Expression, Expression], expression: Expression) -> Expression:
-    """Return an expression with others in place of some of its parts."""
-    return changed(expression, lambda node: given.get(node) if isinstance(node, Expression) else None)

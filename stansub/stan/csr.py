@@ -18,7 +18,7 @@ def with_dense_rows(program: Program) -> Edits | None:
     data, counts, symbols = program.data_names, counting(program), Symbols.of(program)
     designs, replacements = dict[tuple[Expression, ...], _Design](), dict[Span, str]()
     for statement, _ in unlooped(program.evaluated):
-        before = Span(statement.span.start, statement.span.start)
+        before = statement.span.before
         for call in find(Call, statement.own):
             match call:
                 case Call("csr_matrix_times_vector", (Name() as n, q, Name() as w, Name() as v, Name() as u, factor)):

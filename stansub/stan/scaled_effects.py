@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from stansub.stan.inlining import inlined
@@ -31,6 +32,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    outermost,
     summands,
 )
 from stansub.stan.typing import VECTOR
@@ -89,8 +91,7 @@ def _declaring(program: Program, size: str) -> Program | None:
             continue
         variables = {value: unused.fresh("stansub_scaled") for value in first}
         for value, one in first.items():
-            before = Span(one.statement.span.start, one.statement.span.start)
-            replacements.append((before, f"{one.type} {variables[value]} = {value};\n"))
+            replacements.append((one.statement.span.before, f"{one.type} {variables[value]} = {value};\n"))
         replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.value])) for one in products]
     return checked(extended(program, (), replacements), "scaled effects") if replacements else None
 
@@ -164,7 +165,7 @@ class _Reading(Variables):
     def products(self) -> Iterator[_Product]:
         """Yield the products of effects and scales in the likelihood."""
         for one, statement in self.in_blocks():
-            yield from self._products(one, statement)
+            yield from outermost(partial(self._product, statement=statement), one)
 
     def multiplied(self) -> Iterator[str]:
         """Yield names of effects that a product in the likelihood has besides other parameters."""
@@ -191,15 +192,9 @@ class _Reading(Variables):
                 for term in terms:
                     yield from self._linear(term)
 
-    def _products(self, node: Node, statement: Statement) -> Iterator[_Product]:
-        found = self._product(node, statement) if isinstance(node, Infix) and node.operator in PRODUCTS else None
-        if found is not None:
-            yield found
-            return
-        for part in node.parts:
-            yield from self._products(part, statement)
-
-    def _product(self, infix: Infix, statement: Statement) -> _Product | None:
+    def _product(self, infix: Node, statement: Statement) -> _Product | None:
+        if not isinstance(infix, Infix) or infix.operator not in PRODUCTS:
+            return None
         factors = [one for one in _factors(infix) if names(one.expression) & self.changing]
         found = self._sole_effects([one for one in factors if not one.divides])
         if found is None:

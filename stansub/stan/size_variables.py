@@ -6,11 +6,9 @@ an integer of its own, along which ``above ~ poisson(lambda);`` can be cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from stansub.stan.dimensions import SIZES
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.syntax import Call, Expression, Literal, Node, Program, Span, changed, names
+from stansub.stan.syntax import Call, Expression, Literal, Node, Program, Span, changed, names, outermost
 
 # Stem of the names of the integers, to which a number is added.
 _SIZE = "stansub_size"
@@ -28,11 +26,15 @@ def with_size_variables(program: Program) -> Edits | None:
                 continue
             if dim not in found:
                 found[dim] = symbols.fresh(_SIZE)
-                before = Span(declaration.span.start, declaration.span.start)
+                before = declaration.span.before
                 replacements[before] = f"{replacements.get(before, '')}int {found[dim]} = {dim};\n  "
             replacements[dim.span] = found[dim]
+
+    def known(node: Node) -> Expression | None:
+        return node if isinstance(node, Expression) and node in found else None
+
     for block in (program.parameters, program.transformed_parameters, program.model):
-        replacements |= {one.span: found[one] for one in _outermost(block, found)}
+        replacements |= {one.span: found[one] for one in outermost(known, block)}
     return Edits([], list(replacements.items())) if found else None
 
 
@@ -40,15 +42,6 @@ def size_expressions(program: Program) -> dict[str, str]:
     """Return the expressions of the sizes that a program has as integers, by name."""
     declared = program.transformed_data.declarations
     return {one.name: str(one.value) for one in declared if one.name.startswith(f"{_SIZE}_")}
-
-
-def _outermost(node: Node, known: Mapping[Expression, str]) -> Iterator[Expression]:
-    """Yield known expressions in a node, none inside another."""
-    if isinstance(node, Expression) and node in known:
-        yield node
-        return
-    for part in node.parts:
-        yield from _outermost(part, known)
 
 
 def _without_sizes(node: Node) -> Node | None:

@@ -24,7 +24,7 @@ from stansub.stan.syntax.expressions import (
     name_of,
     summands,
 )
-from stansub.stan.syntax.nodes import Node, changed, find
+from stansub.stan.syntax.nodes import Node, changed, find, outermost
 from stansub.stan.syntax.parser import TYPES, parse, parse_expression, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
 from stansub.stan.syntax.queries import (

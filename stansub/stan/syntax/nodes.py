@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound="Node")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ def find(kind: type[N], nodes: Iterable[Node]) -> Iterator[N]:
         for one in node.inner():
             if isinstance(one, kind):
                 yield one
+
+
+def outermost(read: Callable[[Node], T | None], node: Node) -> Iterator[T]:
+    """Yield what a function reads from the outermost nodes from which it reads anything but None."""
+    found = read(node)
+    if found is not None:
+        yield found
+        return
+    for part in node.parts:
+        yield from outermost(read, part)
 
 
 def changed(node: N, change: Callable[[Node], Node | None]) -> N:

@@ -19,6 +19,11 @@ class Span(NamedTuple):
         """Return whether another range lies inside this one."""
         return self.start <= other.start and other.end <= self.end
 
+    @property
+    def before(self) -> Span:
+        """The place before its first character, for text that is added."""
+        return Span(self.start, self.start)
+
 
 NOWHERE = Span(0, 0)
 
