@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
@@ -24,7 +23,7 @@ from stansub.stan.design import CollectedNumbers, Cut
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.row_program import Argument, in_program, in_sequence, tail_rounding
 from stansub.stan.rowwise import Number, is_affine, is_kind, known
-from stansub.stan.slopes import dense, none_like
+from stansub.stan.slopes import dense, is_changing, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
@@ -144,7 +143,7 @@ class Affine(NamedTuple):
 
 def _in_family(followed: ObservationTerm, n: int) -> tuple[Family, list[Argument]]:
     spec, given, rows = affine_density(followed, n)
-    constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
+    constant = [None if is_changing(row.slopes) else np.broadcast_to(row.offset, n) for row in rows]
     family, kept = spec.choose(Rows(given[0], given[1:], constant))
     return family, [rows[k] for k in kept]
 
@@ -236,11 +235,6 @@ def _data(x: Number, n: int, otherwise: str) -> FloatArray:
 def _offset(x: Number) -> FloatArray:
     values = x.values if is_kind(x, "affine") else known(x)
     return shortest(np.atleast_1d(np.asarray(values, np.float64)))
-
-
-def _is_changing(argument: Argument) -> bool:
-    slopes = argument.slopes
-    return bool(slopes.count_nonzero() if isinstance(slopes, sp.csr_array) else slopes.any())
 
 
 def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:

@@ -8,25 +8,14 @@ from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.stan.branches import continuous
 from stansub.stan.containers import added
-from stansub.stan.rowwise import (
-    Expression,
-    Number,
-    combine,
-    common_limit,
-    is_kind,
-    known,
-    walk,
-    with_parts,
-    wrapped,
-)
+from stansub.stan.rowwise import Expression, Number, combine, common_limit, is_kind, known, walk, with_parts, wrapped
 from stansub.stan.short_forms import shorter
-from stansub.stan.slopes import Slopes, dense, dots, scaled, spread
+from stansub.stan.slopes import Slopes, dense, dots, key_of, scaled, spread
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
@@ -223,7 +212,7 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return the arguments of some expressions; those of fewer parameters, and of all observations, come first."""
         found = cls(n)
-        leaves = {_key(_slopes(one)): one for one in walk(terms) if one.kind == "affine"}
+        leaves = {key_of(_slopes(one)): one for one in walk(terms) if one.kind == "affine"}
 
         def rank(one: Expression) -> tuple[float, float]:
             nonzero = _slopes(one) != 0
@@ -246,12 +235,12 @@ class _Arguments:
             self.offsets.append(np.nan_to_num(np.asarray(one.values, np.float64), posinf=0.0, neginf=0.0))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
                 raise NoPredictorsError("the rows of the arguments take too much memory")
-        self._known[_key(slopes)] = shares
+        self._known[key_of(slopes)] = shares
 
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
         """Return the shares of arguments in an affine expression, and the constant."""
         assert one.values is not None
-        shares = self._known[_key(_slopes(one))]
+        shares = self._known[key_of(_slopes(one))]
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
 
     def _shares(self, slopes: Slopes) -> list[_Share] | None:
@@ -274,13 +263,6 @@ class _Arguments:
 def _slopes(one: Expression) -> Slopes:
     assert one.slopes is not None
     return one.slopes
-
-
-def _key(slopes: Slopes) -> bytes:
-    """Return a key that identifies slopes."""
-    if isinstance(slopes, sp.csr_array):
-        return b"".join(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
-    return bytes(slopes.tobytes())
 
 
 def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import scipy.sparse as sp
-
 from stansub.stan.rowwise import Expression, Number, apply, combine, is_kind, known, wrapped
+from stansub.stan.slopes import is_changing, key_of
 
 
 def shorter(one: Number) -> Number:
@@ -57,7 +56,7 @@ class _Shortening:
             return one
         key = (one.kind, *(id(part) if isinstance(part, Expression) else part for part in one.parts))
         if one.values is not None:
-            key += (one.values.dtype.str, one.values.tobytes(), _key(one.slopes))
+            key += (one.values.dtype.str, one.values.tobytes(), b"" if one.slopes is None else key_of(one.slopes))
         return self._same.setdefault(key, one)
 
     def _added(self, kind: str, a: Number, b: Number) -> Number:
@@ -120,15 +119,6 @@ def _factors(x: Number) -> Iterator[tuple[Number, Number]]:
 
 def _constant(x: Number) -> Number:
     """Return a value that is affine in the parameters as known if its slopes are 0."""
-    if not is_kind(x, "affine") or (x.slopes.count_nonzero() if isinstance(x.slopes, sp.csr_array) else x.slopes.any()):
+    if not is_kind(x, "affine") or is_changing(x.slopes):
         return x
     return wrapped(x.values) if len(x.values) > 1 else float(x.values[0])
-
-
-def _key(slopes: Any) -> Any:
-    """Return a key that identifies slopes."""
-    if slopes is None:
-        return None
-    if isinstance(slopes, sp.csr_array):
-        return tuple(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
-    return slopes.tobytes()

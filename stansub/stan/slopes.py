@@ -61,3 +61,15 @@ def added(a: Slopes, b: Slopes, sign: float) -> Slopes:
     """Return the slopes of a sum, or with a sign of -1 of a difference."""
     n = max(a.shape[0], b.shape[0])
     return spread(a, n) + sign * spread(b, n)
+
+
+def is_changing(slopes: Slopes) -> bool:
+    """Return whether any slope is not 0."""
+    return bool(slopes.count_nonzero() if isinstance(slopes, sp.csr_array) else slopes.any())
+
+
+def key_of(slopes: Slopes) -> bytes:
+    """Return a key that identifies slopes."""
+    if isinstance(slopes, sp.csr_array):
+        return b"".join(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
+    return bytes(slopes.tobytes())
