@@ -16,7 +16,9 @@ from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.syntax import (
     PRODUCTS,
+    QUOTIENTS,
     Expression,
+    Factor,
     Infix,
     Name,
     Node,
@@ -28,6 +30,7 @@ from stansub.stan.syntax import (
     Subscript,
     bare,
     changed,
+    factors_of,
     find,
     flat,
     name_of,
@@ -38,7 +41,6 @@ from stansub.stan.syntax import (
 from stansub.stan.typing import VECTOR
 from stansub.stan.variables import Variables, with_declared
 
-_INVERSE = ("/", "./")
 # Precedence of what can be an operand of a product without parentheses.
 _OPERAND = 8
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
@@ -152,13 +154,6 @@ class _Product(NamedTuple):
     """The product, with `_VARIABLE` for a variable that has the value."""
 
 
-class _Factor(NamedTuple):
-    """A factor or divisor of a product."""
-
-    expression: Expression
-    divides: bool
-
-
 class _Reading(Variables):
     """Effects and scales that a program's likelihood reads."""
 
@@ -170,7 +165,7 @@ class _Reading(Variables):
     def multiplied(self) -> Iterator[str]:
         """Yield names of effects that a product in the likelihood has besides other parameters."""
         for one in find(Infix, self.own):
-            factors = [factor.expression for factor in _factors(one) if names(factor.expression) & self.changing]
+            factors = [factor.expression for factor in factors_of(one) if names(factor.expression) & self.changing]
             effects = [set(self._linear(factor)) for factor in factors]
             for k, own in enumerate(effects):
                 others = names(*factors[:k], *factors[k + 1 :]) & self.changing
@@ -195,7 +190,7 @@ class _Reading(Variables):
     def _product(self, infix: Node, statement: Statement) -> _Product | None:
         if not isinstance(infix, Infix) or infix.operator not in PRODUCTS:
             return None
-        factors = [one for one in _factors(infix) if names(one.expression) & self.changing]
+        factors = [one for one in factors_of(infix) if names(one.expression) & self.changing]
         found = self._sole_effects([one for one in factors if not one.divides])
         if found is None:
             return None
@@ -217,7 +212,7 @@ class _Reading(Variables):
         elements = frozenset(str(one.expression) for one in parts)
         return _Product(infix.span, statement, own, elements, kind, value, used, _with(texts, infix))
 
-    def _sole_effects(self, factors: Sequence[_Factor]) -> tuple[_Factor, _Part] | None:
+    def _sole_effects(self, factors: Sequence[Factor]) -> tuple[Factor, _Part] | None:
         """Return the only factor of effects: of parameters, or of variables computed from them if there is none."""
         for of in (self._effects, self._computed):
             found = [(one, part) for one in factors if (part := of(one.expression)) is not None]
@@ -268,7 +263,7 @@ class _Reading(Variables):
         is_list = not kind.array_dims if kind.base != "real" else len(kind.array_dims) == 1
         return part if is_free and is_list and kind.base in _FREE else None
 
-    def _scale(self, factor: _Factor, effects: _Part) -> _Scale | None:
+    def _scale(self, factor: Factor, effects: _Part) -> _Scale | None:
         """Return the scales of all effects, of which a factor is one or several; None if it is no scale."""
         one, operator = factor.expression, "/" if factor.divides else "*"
         if self.types.is_number(one) and not names(one) & self.outside:
@@ -331,16 +326,6 @@ def _of_matrix(scales: _Part, effects: _Part, *, divides: bool) -> _Scale | None
     return None
 
 
-def _factors(expression: Expression, *, divides: bool = False) -> Iterator[_Factor]:
-    """Yield the factors and divisors of a product; another expression is its only factor."""
-    expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in PRODUCTS:
-        yield from _factors(expression.left, divides=divides)
-        yield from _factors(expression.right, divides=divides != (expression.operator in _INVERSE))
-    else:
-        yield _Factor(expression, divides)
-
-
 def _with(texts: Mapping[int, str], expression: Expression) -> str:
     """Return a product with the texts of some of its factors, by their ids; empty ones are left out.
 
@@ -352,7 +337,7 @@ def _with(texts: Mapping[int, str], expression: Expression) -> str:
     if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
         return expression.within(_OPERAND)
     left, right = _with(texts, expression.left), _with(texts, expression.right)
-    is_changed = any(texts.get(id(one.expression)) == "" for one in _factors(expression))
-    if right and expression.operator in _INVERSE and is_changed:
+    is_changed = any(texts.get(id(one.expression)) == "" for one in factors_of(expression))
+    if right and expression.operator in QUOTIENTS and is_changed:
         left = f"1.0 * {left}" if left else "1.0"
     return f"({left} {expression.operator} {right})" if left and right else left or right

@@ -13,7 +13,7 @@ or 0, switches between these and the arguments as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from stansub.stan.syntax import (
     Declaration,
@@ -23,6 +23,7 @@ from stansub.stan.syntax import (
     Prefix,
     Statement,
     bare,
+    factors_of,
     find,
     name_of,
     names,
@@ -63,13 +64,13 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
     return {}
 
 
-def _coefficient(term: Expression, arguments: Collection[str]) -> str:
+def _coefficient(term: Expression, arguments: set[str]) -> str:
     """Return the argument that is a factor of a term; empty if there is none, or another."""
-    term = bare(term)
-    if isinstance(term, Prefix):
-        return _coefficient(term.operand, arguments)
-    if isinstance(term, Infix) and term.operator in _PRODUCTS:
-        found = [one for one in (term.left, term.right) if names(one) & set(arguments)]
-        return _coefficient(found[0], arguments) if len(found) == 1 else ""
-    name = name_of(term)
-    return name if name in arguments and names(term) & set(arguments) == {name} else ""
+    found = [one for one in factors_of(term) if one.divides or names(one.expression) & arguments]
+    if len(found) != 1 or found[0].divides:
+        return ""
+    one = found[0].expression
+    if isinstance(one, Prefix):
+        return _coefficient(one.operand, arguments)
+    name = name_of(one)
+    return name if names(one) & arguments == {name} else ""

@@ -7,9 +7,11 @@ a tree is the program again.
 
 from stansub.stan.syntax.expressions import (
     PRODUCTS,
+    QUOTIENTS,
     Call,
     Choice,
     Expression,
+    Factor,
     Group,
     Infix,
     Literal,
@@ -20,6 +22,7 @@ from stansub.stan.syntax.expressions import (
     Subscript,
     Transpose,
     bare,
+    factors_of,
     flat,
     name_of,
     summands,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stansub.stan.syntax.nodes import Node
 from stansub.stan.syntax.tokens import NOWHERE, Span
@@ -22,7 +23,8 @@ BINDING = {
 }
 _TIGHTEST = max(BINDING.values()) + 1
 # Operators of products and quotients.
-PRODUCTS = ("*", ".*", "/", "./")
+QUOTIENTS = ("/", "./")
+PRODUCTS = ("*", ".*", *QUOTIENTS)
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,23 @@ def summands(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expre
             yield from summands(operand, -sign if operator == "-" else sign)
         case _:
             yield sign, bare(expression)
+
+
+class Factor(NamedTuple):
+    """A factor or divisor of a product."""
+
+    expression: Expression
+    divides: bool
+
+
+def factors_of(expression: Expression, *, divides: bool = False) -> Iterator[Factor]:
+    """Yield the factors and divisors of a product, without parentheses; another expression is its only factor."""
+    expression = bare(expression)
+    if isinstance(expression, Infix) and expression.operator in PRODUCTS:
+        yield from factors_of(expression.left, divides=divides)
+        yield from factors_of(expression.right, divides=divides != (expression.operator in QUOTIENTS))
+    else:
+        yield Factor(expression, divides)
 
 
 def flat(expression: Expression) -> tuple[Expression, tuple[Expression, ...]]:
