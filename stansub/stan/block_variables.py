@@ -82,11 +82,10 @@ class _Reading:
     def of(cls, program: Program, size: str) -> _Reading:
         steps, of_parameters = Steps.of(program), program.sizes_of_parameters
         outcomes = set(outcome_sizes(program)) - of_parameters
-        changing = steps.depending({"": [one.name for one in program.parameters.declarations]})
         return cls(
             steps.evaluated,
             of_observations(program, size, *sorted(outcomes)).keys(),
-            changing.keys(),
+            steps.changing,
             {size, *outcomes, *(size_candidates(program).keys() - of_parameters)},
             Counter(one.name for one in find(Declaration, [program])),
         )

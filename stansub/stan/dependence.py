@@ -6,9 +6,9 @@ but never too few.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from stansub.stan.syntax import (
@@ -56,6 +56,7 @@ class Step(NamedTuple):
 class Steps:
     """The simple statements of transformed data, transformed parameters and the model block."""
 
+    parameters: tuple[str, ...]
     data: tuple[Step, ...]
     transformed: tuple[Step, ...]
     model: tuple[Step, ...]
@@ -67,7 +68,8 @@ class Steps:
         data = tuple(_steps(program.transformed_data.statements, {}, frozenset()))
         scope: dict[str, str] = {}
         transformed = tuple(_steps(program.transformed_parameters.statements, scope, frozenset()))
-        return cls(data, transformed, tuple(_steps(program.model.statements, scope, frozenset())))
+        parameters = tuple(one.name for one in program.parameters.declarations)
+        return cls(parameters, data, transformed, tuple(_steps(program.model.statements, scope, frozenset())))
 
     @property
     def evaluated(self) -> tuple[Step, ...]:
@@ -104,6 +106,16 @@ class Steps:
             name = key.partition("@")[0]
             found[name] = found.get(name, frozenset()) | own
         return found
+
+    @cached_property
+    def sources(self) -> dict[str, frozenset[str]]:
+        """Return the parameters on which each variable depends, by name."""
+        return self.reads({one: [one] for one in self.parameters})
+
+    @cached_property
+    def changing(self) -> Set[str]:
+        """Return the keys of variables that depend on parameters."""
+        return self.depending({"": self.parameters}).keys()
 
     def reached(self, variables: Collection[str]) -> set[str]:
         """Return the names of some variables, and of all that depend on them."""

@@ -8,11 +8,11 @@ such as discrimination times ability.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from stansub.stan.data import Data
-from stansub.stan.dependence import Step, Steps, together
+from stansub.stan.dependence import Steps, together
 from stansub.stan.dimensions import Dimensions
 from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import (
@@ -24,6 +24,7 @@ from stansub.stan.syntax import (
     Infix,
     Name,
     Program,
+    Statement,
     Subscript,
     Tilde,
     find,
@@ -57,14 +58,14 @@ def effects(program: Program, *sizes: str) -> tuple[str, ...]:
     """
     declared = {one.name: one for one in program.parameters.declarations}
     steps, depends = Steps.of(program), of_observations(program, *sizes)
-    reads = steps.reads({name: [name] for name in declared})
-    found: set[str] = set()
-    for step in steps.evaluated:
-        if not together(depends, step.uses):
-            found.update(*(_depending(of, others, reads) for of, others in _factors(step)))
+    pairs = [pair for step in steps.evaluated if not together(depends, step.uses) for pair in _factors(step.statement)]
     for one in declared.values():
-        scales = [bound.value for bound in one.type.bounds if bound.kind in _SCALES]
-        found |= _depending(Name(one.name), scales, reads)
+        pairs.append((Name(one.name), [bound.value for bound in one.type.bounds if bound.kind in _SCALES]))
+    found: set[str] = set()
+    for of, others in pairs:
+        own = together(steps.sources, names(of))
+        if together(steps.sources, names(*others)) - own:
+            found |= own
     return tuple(name for name, one in declared.items() if name in found and _is_effect(one))
 
 
@@ -73,14 +74,12 @@ def selected(program: Program, *sizes: str) -> tuple[str, ...]:
 
     ``u[g[n]]``, or values at listed places, ``y[missing] = u``.
     """
-    several = [one.name for one in program.parameters.declarations if _is_effect(one)]
     steps, depends = Steps.of(program), of_observations(program, *sizes)
-    reads = steps.reads({name: [name] for name in several})
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
     picked += [one.expression for one in own if isinstance(one, Assign) and _is_scattered(program, one)]
-    found = set().union(*(_parameters(reads, one) for one in picked))
-    return tuple(name for name in several if name in found)
+    found = together(steps.sources, names(*picked))
+    return tuple(one.name for one in program.parameters.declarations if one.name in found and _is_effect(one))
 
 
 def _is_scattered(program: Program, assigned: Assign) -> bool:
@@ -93,17 +92,12 @@ def _is_scattered(program: Program, assigned: Assign) -> bool:
 def multiplies(program: Program, *sizes: str) -> bool:
     """Return whether observations depend on a product of two different parameters with several elements each."""
     steps, depends = Steps.of(program), of_observations(program, *sizes)
-    reads = steps.reads({one.name: [one.name] for one in program.parameters.declarations if one.all_dims})
+    several = {one.name for one in program.parameters.declarations if one.all_dims}
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
     pairs = [(one.left, one.right) for one in find(Infix, own) if one.operator in PRODUCTS]
     pairs += [(one.arguments[0], one.arguments[1]) for one in find(Call, own) if one.name in _DOT_PRODUCTS]
-    sides = [(_parameters(reads, one), _parameters(reads, other)) for one, other in pairs]
+    sides = [[together(steps.sources, names(one)) & several for one in pair] for pair in pairs]
     return any(first and second and len(first | second) > 1 for first, second in sides)
-
-
-def _parameters(reads: Mapping[str, Collection[str]], *nodes: Expression) -> set[str]:
-    """Return the parameters on which expressions depend, from those of each variable."""
-    return {parameter for name in names(*nodes) for parameter in reads.get(name, ())}
 
 
 def _is_effect(one: Declaration) -> bool:
@@ -112,9 +106,8 @@ def _is_effect(one: Declaration) -> bool:
     return of_groups or (bool(one.all_dims) and is_free)
 
 
-def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
+def _factors(statement: Statement) -> Iterator[tuple[Expression, Sequence[Expression]]]:
     """Yield expressions, with those whose values are not only added to theirs: scales or factors."""
-    statement = step.statement
     if isinstance(statement, Tilde):
         yield statement.left, statement.distribution.arguments
     for one in find(Expression, [statement]):
@@ -129,12 +122,6 @@ def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
 
 def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
     return (*items[:k], *items[k + 1 :])
-
-
-def _depending(of: Expression, others: Sequence[Expression], reads: Mapping[str, Collection[str]]) -> set[str]:
-    """Return the parameters in an expression, if others have other parameters."""
-    own = _parameters(reads, of)
-    return own if _parameters(reads, *others) - own else set()
 
 
 def n_parameters(program: Program, data: Data) -> int:

@@ -13,19 +13,18 @@ The text only suggests the split; that the two together are the user's log densi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from stansub.errors import InputError
 from stansub.stan.approximation import ADDED, CALL, DATA, FUNCTION, PHI, SIZE
 from stansub.stan.densities import SPECS
-from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of
+from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
 from stansub.stan.scales import FIXED, without_scales
-from stansub.stan.sizes import size_candidates
+from stansub.stan.sizes import of_observations, size_candidates
 from stansub.stan.syntax import (
-    PRODUCTS,
     Assign,
     Bound,
     Call,
@@ -39,9 +38,9 @@ from stansub.stan.syntax import (
     SizedType,
     Span,
     Statement,
-    Tilde,
     Transpose,
-    bare,
+    density_of,
+    factors_of,
     find,
     name_of,
     names,
@@ -103,8 +102,7 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     more = reading.other_sizes(written)
     if more := more & size_candidates(program).keys() - program.sizes_of_parameters - set(sizes):
         return split_likelihood(program, *sizes, *sorted(more))
-    changing = plain_names(reading.changing)
-    linear = frozenset[str]().union(*(_linear(step.statement, changing) for step in kept))
+    linear = frozenset[str]().union(*(_linear(step.statement, steps.sources.keys()) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
         raise NotSeparableError("the likelihood reads no parameters")
@@ -123,8 +121,8 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
 class _Reading:
     """Dependences of statements."""
 
-    observed: frozenset[str]
-    changing: frozenset[str]
+    observed: Set[str]
+    changing: Set[str]
     """Variables that depend on observations, and on parameters."""
     declared: Mapping[str, Declaration]
     """Parameters, transformed parameters, and variables of the model block, by key."""
@@ -137,28 +135,21 @@ class _Reading:
 
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
-        data, counts = program.data_declarations, set(sizes)
-        sized = [*sizes, *(one.name for one in data if counts & names(*one.type.sized_by))]
-        own = [one.name for one in program.parameters.declarations]
-        if found := counts & program.sizes_of_parameters:
+        if found := set(sizes) & program.sizes_of_parameters:
             raise NotSeparableError(f"the number of parameters grows with the observations ({min(found)})")
-        depends = steps.depending({"observations": sized, "parameters": own})
         declared, local = {one.name: one for one in program.parameters.declarations}, dict[str, Declaration]()
         blocks = (program.transformed_parameters, program.model)
         top = {(one.name, one.span) for block in blocks for one in block.declarations}
         for step in steps.evaluated:
             if isinstance(one := step.statement, Declaration):
                 (declared if (one.name, one.span) in top else local).update(dict.fromkeys(step.writes, one))
-        observed, changing = (
-            frozenset(name for name, groups in depends.items() if group in groups)
-            for group in ("observations", "parameters")
-        )
+        observed = of_observations(program, *sizes).keys()
         writers: dict[str, list[Statement]] = {}
         for step in steps.evaluated:
             for name in step.writes:
                 writers.setdefault(name, []).append(step.statement)
         numbers = frozenset(one.name for one in program.data.declarations if not (one.all_dims or one.type.elements))
-        return cls(observed, changing, declared, local, writers, numbers)
+        return cls(observed, steps.changing, declared, local, writers, numbers)
 
     def of_observations(self, step: Step) -> bool:
         return bool(step.uses & self.observed)
@@ -226,7 +217,7 @@ def _range(statement: Statement) -> tuple[Bound, ...]:
     return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
 
 
-def _linear(statement: Statement, changing: set[str]) -> set[str]:
+def _linear(statement: Statement, changing: Set[str]) -> set[str]:
     """Return variables that a statement uses as coefficients or predictors, for which a link would not be affine.
 
     They are added to terms that do not contain them (the share in ``z + (1 - z) * p`` is not a coefficient), or are an
@@ -241,30 +232,27 @@ def _linear(statement: Statement, changing: set[str]) -> set[str]:
         for k, term in enumerate(terms):
             others = [names(one) for place, one in enumerate(terms) if place != k and names(one)]
             found |= {name for name in _factors(term, changing) if any(name not in one for one in others)}
-    drawn = [one.distribution for one in find(Tilde, [statement])]
-    densities = [(one.name, one.arguments) for one in drawn]
-    densities += [(one.name.rpartition("_")[0], one.arguments[1:]) for one in find(Call, [statement]) if one.bar]
-    for name, arguments in densities:
-        if name.endswith("_glm"):
-            found |= names(*arguments)
-        elif name in SPECS:
-            linked = zip(SPECS[name].links, arguments, strict=False)
+    for density in filter(None, map(density_of, statement.inner())):
+        if density.name.endswith("_glm"):
+            found |= names(*density.arguments)
+        elif density.name in SPECS:
+            linked = zip(SPECS[density.name].links, density.arguments, strict=False)
             as_it_is = (one for link, one in linked if link.words == "{}" and not link.is_known)
             found = found.union(*(_factors(one, changing) for one in as_it_is))
     return found
 
 
-def _factors(expression: Expression, changing: set[str]) -> set[str]:
+def _factors(expression: Expression, changing: Set[str]) -> set[str]:
     """Return variables that are factors of an expression, unless it is a product of two changing ones."""
-    expression = bare(expression)
-    if isinstance(expression, Infix) and expression.operator in PRODUCTS:
-        sides = expression.left, expression.right
-        if all(names(side) & changing for side in sides):
-            return set()
-        return set[str]().union(*(_factors(side, changing) for side in sides))
-    if isinstance(expression, Prefix | Transpose):
-        return _factors(expression.operand, changing)
-    return {name} if (name := name_of(expression)) else set()
+    found = [one.expression for one in factors_of(expression)]
+    if sum(not names(one).isdisjoint(changing) for one in found) > 1:
+        return set()
+    match found:
+        case [Prefix(_, inside) | Transpose(inside)]:
+            return _factors(inside, changing)
+        case [one]:
+            return {name} if (name := name_of(one)) else set()
+    return set[str]().union(*(_factors(one, changing) for one in found))
 
 
 def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:

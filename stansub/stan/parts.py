@@ -15,6 +15,7 @@ from functools import cached_property
 from stansub.stan.dependence import Step, Steps, needed, plain_names, text_of, together
 from stansub.stan.rewrite import in_one_slice, silenced
 from stansub.stan.series.rows import N_ROWS
+from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import (
     Assign,
     Declaration,
@@ -79,7 +80,7 @@ def divide(program: Program) -> Parts | None:
         return None
     sizes = _sizes(program, declarations)
     steps = Steps.of(program)
-    depends = steps.depending({size: _sized(declarations, size) for size in sizes})
+    depends = of_observations(program, *sizes)
     adding: dict[frozenset[str], list[Step]] = {frozenset(): []}
     for step in steps.model:
         if step.has_effects:
@@ -161,10 +162,6 @@ def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, 
     fixed = names(*(node for one in program.parameters.declarations for node in one.type.sized_by))
     integers = (one.name for one in declarations if one.base == "int" and not one.all_dims)
     return tuple(name for name in integers if name in dims - fixed)
-
-
-def _sized(declarations: Sequence[Declaration], size: str) -> list[str]:
-    return [size, *(one.name for one in declarations if size in names(*one.type.sized_by))]
 
 
 def _several(groups: Collection[frozenset[str]]) -> bool:

@@ -14,15 +14,14 @@ def with_prior(program: Program, likelihood: Collection[Statement]) -> frozenset
     A term without a density is a prior of the only parameter on which it depends.
     """
     steps = Steps.of(program)
-    read = steps.reads({one.name: [one.name] for one in program.parameters.declarations})
     found: frozenset[str] = frozenset()
     for step in steps.evaluated:
         if step.statement in likelihood:
             continue
-        densities = [density for node in step.statement.inner() if (density := density_of(node)) is not None]
+        densities = list(filter(None, map(density_of, step.statement.inner())))
         for density in densities:
-            found |= together(read, names(density.left))
-        own = together(read, names(step.statement))
+            found |= together(steps.sources, names(density.left))
+        own = together(steps.sources, names(step.statement))
         if not densities and isinstance(step.statement, Target) and len(own) == 1:
             found |= own
     return found

@@ -131,4 +131,4 @@ def of_observations(program: Program, *sizes: str) -> dict[str, frozenset[str]]:
 
 def data_along(program: Program, size: str) -> list[str]:
     """Return names of data with ``size``, a variable or a whole dimension such as ``N - n_zero(y)``, as a dimension."""
-    return [one.name for one in program.data_declarations if size in names(*one.all_dims) or size in one.sizes]
+    return [one.name for one in program.data_declarations if size in names(*one.type.sized_by) or size in one.sizes]

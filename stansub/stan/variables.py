@@ -37,14 +37,13 @@ class Variables:
         """Return the variables of a program, given the integer that counts the observations."""
         steps = Steps.of(program)
         observed = of_observations(program, size)
-        changing = steps.depending({"parameters": [one.name for one in program.parameters.declarations]})
         own = [step.statement for step in steps.evaluated if not step.uses.isdisjoint(observed)]
         blocks = (program.parameters, program.transformed_parameters, program.model)
         variables = [*program.data_declarations, *(one for block in blocks for one in block.declarations)]
         declared = {one.name: one for one in variables}
         loops = {one.variable for one in walk(program.evaluated) if isinstance(one, For | ForEach)}
         plain = plain_names(observed)
-        return cls(program, plain, plain_names(changing), own, declared, plain | loops)
+        return cls(program, plain, set(steps.sources), own, declared, plain | loops)
 
     def in_blocks(self) -> Iterator[tuple[Statement, Statement]]:
         """Yield statements of the likelihood, each with the block's own statement that contains it."""
