@@ -83,12 +83,12 @@ def joined(condition: Sign, first: Number, other: Number) -> Number:
     first, other = _signed(first, condition.of, -1.0, {}), _signed(other, condition.of, 1.0, {})
     slope, other_slope = (_multiple(one, condition.of) for one in (first, other))
     if slope is not None and other_slope is not None:
-        return 0.5 * (_sum(first, other) - (slope - other_slope) * apply("abs", condition.of))
-    difference = _difference(first, other)
+        return 0.5 * (_combined("sum", first, other) - (slope - other_slope) * apply("abs", condition.of))
+    difference = _combined("difference", first, other)
     sign = _sign(difference, condition.of)
     if sign is None:
         return condition.side(first, if_holds=True) + condition.side(other, if_holds=False)
-    return 0.5 * (_sum(first, other) - sign * apply("abs", difference))
+    return 0.5 * (_combined("sum", first, other) - sign * apply("abs", difference))
 
 
 def continuous(x: Number) -> Number:
@@ -173,15 +173,10 @@ def _factored(x: Number) -> tuple[Any, Number]:
     return 1.0, x
 
 
-def _difference(a: Number, b: Number) -> Number:
-    """Return a difference, of multiples of the same number as another multiple of it."""
+def _combined(kind: str, a: Number, b: Number) -> Number:
+    """Return a sum or difference, of multiples of the same number as another multiple of it."""
     (first, rest), (other, same) = _factored(a), _factored(b)
-    return wrapped(first - other) * rest if rest is same else a - b
-
-
-def _sum(a: Number, b: Number) -> Number:
-    (first, rest), (other, same) = _factored(a), _factored(b)
-    return wrapped(first + other) * rest if rest is same else a + b
+    return wrapped(BINARY[kind](first, other)) * rest if rest is same else combine(kind, a, b)
 
 
 def _sign(difference: Number, u: Expression) -> float | None:

@@ -439,7 +439,7 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
     kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
     if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
         parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
-        return combine(first.kind, *parts) if first.kind in BINARY else apply(first.kind, *parts)
+        return with_parts(first, parts)
     found = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
         found = select(places == k, choices[k], found)

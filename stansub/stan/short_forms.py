@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stansub.stan.rowwise import Expression, Number, apply, combine, is_kind, known, wrapped
+from stansub.stan.rowwise import Expression, Number, apply, combine, is_kind, known, with_parts, wrapped
 from stansub.stan.slopes import is_changing, key_of
 
 
@@ -40,16 +40,13 @@ class _Shortening:
         if not one.parts:
             return one
         parts = [self.of(part) for part in one.parts]
-        if len(parts) == 1:
-            return one if parts[0] is one.parts[0] else apply(one.kind, parts[0])
-        a, b = parts
         if one.kind == "product":
-            for first, other in ((a, b), (b, a)):
+            for first, other in (parts, parts[::-1]):
                 if (found := self._share(first, other)) is not None:
                     return found
         if one.kind in ("sum", "difference"):
-            return self._added(one.kind, a, b)
-        return one if a is one.parts[0] and b is one.parts[1] else combine(one.kind, a, b)
+            return self._added(one.kind, *parts)
+        return with_parts(one, parts)
 
     def _unique(self, one: Number) -> Number:
         if not isinstance(one, Expression):
