@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stansub.stan.syntax import (
+    SIZES,
     Call,
     Choice,
     Declaration,
@@ -20,6 +21,7 @@ from stansub.stan.syntax import (
     Literal,
     Name,
     Prefix,
+    SizedType,
     Subscript,
     bare,
     names,
@@ -47,8 +49,6 @@ _INFIX: dict[str, Callable[[int, int], int]] = {
     "&&": lambda a, b: bool(a) and bool(b),
     "||": lambda a, b: bool(a) or bool(b),
 }
-# Functions of a variable that its dimensions decide.
-SIZES = frozenset({"size", "num_elements", "rows", "cols"})
 _PREFIX: dict[str, Callable[[int], int]] = {"+": operator.pos, "-": operator.neg, "!": operator.not_}
 
 
@@ -66,23 +66,23 @@ class Dimensions:
 
     values: Mapping[str, Any]
     """Values of the data, of which integers decide dimensions."""
-    dims: Mapping[str, tuple[Expression, ...]]
-    """Declared dimensions by variable."""
+    types: Mapping[str, SizedType]
+    """Declared types by variable."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], declarations: Iterable[Declaration]) -> Dimensions:
         """Return the dimensions of declared data."""
-        return cls(values, {one.name: one.all_dims for one in declarations})
+        return cls(values, {one.name: one.type for one in declarations})
 
     def growth(self, dim: Expression, sizes: Collection[str]) -> Growth:
         """Return how a dimension changes with ``sizes``, which count the observations."""
         read = names(dim)
-        read |= names(*(one for name in read for one in self.dims.get(name, ())))
+        read |= names(*(one for name in read & self.types.keys() for one in self.types[name].all_dims))
         if read.isdisjoint(sizes):
             return Growth.FIXED
         n = max(int(self.values[size]) for size in sizes if size in self.values)
         numbers = (n, n + 1)
-        found = tuple(Dimensions({**self.values, **dict.fromkeys(sizes, k)}, self.dims).value(dim) for k in numbers)
+        found = tuple(Dimensions({**self.values, **dict.fromkeys(sizes, k)}, self.types).value(dim) for k in numbers)
         if found == numbers:
             return Growth.ALONG
         return Growth.FIXED if found[0] is not None and found[0] == found[1] else Growth.OTHER
@@ -103,12 +103,11 @@ class Dimensions:
             case Choice(condition, then, orelse):
                 holds = self.value(condition)
                 return None if holds is None else self.value(then if holds else orelse)
-            case Call("num_elements", (Name(variable),)) if variable in self.dims:
-                return self._applied(lambda *sizes: prod(sizes), *self.dims[variable])
-            case Call("rows" | "cols" | "size" as name, (Name(variable),)) if variable in self.dims:
-                dims = self.dims[variable]
-                # The size of a matrix is its number of elements, that of an array is its first dimension.
-                return None if name == "size" and len(dims) > 1 else self.value(dims[-1 if name == "cols" else 0])
+            case Call("num_elements", (Name(variable),)) if variable in self.types:
+                return self._applied(lambda *sizes: prod(sizes), *self.types[variable].all_dims)
+            case Call(function, (Name(variable),)) if function in SIZES and variable in self.types:
+                size = self.types[variable].size(function)
+                return None if size is None else self.value(size)
         return None
 
     def _applied(self, function: Callable[..., int], *operands: Expression) -> int | None:

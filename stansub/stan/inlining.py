@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
+from stansub.stan.reach import SAME_ELEMENTS
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Symbols, checked
 from stansub.stan.syntax import (
     REDUCE_SUM,
+    SIZES,
     Assign,
     Call,
     Declaration,
@@ -55,8 +57,6 @@ Choose = Callable[[str, Sequence[Expression]], Function | None]
 # Functions that call others, so deep.
 _DEPTH = 3
 _ONE = Literal("1")
-# Functions that return the number of elements of a vector or array, and those that keep it.
-_SIZES, _SAME_SIZE = ("num_elements", "size", "rows"), ("to_vector", "to_row_vector", "to_array_1d")
 
 
 @lru_cache(maxsize=64)
@@ -265,10 +265,10 @@ def _with(node: N, given: Mapping[str, Expression], sizes: Sizes) -> N:
                 return changed(left, shorter)
             case Subscript(Name(name) as whole, (Slice(Literal("1"), Expression() as last),)) if name in sizes:
                 return whole if sizes[name].all_dims[:1] == (changed(last, shorter),) else None
-            case Call(name, (Expression() as of,)) if name in _SIZES and (size := _size(name, of, sizes)):
+            case Call(name, (Expression() as of,)) if name in SIZES and (size := _size(name, of, sizes)):
                 return size
             case Subscript(Call("dims", (Expression() as of,)), (Literal("1"),)):
-                return _size("dims", of, sizes)
+                return _size("size", of, sizes)
         return None
 
     return changed(substituted(node, given), shorter)
@@ -277,11 +277,10 @@ def _with(node: N, given: Mapping[str, Expression], sizes: Sizes) -> N:
 def _size(function: str, node: Expression, sizes: Sizes) -> Expression | None:
     """Return the value of a function of sizes of a container as declared; None if it is not known."""
     match node:
-        case Call(name, (Expression() as inner,)) if name in _SAME_SIZE:
+        case Call(name, (Expression() as inner,)) if name in SAME_ELEMENTS:
             return _size(function, inner, sizes)
         case Subscript(Name(name), (index,)) if name in sizes and len(sizes[name].all_dims) == 1:
             return _size(function, index, sizes)
-        case Name(name) if (one := sizes.get(name)) is not None:
-            is_first = len(one.all_dims) == 1 or (function in ("size", "dims") and one.array_dims)
-            return one.all_dims[0] if is_first else None
+        case Name(name) if name in sizes:
+            return sizes[name].type.size(function)
     return None

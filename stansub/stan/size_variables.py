@@ -6,9 +6,8 @@ an integer of its own, along which ``above ~ poisson(lambda);`` can be cut.
 
 from __future__ import annotations
 
-from stansub.stan.dimensions import SIZES
 from stansub.stan.rewriting import Edits, Pass, Symbols
-from stansub.stan.syntax import Call, Expression, Literal, Node, Program, Span, changed, names, outermost
+from stansub.stan.syntax import SIZES, Call, Expression, Literal, Node, Program, Span, changed, names, outermost
 
 # Stem of the names of the integers, to which a number is added.
 _SIZE = "stansub_size"

@@ -338,6 +338,21 @@ def test_rows_are_taken_along_the_right_axis() -> None:
         assert block["w"] == [[3, 1], [6, 4]]
 
 
+def test_sizes_may_be_those_of_other_data() -> None:
+    code = """data {
+      int N; int K; row_vector[N] r; matrix[N, K] m; array[N, K] int a;
+      vector[rows(r)] one; vector[cols(r)] n; vector[cols(m)] k; vector[size(a)] also; vector[num_elements(a)] all;
+    }"""
+    sizes = {"one": 1, "n": 3, "k": 2, "also": 3, "all": 6}
+    given = {"N": 3, "K": 2, "r": np.ones(3), "m": np.ones((3, 2)), "a": np.ones((3, 2), int)}
+    declarations = parse(code).data.declarations
+    data.read(given | {name: np.ones(size) for name, size in sizes.items()}, declarations)
+    for wrong in sizes:
+        values = given | {name: np.ones(size + (name == wrong)) for name, size in sizes.items()}
+        with pytest.raises(InputError, match=f"'{wrong}' has {sizes[wrong] + 1} elements"):
+            data.read(values, declarations)
+
+
 def test_sizes_that_follow_from_the_number_of_rows() -> None:
     code = """data { int N; int K; int has; int off; vector[N] y; vector[has ? N : 0] x; matrix[off * N, K] o;
     matrix[off ? N : 0, K] e; vector[(K > 5 && has) ? K : rows(o) + N] z; array[size(y)] int g;

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from stansub.stan.series.affine import Affine
 from stansub.stan.syntax import (
+    SIZES,
     Call,
     Declaration,
     Expression,
@@ -35,8 +36,6 @@ N = TypeVar("N", bound=Node)
 
 # Functions that return a part of a vector or an array.
 _PARTS = {"head": 2, "tail": 2, "segment": 3}
-# Functions of a variable that return a number of its elements.
-_LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
 # The variable of loops over rows, and the number of rows; with a numeric suffix for rows of other lengths.
 ROW, N_ROWS = "stansub_i", "stansub_t"
 ONE = Literal("1")
@@ -127,11 +126,10 @@ class Rows:
         self.shapes = {name: shape for name, shape in found if shape is not None}
         self.data = self.program.data_names
         self.known: dict[Expression, Expression] = {
-            Call(function, (Name(name),)): shape.all_dims[0]
+            Call(function, (Name(name),)): size
             for name, shape in self.shapes.items()
-            if shape.all_dims
-            for function in (("size", "num_elements", "rows") if len(shape.all_dims) == 1 else ("size", "rows"))
-            if function != "size" or shape.base != "matrix" or shape.array_dims
+            for function in sorted(SIZES)
+            if (size := shape.size(function)) is not None
         }
 
     def kept(self) -> Callable[[], None]:
@@ -259,7 +257,7 @@ class Rows:
 
     def is_array(self, node: Node) -> bool:
         """Return whether an index contains an array of indices."""
-        if isinstance(node, Call) and node.name in _LENGTHS:
+        if isinstance(node, Call) and node.name in SIZES:
             return False
         read = self.use(node)
         if read is None or read.variable not in self.shapes:

@@ -67,4 +67,4 @@ from stansub.stan.syntax.statements import (
     walk,
 )
 from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, tokenize
-from stansub.stan.syntax.types import Bound, SizedType, UnsizedType
+from stansub.stan.syntax.types import SIZES, Bound, SizedType, UnsizedType

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stansub.stan.syntax.expressions import Expression
+from stansub.stan.syntax.expressions import Expression, Literal
 from stansub.stan.syntax.nodes import Node
 
 _SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
+# Functions of a variable that its sizes decide, and those that are 1 for a type.
+SIZES = frozenset({"size", "num_elements", "rows", "cols"})
+_SINGLE = (("row_vector", "rows"), ("vector", "cols"))
 # Constrained types of vectors and matrices.
 _VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
 _MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_stochastic_matrix"}
@@ -87,6 +90,16 @@ class SizedType(Node):
         if not self.array_dims and self.base == "row_vector" and len(sizes) == 1:
             return SizedType((), "matrix", dims=(*sizes, *self.dims))
         return SizedType((*sizes, *self.array_dims), self.base, dims=self.dims)
+
+    def size(self, function: str) -> Expression | None:
+        """Return what a function of `SIZES` returns for a variable; None if that is none of the variable's sizes."""
+        dims, base = self.all_dims, self.plain.base
+        if (base, function) in _SINGLE:
+            return Literal("1")
+        if function == "cols" and base == "matrix":
+            return dims[-1]
+        is_first = len(dims) == 1 or function == "rows" or (function == "size" and self.array_dims)
+        return dims[0] if is_first and dims else None
 
     @property
     def zero(self) -> str:
