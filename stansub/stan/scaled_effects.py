@@ -214,7 +214,7 @@ class _Reading(Variables):
 
     def _sole_effects(self, factors: Sequence[Factor]) -> tuple[Factor, _Part] | None:
         """Return the only factor of effects: of parameters, or of variables computed from them if there is none."""
-        for of in (self._effects, self._computed):
+        for of in (self._effects, self._free):
             found = [(one, part) for one in factors if (part := of(one.expression)) is not None]
             if found:
                 return found[0] if len(found) == 1 else None
@@ -222,7 +222,7 @@ class _Reading(Variables):
 
     def _read(self, factor: Expression) -> list[tuple[str, _Part]]:
         """Return the effects in a factor by name, as often as it reads them."""
-        if (part := self._plain(factor) or self._computed(factor)) is not None:
+        if (part := self._free(factor)) is not None:
             return [(name_of(factor), part)]
         return [found for one in factor.parts if isinstance(one, Expression) for found in self._read(one)]
 
@@ -243,16 +243,8 @@ class _Reading(Variables):
 
     def _plain(self, factor: Expression) -> _Part | None:
         """Return the effects of which a factor is one or several: parameters without bounds; None for anything else."""
-        part = self._free(factor)
-        return part if part is not None and self._is_parameter(factor) else None
-
-    def _computed(self, factor: Expression) -> _Part | None:
-        """Return the effects of which a factor is one or several, if they are computed from parameters."""
-        part = self._free(factor)
-        return part if part is not None and not self._is_parameter(factor) else None
-
-    def _is_parameter(self, factor: Expression) -> bool:
-        return self.declared[name_of(factor)] in self.program.parameters.declarations
+        is_parameter = self.declared.get(name_of(factor)) in self.program.parameters.declarations
+        return self._free(factor) if is_parameter else None
 
     def _free(self, factor: Expression) -> _Part | None:
         """Return the elements of a variable without bounds of which a factor is one or several."""

@@ -57,7 +57,7 @@ class Parts(Protocol):
     def part(self, variable: str, stretch: Stretch) -> Name:
         """Return a variable that contains a range of its elements."""
 
-    def here(self, group: set[str], stretch: Stretch) -> None:
+    def here(self, variable: str, stretch: Stretch) -> None:
         """Declare a variable that contains a range of its elements and is filled next."""
 
 
@@ -145,7 +145,7 @@ class Nest:
         part = replace(self, loops=(replace(loop, lower=lower.expression, upper=upper),), _fills={})
         starts = dict(part._filling())
         for variable, start in starts.items():
-            self.computed.here({variable}, Stretch(self.computed.whole(variable), start, n, size))
+            self.computed.here(variable, Stretch(self.computed.whole(variable), start, n, size))
         return replace(part, filled=frozenset(starts)).over_rows(size)
 
     def _filling(self) -> Iterator[tuple[str, Affine]]:

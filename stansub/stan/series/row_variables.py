@@ -111,7 +111,7 @@ class RowVariables:
             for one in self.before:
                 if isinstance(one, For) and written(one) & group:
                     Nest(self.rows, (one,), one.body, self, frozenset(group)).check_past()
-            self.adopt(group, stretch)
+            self._adopt(group, stretch)
             self._open |= group
             filling = [one for one in self.before if written(one) & group]
             lines = [new for one in filling for new in self._again(one, group, stretch)]
@@ -119,7 +119,7 @@ class RowVariables:
             self.lines += [*lines, *(new for one in sorted(group) for new in self._check(one, stretch))]
         return Name(self._names[key])
 
-    def adopt(self, group: set[str], stretch: Stretch) -> None:
+    def _adopt(self, group: set[str], stretch: Stretch) -> None:
         """Name the range of variables that are filled together."""
         for one in sorted(group):
             if one not in self.variables or self.whole(one) != stretch.whole:
@@ -127,12 +127,11 @@ class RowVariables:
             self._names[one, stretch.lower, stretch.size] = self.rows.fresh(one)
         self.copied |= group
 
-    def here(self, group: set[str], stretch: Stretch) -> None:
-        """Declare the range of variables that are filled next."""
-        self.adopt(group, stretch)
-        for one in sorted(group):
-            self.lines.append(self._declared(self.variables[one], stretch))
-        self._open |= group
+    def here(self, variable: str, stretch: Stretch) -> None:
+        """Declare the range of a variable that is filled next."""
+        self._adopt({variable}, stretch)
+        self.lines.append(self._declared(self.variables[variable], stretch))
+        self._open.add(variable)
 
     def _declared(self, declaration: Declaration, stretch: Stretch) -> Declaration:
         """Return the declaration of a variable for a range."""
