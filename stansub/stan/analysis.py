@@ -15,7 +15,7 @@ from stansub.stan.block_variables import with_block_variables
 from stansub.stan.category_tables import with_category_tables
 from stansub.stan.effects import effects, multiplies, selected
 from stansub.stan.family import recognised
-from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
+from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
 from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.ragged import by_rows
@@ -188,8 +188,8 @@ def _likelihood_split(analysis: Analysis, size: str) -> LikelihoodSplit | NoPred
         if analysis.over_rows is None:
             reserve_names(analysis.program)
         return split_likelihood(*analysis.over_data(size))
-    except NotSeparableError as error:
-        return NoPredictorsError(str(error))
+    except NoPredictorsError as error:
+        return error
 
 
 NO_SIZE = "no integer of the data block is the size of other data, so nothing counts observations"

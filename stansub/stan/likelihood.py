@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from stansub.errors import InputError
 from stansub.stan.approximation import ADDED, CALL, DATA, FUNCTION, PHI, SIZE
 from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
@@ -47,6 +46,7 @@ from stansub.stan.syntax import (
     summands,
     writes,
 )
+from stansub.target.remainders import NoPredictorsError
 
 _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
@@ -56,10 +56,6 @@ _RANGES = {
     **dict.fromkeys(("exp", "inv_square", "square", "inv_sqrt", "sqrt", "log1p_exp"), (_LOWER,)),
     "inv_logit": (_LOWER, _UPPER),
 }
-
-
-class NotSeparableError(InputError):
-    """The text shows no likelihood in arguments of its own; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
 
     Raises
     ------
-    NotSeparableError
+    NoPredictorsError
         If the text shows no such split.
     """
     program = silenced(program)
@@ -95,7 +91,7 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     inside = [step for step in steps.evaluated if reading.of_observations(step)]
     adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
     if not adding:
-        raise NotSeparableError("no statement of the model adds a term that depends on observations")
+        raise NoPredictorsError("no statement of the model adds a term that depends on observations")
     kept = needed([step for step in steps.evaluated if reading.in_likelihood(step)], adding)
     written = frozenset().union(*(step.writes for step in kept))
     free = frozenset().union(*(step.reads for step in kept)) - written
@@ -105,11 +101,11 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     linear = frozenset[str]().union(*(_linear(step.statement, steps.sources.keys()) for step in kept))
     arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
-        raise NotSeparableError("the likelihood reads no parameters")
+        raise NoPredictorsError("the likelihood reads no parameters")
     spans = {step.statement.span for step in kept}
     likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
     if likelihood is None:
-        raise NotSeparableError("the likelihood alone is not a valid program")
+        raise NoPredictorsError("the likelihood alone is not a valid program")
     rest = [step for step in steps.evaluated if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
     phi = _phi(arguments, without_scales([step.statement for step in kept], arguments))
@@ -136,7 +132,7 @@ class _Reading:
     @classmethod
     def of(cls, program: Program, steps: Steps, sizes: Sequence[str]) -> _Reading:
         if found := set(sizes) & program.sizes_of_parameters:
-            raise NotSeparableError(f"the number of parameters grows with the observations ({min(found)})")
+            raise NoPredictorsError(f"the number of parameters grows with the observations ({min(found)})")
         declared, local = {one.name: one for one in program.parameters.declarations}, dict[str, Declaration]()
         blocks = (program.transformed_parameters, program.model)
         top = {(one.name, one.span) for block in blocks for one in block.declarations}
@@ -182,7 +178,7 @@ class _Reading:
         plain = one.name in linear and ([bound.kind for bound in bounds] != ["lower"] or names(*bounds))
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
-            raise NotSeparableError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
+            raise NoPredictorsError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
         kept = bounds or self._range(key)
         kept = kept if _link(kept) is not None and names(*kept) <= self.numbers and not plain else ()
         base = one.base if one.base == _ORDERED else free.base

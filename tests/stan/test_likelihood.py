@@ -6,8 +6,9 @@ import pytest
 from external import accepted
 
 from stansub.stan import stanc
-from stansub.stan.likelihood import LikelihoodSplit, NotSeparableError, split_likelihood
+from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
 from stansub.stan.syntax import parse
+from stansub.target.remainders import NoPredictorsError
 
 MULTILEVEL = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
 
@@ -243,7 +244,7 @@ def test_arrays_and_matrices_are_laid_out() -> None:
     ],
 )
 def test_why_not(code: str, reason: str) -> None:
-    with pytest.raises(NotSeparableError, match=reason):
+    with pytest.raises(NoPredictorsError, match=reason):
         split(code)
 
 
