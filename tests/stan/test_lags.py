@@ -1,6 +1,8 @@
 """Programs that read data beside an observation, over rows of data: how they read, and which are left alone."""
 
+import numpy as np
 import pytest
+from evaluate import log_density
 from texts import canonical, words
 
 from stansub.stan.passes import Rewriting, rewriting
@@ -248,6 +250,27 @@ def test_means_of_which_the_first_are_computed_in_another_way(place: str, use: s
     assert "N" not in model.split()
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "vector[N] m; for (t in 2:N) { m[t] = a + b * y[t-1]; y[t] ~ normal(m[t], s); }",
+        "vector[N] m = rep_vector(a, N); for (t in 2:N) { m[t] += b * y[t-1]; y[t] ~ normal(m[t], s); }",
+        "vector[N] m; vector[N] k; for (t in 2:N) { m[t] = a + b * y[t-1]; k[t] = 2 * m[t]; }"
+        "y[2:N] ~ normal(k[2:N], s);",
+        "vector[N] m; m[1:2] = rep_vector(a, 2); for (t in 3:N) m[t] = b * y[t-2]; y ~ normal(m, s);",
+        "vector[N] m = rep_vector(0, N); for (t in 2:N) m[t] = a + b * y[t-1]; m = m + 1; y[2:N] ~ normal(m[2:N], s);",
+        "y[1] ~ normal(a, s); y[2:N] ~ normal(a + b * y[1:N-1] + y[3], s);",
+    ],
+)
+def test_the_log_density_is_that_of_the_program(model: str) -> None:
+    program = read(f"model {{ {model} }}")
+    written = with_lags(program)
+    assert isinstance(written, Program)
+    data = {"N": 6, "y": np.random.default_rng(1).standard_normal(6)}
+    values = {"a": 0.3, "b": -0.4, "s": 0.8}
+    assert log_density(written, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
+
+
 def test_means_of_regressions_with_autoregressive_errors() -> None:
     model = model_of(
         "vector[N] mu = rep_vector(a, N) + x * beta; for (t in 2:N) y[t] ~ normal(mu[t] + b * (y[t-1] - mu[t-1]), s);"
@@ -373,6 +396,31 @@ REFUSED = [
         "vector[N] m; m[1] = a; for (t in 2:N) m[t] = b * y[t-1]; y ~ multi_normal(m, diag_matrix(rep_vector(s, N)));",
         "y ~ multi_normal(",
         "is a single density of all observations",
+    ),
+    (
+        "int n = 3; for (t in 2:n) y[t] ~ normal(a + b * y[t-1], s);",
+        "for (t in 2 : n)",
+        "has bounds computed in the model",
+    ),
+    (
+        "real q = a; for (t in 2:N) { while (q > 5) q -= 1; y[t] ~ normal(a + b * y[t-1], s); }",
+        "while (q > 5)",
+        "runs a different number of times",
+    ),
+    (
+        "for (t in 2:N) { if (target() < 0) y[t] ~ normal(a + b * y[t-1], s); }",
+        "if (target() < 0)",
+        "reads target(), which contains the terms of earlier observations",
+    ),
+    (
+        "vector[N] m; for (t in 2:N) { int q = t; m[q] = a + b * y[t-1]; } y[2:N] ~ normal(m[2:N], s);",
+        "m[q] = a + ",
+        "assigns to `m` in a way",
+    ),
+    (
+        "vector[N] m; { m = a + b * y; } y[2:N] ~ normal(m[2:N] + y[1:N-1], s);",
+        "{",
+        "assigns to `m` in a way",
     ),
     # without lagged data
     ("for (t in 2:N) h[t] ~ normal(b * h[t-1], s); y ~ normal(0, exp(h));", "h[t] ~", "reads `h[t - 1]`, which"),
