@@ -483,7 +483,7 @@ class _Walk:
         noted = list(self.skipped)
         try:
             return self._returned(function, arguments)
-        except NotFollowedError:
+        except (NotFollowedError, RecursionError):
             if (k := next(varying(arguments), None)) is None:
                 raise
         self.skipped[:] = noted

@@ -7,7 +7,8 @@ result is accepted only if the log likelihoods of all blocks change like those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ def proved_predictors(
         If the text cannot be followed, or the result is wrong; the message says where.
     """
     n = blocks.n_observations
-    try:
+    with reading():
         by_columns = partial(_by_columns, texts, n, sizes, 0 if computed else _COMPUTED)
         for find in (by_columns, partial(predictors_of, texts, blocks.counts, of_family=of_family)):
             if (found := find()) is None:
@@ -91,14 +92,20 @@ def proved_predictors(
             compared = compare(found, blocks, points, terms, rounding=tail_rounding(found.family))
             if compared.holds:
                 return replace(found, constant=compared.constant)
+    raise NoPredictorsError("the likelihood read from the text differs from that of the compiled program")
+
+
+@contextmanager
+def reading(what: str = "") -> Iterator[None]:
+    """Raise NoPredictorsError for errors while a text is followed; ``what`` begins the messages that say where."""
+    try:
+        yield
     except NoPredictorsError:
         raise
     except InputError as error:
-        raise NoPredictorsError(str(error)) from error
+        raise NoPredictorsError(f"{what}{error}") from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # A text can say anything; if it cannot be read, there are no bounds.
-        raise NoPredictorsError("stansub cannot read its text") from error
-    raise NoPredictorsError("the likelihood read from the text differs from that of the compiled program")
+        raise NoPredictorsError("stansub cannot read its text") from error  # which can say anything
 
 
 def predictors_of(texts: Sequence[Text], counts: Sequence[int], *, of_family: bool = False) -> LinearPredictors:

@@ -22,7 +22,7 @@ from stansub.stan.densities import Rows, Spec
 from stansub.stan.design import Cut
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
-from stansub.stan.predictors import Affine, affine_density, arguments_of
+from stansub.stan.predictors import Affine, affine_density, arguments_of, reading
 from stansub.stan.row_parts import CollectedRows, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
@@ -30,6 +30,7 @@ from stansub.target.rows import compact, shortest
 from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
 
+_UNREAD = "stansub cannot read its likelihood: "
 # Maximum elements of dense variables; observations from which they are processed in parts, the fewest of a part, up to
 # how many parts, and the most.
 _FEW, _ROWS, _PARTS, _MOST = 8, 1 << 16, 32, 1 << 18
@@ -59,8 +60,9 @@ def sparse_predictors(
             pass
         finally:
             memory.give_back()
-    followed = _followed(own, values, n)
-    family, arguments = arguments_of(followed, n)
+    with reading(_UNREAD):
+        followed = follow(own.likelihood, values, n, sparse=True)
+        family, arguments = arguments_of(followed, n)
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     variables, m = _variables(followed), arguments[0].slopes.shape[1]
@@ -81,15 +83,6 @@ def cutting(values: Data, size: str) -> Cut | None:
         return None
 
 
-def _followed(own: LikelihoodSplit, values: Mapping[str, Any], n: int) -> ObservationTerm:
-    try:
-        return follow(own.likelihood, values, n, sparse=True)
-    except NoPredictorsError:
-        raise
-    except InputError as error:
-        raise NoPredictorsError(f"stansub cannot read its likelihood: {error}") from error
-
-
 def _variables(followed: ObservationTerm) -> list[NDArray[np.int64]]:
     """Return indices of the elements of each variable of phi."""
     return [places for shape in followed.shapes for places in _vectors(shape)]
@@ -106,8 +99,9 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
 
     def affine(rows: slice) -> tuple[Affine, list[Part]]:
         k = rows.stop - rows.start
-        followed = _followed(own, cut.part(rows), k)
-        found = affine_density(followed, k)
+        with reading(_UNREAD):
+            followed = follow(own.likelihood, cut.part(rows), k, sparse=True)
+            found = affine_density(followed, k)
         return found, [_part(one, _variables(followed), k) for one in found.arguments]
 
     with ThreadPoolExecutor(max_workers=THREADS) as pool:

@@ -14,10 +14,12 @@ from scipy import special, stats
 
 from stansub import _loop
 from stansub.stan import observation
+from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense, compare
 from stansub.stan.row_program import _tail_rounding, in_program, tail_rounding
 from stansub.stan.rowwise import NotFollowedError, affine, apply, data, select
+from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
 from stansub.target.programs import Code, ProgramFamily
@@ -813,6 +815,22 @@ def test_a_function_that_returns_early_is_followed_for_each_value_of_an_integer(
     a, b = theta = np.array([0.7, 0.2])
     truth = -np.square(np.where((k == 1) & (x < b), a, a * (x - b)))
     np.testing.assert_allclose(found.log_lik(theta), truth, rtol=1e-12)
+
+
+def test_functions_that_call_themselves_are_followed_for_each_value_of_an_integer() -> None:
+    text = """
+      functions { real f(int k, real a) { return k == 0 ? 0 : a + f(k - 1, 2 * a); } }
+      data { int N; array[N] int k; }
+      parameters { real a; }
+      model { for (n in 1:N) target += -square(1 + f(k[n], a)); }
+    """
+    n = 60
+    k = np.random.default_rng(1).integers(0, 5, n)
+    found = _dense(*in_program(follow(parse(text), {"N": n, "k": k}, n).term, n))
+    np.testing.assert_allclose(found.log_lik(np.array([0.3])), -np.square(1 + 0.3 * (2.0**k - 1)), rtol=1e-12)
+    own = LikelihoodSplit((), parse(text), "", ())
+    with pytest.raises(NoPredictorsError, match="cannot read its text"):
+        sparse_predictors(own, {"N": n, "k": np.arange(n)}, n)
 
 
 def test_a_loop_that_ends_early_is_given_up() -> None:
