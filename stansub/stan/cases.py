@@ -66,19 +66,18 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
         return pick(cases, places)
 
 
-def each_case(error: VaryingError, frame: Frame, n: int) -> Iterator[None]:
-    """Set a frame for each value of an integer in turn, and for the observations that have it; see `is_divisible`."""
-    live = np.ones(n, bool) if frame.live is None else frame.live
-    left = np.zeros(n, bool)
+def each_case(error: VaryingError, run: Callable[[], None], frame: Frame, n: int) -> None:
+    """Run statements for each value of an integer, for the observations that have it; see `is_divisible`."""
+    values = np.unique(error.values)
+
+    def of_value(k: int) -> None:
+        frame.known[error.node] = int(values[k])
+        run()
+
     try:
-        for value in np.unique(error.values[live]):
-            frame.known[error.node] = int(value)
-            frame.live = live & (error.values == value)
-            yield
-            left |= frame.live
+        frame.split((error.values == value for value in values), of_value, n)
     finally:
         frame.known.pop(error.node, None)
-        frame.live = None if left.all() else left
 
 
 def is_divisible(error: NotFollowedError, frame: Frame) -> TypeGuard[VaryingError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,18 @@ class Frame:
                 del self.unset[name]
             elif not isinstance(self.values[name], Reason):
                 self.values[name] = Reason(f"`{name}` is read after the loop over the observations that sets it")
+
+    def split(self, masks: Iterable[Mask], run: Callable[[int], None], n: int) -> None:
+        """Run statements for the observations of each mask in turn, given its number; those that they leave go on."""
+        live = left = np.ones(n, bool) if self.live is None else self.live
+        try:
+            for k, mask in enumerate(masks):
+                self.live = live & mask
+                if self.live.any():
+                    run(k)
+                left = left & (self.live | ~mask)
+        finally:
+            self.live = None if left.all() else left
 
     @property
     def is_over(self) -> bool:

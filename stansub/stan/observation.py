@@ -9,6 +9,7 @@ result is the likelihood is proved numerically (`stansub.stan.predictors`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,8 +150,7 @@ class _Walk:
                 raise
             except NotFollowedError as error:
                 if is_divisible(error, frame):
-                    for _ in each_case(error, frame, self.n):
-                        self.run(statements[k:], frame)
+                    each_case(error, partial(self.run, statements[k:], frame), frame, self.n)
                     return
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -165,7 +165,7 @@ class _Walk:
         if any(find(Return, [one])) or (any(find(Jump, [one])) and not isinstance(one, Loop)):
             raise NotFollowedError(reason)  # statements after it may not run
         self.skipped.append(reason)
-        if isinstance(one, Target | Tilde) and (frame.in_rows or frame.reads_observations(names(one), self.n)):
+        if has_terms(one) and (frame.in_rows or frame.reads_observations(names(one), self.n)):
             self.lost.append(reason)
         for name in writes(one):
             frame.values[name] = Reason(reason)
@@ -279,15 +279,8 @@ class _Walk:
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
             return
-        live = np.ones(self.n, bool) if frame.live is None else frame.live
         mask = np.asarray(holds, bool)
-        left = np.zeros(self.n, bool)
-        for body, where in ((then, live & mask), (orelse, live & ~mask)):
-            frame.live = where
-            if where.any():
-                self.run(body, frame)
-            left |= frame.live
-        frame.live = None if left.all() else left
+        frame.split((mask, ~mask), lambda k: self.run((then, orelse)[k], frame), self.n)
 
     def _join(self, condition: Sign, then: Sequence[Statement], orelse: Sequence[Statement], frame: Frame) -> None:
         """Run both sides of a branch on parameters, and join what they assign, add and return."""

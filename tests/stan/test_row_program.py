@@ -833,6 +833,17 @@ def test_functions_that_call_themselves_are_followed_for_each_value_of_an_intege
         sparse_predictors(own, {"N": n, "k": np.arange(n)}, n)
 
 
+def test_a_loop_that_ends_early_does_not_matter_if_the_likelihood_does_not_read_it() -> None:
+    text = """
+      data { int N; array[N] int y; }
+      parameters { real a; }
+      model { for (n in 1:N) { real s = 0; for (k in 1:3) { if (y[n] > k) break; s += a; } target += y[n] * a; } }
+    """
+    y = np.array([1, 2, 3, 1])
+    found = _dense(*in_program(follow(parse(text), {"N": 4, "y": y}, 4).term, 4))
+    np.testing.assert_allclose(found.log_lik(np.array([0.3])), 0.3 * y)
+
+
 def test_a_loop_that_ends_early_is_given_up() -> None:
     text = """
       data { int N; array[N] int y; }
