@@ -105,7 +105,7 @@ def _picked(base: Value, places: NDArray[np.int64]) -> Value:
 def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
     first, rest = indices[0], indices[1:]
     if is_own(first, n) and base.which is None:
-        return part(base.inner, rest, n) if rest else base.inner
+        return part(base.inner, rest, n)
     if _moves(first):
         raise NotFollowedError("an observation reads the value of another")
     which = base.which
@@ -117,7 +117,7 @@ def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
         which = places if which is None else which[places]
         if len(which) == n and np.array_equal(which, np.arange(n)):
             which = None
-    inner = part(base.inner, rest, n) if rest else base.inner
+    inner = part(base.inner, rest, n)
     return Rows(inner, which)
 
 

@@ -232,8 +232,7 @@ class _Walk:
             frame.unset.pop(name, None)
             self.left -= np.size(before) // _COPIED
         if one.operator != "=":
-            old = part(before, given, self.n) if given else before
-            value = infix(one.operator[:-1], old, value, self.n)
+            value = infix(one.operator[:-1], part(before, given, self.n), value, self.n)
         frame.values[name] = replaced(before, given, value, frame.live, self.n)
 
     def _add(self, value: Value, frame: Frame) -> None:
