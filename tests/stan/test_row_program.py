@@ -833,6 +833,18 @@ def test_functions_that_call_themselves_are_followed_for_each_value_of_an_intege
         sparse_predictors(own, {"N": n, "k": np.arange(n)}, n)
 
 
+@pytest.mark.parametrize("adding", ["s += -e;", "s = s - e;", "s -= e;"])
+def test_sums_over_observations_may_be_of_differences(adding: str) -> None:
+    text = f"""
+      data {{ int N; vector[N] y; }}
+      parameters {{ real a; }}
+      model {{ real s = 0; for (n in 1:N) {{ real e = square(y[n] - a); {adding} }} target += 2 * s; }}
+    """
+    y = np.array([0.5, -1.0, 2.0])
+    found = _dense(*in_program(follow(parse(text), {"N": 3, "y": y}, 3).term, 3))
+    np.testing.assert_allclose(found.log_lik(np.array([0.3])), -2 * (y - 0.3) ** 2)
+
+
 def test_a_loop_that_ends_early_does_not_matter_if_the_likelihood_does_not_read_it() -> None:
     text = """
       data { int N; array[N] int y; }

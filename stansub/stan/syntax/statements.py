@@ -251,8 +251,8 @@ class Assign(Statement):
     @property
     def increment(self) -> Expression | None:
         """What it adds to its variable, as ``s += x;`` and ``s = s + x;`` do; None if it does anything else."""
-        if self.operator == "+=":
-            return self.expression
+        if self.operator in ("+=", "-="):
+            return self.expression if self.operator == "+=" else Prefix("-", self.expression)
         return _without(self.expression, self.place) if self.operator == "=" else None
 
     @property
