@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -152,7 +152,7 @@ def remedy(
     return f", and no column has that name; name its columns with `columns={example}`"
 
 
-def _nearest(name: str, others: Sequence[str]) -> str:
+def _nearest(name: str, others: Iterable[str]) -> str:
     """Return the name most like another, whatever the case; empty if none is."""
     lower = {other.lower(): other for other in others}
     near = difflib.get_close_matches(name.lower(), lower, 1)
@@ -221,8 +221,8 @@ def _matching(pattern: str, tables: Sequence[Table]) -> Iterator[tuple[Table, st
 
 def _unknown(variable: str, pattern: str, tables: Sequence[Table]) -> str:
     names = [name for table in tables for name in table.types]
-    near = difflib.get_close_matches(pattern, names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
+    near = _nearest(pattern, names)
+    hint = f"did you mean {near!r}?" if near else f"columns are {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
     where = " and ".join(table.name for table in tables)
     return f"{where}: no column {pattern!r}, which `columns` maps to {variable!r}; {hint}"
 
@@ -233,8 +233,8 @@ def _check_names(
     known = {one.name for one in declarations}
     for name in columns:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = _nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise InputError(f"`columns` names {name!r}, which the data block does not declare{hint}")
         if not tables:
             raise InputError(f"`columns` names {name!r}, but no table is given")

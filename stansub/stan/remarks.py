@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from stansub.errors import InputError
-from stansub.stan.syntax import Token, tokenize
+from stansub.stan.syntax import Token, shortened, tokenize
 
 # What a compiled program puts before an error, and where it gives the location in the canonical text.
 _CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
@@ -20,16 +20,11 @@ class Remark:
     statement: str
     message: str
 
-    def __str__(self) -> str:
-        return self.located("")
-
     def located(self, source: str) -> str:
         """Return the remark as a line of text, with the statement's line in the user's file if found."""
         line = find_line(source, self.statement)
         where = f"line {line}: " if line is not None else ""
-        head = " ".join(self.statement.split())
-        quoted = f"`{head if len(head) <= 90 else head[:87] + '...'}`"
-        return f"{where}{quoted} {self.message}" if self.statement else self.message
+        return f"{where}`{shortened(self.statement, 90)}` {self.message}" if self.statement else self.message
 
 
 def find_line(source: str, statement: str) -> int | None:

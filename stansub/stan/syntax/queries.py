@@ -97,7 +97,7 @@ def writes(*nodes: Node) -> set[str]:
     return found
 
 
-def shortened(one: Statement) -> str:
+def shortened(statement: Statement | str, length: int = 60) -> str:
     """Return the text of a statement in one line, for messages."""
-    text = " ".join(str(one).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    text = " ".join(str(statement).split())
+    return text if len(text) <= length else f"{text[: length - 3]}..."
