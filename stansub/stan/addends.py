@@ -30,7 +30,7 @@ def term_by_term(program: Program) -> Edits | None:
         for one, terms in sums
         if types.of(one.expression) == REAL and len({together(reading, names(term)) for term in terms}) > 1
     ]
-    return Edits([], replacements) if replacements else None
+    return Edits([], replacements)
 
 
 def _terms(expression: Expression) -> list[Expression]:

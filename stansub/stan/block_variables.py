@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stansub.stan.dependence import Step, Steps, plain_names
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import checked
+from stansub.stan.rewriting import edited
 from stansub.stan.sizes import of_observations, outcome_sizes, size_candidates
 from stansub.stan.syntax import Braces, Declaration, If, Profile, Program, Span, Statement, find, names
 
@@ -43,7 +42,7 @@ def with_block_variables(program: Program, size: str) -> Program:
             if spans:
                 replacements.append((statement.span.before, "\n".join([*map(program.text, spans), ""])))
                 replacements += [(span, "") for span in spans]
-    return (checked(extended(program, (), replacements), "block variables") if replacements else None) or program
+    return edited(program, "block variables", replacements) or program
 
 
 class _Unit(NamedTuple):

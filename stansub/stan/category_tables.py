@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Symbols, checked
+from stansub.stan.rewriting import Symbols, edited
 from stansub.stan.syntax import (
     Braces,
     Call,
@@ -66,7 +65,7 @@ def _declaring(program: Program, size: str) -> Program | None:
     for one, statement in reading.values():
         element, lines = tables.element(one, reading.factors(one))
         replacements += [(one.expression.span, str(element)), (statement.span.before, lines)]
-    return checked(extended(program, (), replacements), "tables of categories") if replacements else None
+    return edited(program, "tables of categories", replacements)
 
 
 class _Integer(NamedTuple):

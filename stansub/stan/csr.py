@@ -13,7 +13,7 @@ from stansub.stan.syntax import Call, Expression, Name, Program, Span, find, unl
 
 
 @Pass.named("products of sparse designs row by row")
-def with_dense_rows(program: Program) -> Edits | None:
+def with_dense_rows(program: Program) -> Edits:
     """Write products of sparse designs that are data, with a row for each observation, in loops over rows."""
     data, counts, symbols = program.data_names, counting(program), Symbols.of(program)
     designs, replacements = dict[tuple[Expression, ...], _Design](), dict[Span, str]()
@@ -34,7 +34,7 @@ def with_dense_rows(program: Program) -> Edits | None:
             replacements[before] = replacements.get(before, "") + loop
             replacements[call.span] = product
     lines = [one.declared for one in designs.values()]
-    return Edits(lines, list(replacements.items())) if replacements else None
+    return Edits(lines, list(replacements.items()))
 
 
 class _Design:

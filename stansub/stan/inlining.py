@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from stansub.stan.reach import SAME_ELEMENTS
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Symbols, checked
+from stansub.stan.rewriting import Symbols, edited
 from stansub.stan.syntax import (
     REDUCE_SUM,
     SIZES,
@@ -74,7 +73,7 @@ def inlined(program: Program) -> Program:
             for one in _simple(program.evaluated)
             if (text := _text(one, chosen, sizes, unused)) is not None
         ]
-        written = checked(extended(program, (), found), "inlined functions") if found else None
+        written = edited(program, "inlined functions", found)
         if written is None:
             break
         program = written

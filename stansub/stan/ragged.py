@@ -47,7 +47,7 @@ _ONE = Literal("1")
 
 
 @Pass.named("groups of different sizes row by row, or from where they start")
-def by_rows(program: Program) -> Edits | None:
+def by_rows(program: Program) -> Edits:
     """Write densities of segments of data in loops over rows.
 
     If anything else is computed from segments, the groups are the observations, and data tell where each starts.
@@ -72,7 +72,7 @@ def by_rows(program: Program) -> Edits | None:
             replacements.append((found.loop.span, found.from_starts(start)))
         elif found.is_of_segments:
             raise RefusedError(f"combines rows of a group other than in densities of single rows (`{odd}`)", loop.span)
-    return Edits(lines, replacements) if replacements else None
+    return Edits(lines, replacements)
 
 
 def _with_values(loop: For) -> For:

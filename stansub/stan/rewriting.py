@@ -6,7 +6,7 @@ original cannot. `stansub.stan.passes` lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,8 +52,9 @@ class Pass(NamedTuple):
     name: str
     """Description of what it writes."""
     find: Callable[[Program], Edits | None]
-    """Its additions to a program; None if there is nothing to write. Raises `RefusedError` if it is meant for the
-    program but cannot write it.
+    """Its additions to a program; None, or no replacements, if there is nothing to write.
+
+    Raises `RefusedError` if it is meant for the program but cannot write it.
     """
 
     @classmethod
@@ -67,7 +68,7 @@ class Pass(NamedTuple):
             found = self.find(program) if program.model.statements else None
         except RefusedError as refusal:
             return refusal
-        return checked(extended(program, *found), self.name) if found else None
+        return edited(program, self.name, found.replacements, found.lines) if found else None
 
 
 @dataclass
@@ -89,6 +90,13 @@ class Symbols:
             number += 1
         self.taken.add(name)
         return name
+
+
+def edited(
+    program: Program, name: str, replacements: Collection[tuple[Span, str]], lines: Sequence[str] = ()
+) -> Program | None:
+    """Return a program with parts replaced and more transformed data; None without replacements, or as `checked`."""
+    return checked(extended(program, lines, replacements), name) if replacements else None
 
 
 def checked(code: str, name: str) -> Program | None:

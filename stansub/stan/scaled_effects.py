@@ -12,8 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stansub.stan.inlining import inlined
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Symbols, checked
+from stansub.stan.rewriting import Symbols, edited
 from stansub.stan.syntax import (
     PRODUCTS,
     QUOTIENTS,
@@ -95,7 +94,7 @@ def _declaring(program: Program, size: str) -> Program | None:
         for value, one in first.items():
             replacements.append((one.statement.span.before, f"{one.type} {variables[value]} = {value};\n"))
         replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.value])) for one in products]
-    return checked(extended(program, (), replacements), "scaled effects") if replacements else None
+    return edited(program, "scaled effects", replacements)
 
 
 def _connected(products: Sequence[_Product]) -> list[list[_Product]]:

@@ -45,12 +45,12 @@ _VECTORS = frozenset({"vector", "row_vector"})
 
 
 @Pass.named("values at listed indices observation by observation")
-def observation_by_observation(program: Program) -> Edits | None:
+def observation_by_observation(program: Program) -> Edits:
     """Assign values by observation to variables that the program assigns by lists of places."""
     writer = _Writer(program)
     for statement, _ in unlooped(program.evaluated):
         writer.write(statement)
-    return Edits(writer.lines, writer.found) if writer.found else None
+    return Edits(writer.lines, writer.found)
 
 
 @dataclass(frozen=True)

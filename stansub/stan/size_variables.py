@@ -14,7 +14,7 @@ _SIZE = "stansub_size"
 
 
 @Pass.named("sizes of transformed data as integers")
-def with_size_variables(program: Program) -> Edits | None:
+def with_size_variables(program: Program) -> Edits:
     """Declare sizes of transformed data that functions of data return as integers."""
     containers = {one.name for one in program.data_declarations if one.all_dims}
     symbols, found = Symbols.of(program), dict[Expression, str]()
@@ -34,7 +34,7 @@ def with_size_variables(program: Program) -> Edits | None:
 
     for block in (program.parameters, program.transformed_parameters, program.model):
         replacements |= {one.span: found[one] for one in outermost(known, block)}
-    return Edits([], list(replacements.items())) if found else None
+    return Edits([], list(replacements.items()))
 
 
 def size_expressions(program: Program) -> dict[str, str]:

@@ -59,17 +59,17 @@ class _JointError(Exception):
 
 
 @Pass.named("densities of rows of a table cell by cell")
-def cell_by_cell(program: Program) -> Edits | None:
+def cell_by_cell(program: Program) -> Edits:
     """Write densities of rows or columns of a table as loops over its cells."""
     symbols, found = Symbols.of(program), []
     for loop, _ in unlooped(program.model.statements):
         if isinstance(loop, For) and (lines := _Line(program, loop, Name(symbols.fresh("cell"))).over_cells()):
             found.append((loop.span, printed(lines)))
-    return Edits([], found) if found else None
+    return Edits([], found)
 
 
 @Pass.named("cells of a table as rows of data")
-def by_cells(program: Program) -> Edits | None:
+def by_cells(program: Program) -> Edits:
     """Write loops over the cells of a table whose rows have parameters as loops over rows of data."""
     rows, found = Rows(program), []
     for loop, above in unlooped(program.model.statements, program.transformed_parameters.statements):
@@ -77,7 +77,7 @@ def by_cells(program: Program) -> Edits | None:
             nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
             if _is_table(program, nest.loops, nest.body):
                 found.append((loop.span, str(nest.over_rows())))
-    return Edits(rows.lines, [*found, *rows.constants([span for span, _ in found])]) if found else None
+    return Edits(rows.lines, [*found, *rows.constants([span for span, _ in found])])
 
 
 def _inward(loop: For) -> For:
