@@ -16,6 +16,7 @@ from stansub.stan.containers import (
     Total,
     Value,
     by_row,
+    dims_of,
     dot,
     elementwise,
     is_known,
@@ -181,13 +182,6 @@ def _diag_matrix(x: Value) -> Value:
     return found
 
 
-def _dims(arguments: Sequence[Value], n: int) -> Value:
-    (x,) = arguments
-    if isinstance(x, Rows):
-        return np.array([_size([x], n), *np.shape(x.inner)])
-    return np.array(np.shape(x), np.int64)
-
-
 def _repeated(arguments: Sequence[Value], n: int) -> Value:
     first, *sizes = arguments
     if isinstance(first, Rows):  # the columns of `rep_matrix(v, k)` are alike
@@ -245,19 +239,6 @@ def _rows_dot(arguments: Sequence[Value], n: int) -> Value:
         raise NotFollowedError("a product of rows does not have one value per observation")
     inner = [one.inner if isinstance(one, Rows) else by_row(one) for one in (a, b)]
     return simplest(Rows(dot(*inner)))
-
-
-def _size(arguments: Sequence[Value], n: int) -> Value:
-    (x,) = arguments
-    if isinstance(x, Rows):
-        return n if x.which is None else len(x.which)
-    return len(x) if np.ndim(x) else 1
-
-
-def _cols(arguments: Sequence[Value], n: int) -> Value:
-    (x,) = arguments
-    inner = x.inner if isinstance(x, Rows) else x
-    return len(inner) if isinstance(x, Rows) else inner.shape[-1]
 
 
 def _same(arguments: Sequence[Value], n: int) -> Value:
@@ -349,7 +330,7 @@ FUNCTIONS: dict[str, Builtin] = {
     "norm1": _of_entries(lambda x: sum(apply("abs", one) for one in x)),
     "trace": _of_entries(np.trace),
     "norm2": _of_entries(lambda x: apply("sqrt", _sum_of_squares(x))),
-    "dims": _dims,
+    "dims": lambda arguments, n: np.array(dims_of(arguments[0], n), np.int64),
     "choose": _mapped(known_only(lambda n, k: np.round(scipy.special.comb(n, k)).astype(np.int64))),
     **dict.fromkeys(("inverse", "inverse_spd"), _of_known(np.linalg.inv)),
     "qr_thin_Q": _of_known(_thin_qr(0)),
@@ -365,8 +346,9 @@ FUNCTIONS: dict[str, Builtin] = {
     **dict.fromkeys(
         ("linspaced_vector", "linspaced_row_vector", "linspaced_array"), _of_known(lambda k, a, b: np.linspace(a, b, k))
     ),
-    **dict.fromkeys(SIZES, _size),
-    "cols": _cols,
+    **dict.fromkeys(("size", "rows"), lambda arguments, n: (*dims_of(arguments[0], n), 1)[0]),
+    "cols": lambda arguments, n: dims_of(arguments[0], n)[-1],
+    "num_elements": lambda arguments, n: math.prod(dims_of(arguments[0], n)),
     "to_array_1d": _same,
     **dict.fromkeys(("to_vector", "to_row_vector", "to_matrix"), _real),
     "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],

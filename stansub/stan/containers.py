@@ -79,6 +79,13 @@ def empty(dims: tuple[int, ...], is_integer: bool) -> Value:
     return np.full(dims, 0 if is_integer else np.nan)[()]
 
 
+def dims_of(x: Value, n: int) -> tuple[int, ...]:
+    """Return the dimensions of a value, given n observations."""
+    if isinstance(x, Rows):
+        return n if x.which is None else len(x.which), *np.shape(x.inner)
+    return np.shape(x)
+
+
 def is_known(x: Value) -> bool:
     """Return whether a value is a number or an array of numbers."""
     return not isinstance(x, Expression | Rows | Total) and np.asarray(x).dtype != object
@@ -102,10 +109,10 @@ def by_row(x: Value) -> Value:
     if x.dtype == object:
         if x.ndim == 1:
             return _by_entry(x)
-        return _each(lambda place: _by_entry(x[(slice(None), *place)]), x.shape[1:])
+        return filled(lambda place: _by_entry(x[(slice(None), *place)]), x.shape[1:])
     if x.ndim == 1:
         return data(x)
-    return _each(lambda place: data(np.ascontiguousarray(x[(slice(None), *place)])), x.shape[1:])
+    return filled(lambda place: data(np.ascontiguousarray(x[(slice(None), *place)])), x.shape[1:])
 
 
 def _by_entry(x: NDArray[Any]) -> Value:
@@ -116,9 +123,10 @@ def _by_entry(x: NDArray[Any]) -> Value:
     return pick(list(x[first[order]]), np.argsort(order)[places])
 
 
-def _each(of: Callable[[tuple[int, ...]], Value], shape: tuple[int, ...]) -> NDArray[Any]:
-    found = np.empty(shape, dtype=object)
-    for place in np.ndindex(*shape):
+def filled(of: Callable[[tuple[int, ...]], Value], dims: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array with a value for each place."""
+    found = np.empty(dims, dtype=object)
+    for place in np.ndindex(*dims):
         found[place] = of(place)
     return found
 
@@ -146,7 +154,7 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
         return whole
     entry = [one if isinstance(one, np.ndarray) else None for one in values]
     return simplest(
-        _each(
+        filled(
             lambda place: function(*(v if a is None else _plain(a[place]) for a, v in zip(entry, values, strict=True))),
             shape,
         )
@@ -241,10 +249,7 @@ def product(a: Value, b: Value, n: int) -> Value:
             slopes, values = line
             if len(a) == n:
                 return Rows(affine(slopes, values))
-            rows = [affine(slopes[k : k + 1], values[k : k + 1]) for k in range(len(a))]
-            found = np.empty(len(a), dtype=object)
-            found[:] = rows
-            return found
+            return np.array([affine(slopes[k : k + 1], values[k : k + 1]) for k in range(len(a))], dtype=object)
         if len(a) == n:
             return Rows(dot(by_row(a), b))
     if a.ndim == b.ndim == 1:
@@ -265,9 +270,8 @@ def _outer(a: NDArray[Any], b: NDArray[Any], n: int) -> Value:
     """Return the products of the entries of a vector and a row vector, which Stan accepts with different sizes."""
     if len(a) != n:
         return np.multiply.outer(a.astype(object), b.astype(object))
-    own, found = by_row(a), np.empty(len(b), dtype=object)
-    found[:] = [own * one for one in b]
-    return simplest(Rows(found))
+    own = by_row(a)
+    return simplest(Rows(np.array([own * one for one in b], dtype=object)))
 
 
 def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
@@ -278,9 +282,7 @@ def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
     for k in (0, 1):
         factor = parts[0][k]
         if isinstance(factor, Expression) and all(one[k] is factor for one in parts):
-            rest = np.empty(len(b), dtype=object)
-            rest[:] = [one[1 - k] for one in parts]
-            return factor, rest
+            return factor, np.array([one[1 - k] for one in parts], dtype=object)
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.containers import Rows, Total, Value, by_row, chosen, is_known, simplest
+from stansub.stan.containers import Rows, Total, Value, by_row, chosen, dims_of, filled, is_known, simplest
 from stansub.stan.rowwise import Expression, Mask, NotFollowedError, is_kind, known, pick
 
 # An index: one place or several from 1, known or one for each observation; None for all.
@@ -21,13 +21,10 @@ _MOST_PLACES = 32
 
 def length(base: Value, k: int, n: int) -> int:
     """Return the length of dimension k of a container, given n observations."""
-    if isinstance(base, Rows) and k == 0:
-        return n if base.which is None else len(base.which)
-    shape = np.shape(base.inner) if isinstance(base, Rows) else np.shape(base)
-    place = k - isinstance(base, Rows)
-    if place >= len(shape):
+    dims = dims_of(base, n)
+    if k >= len(dims):
         raise NotFollowedError("a variable has more indices than dimensions")
-    return int(shape[place])
+    return dims[k]
 
 
 def part(base: Value, indices: Sequence[Index], n: int) -> Value:
@@ -54,11 +51,11 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
     axes = [k - sum(other < k for other in gone) for k in moving]
     if axes != list(range(len(axes))):
         base = np.moveaxis(base, axes, range(len(axes)))
-    shape, places = base.shape[: len(moving)], [_row_places(indices[k]) for k in moving]
-    if not all(shape):
+    dims, places = base.shape[: len(moving)], [_row_places(indices[k]) for k in moving]
+    if not all(dims):
         raise NotFollowedError("a container without elements is indexed")
     # Where a branch is not taken, indices may be anything.
-    inside = np.ravel_multi_index(places, shape, mode="clip")
+    inside = np.ravel_multi_index(places, dims, mode="clip")
     return _picked(base.reshape(-1, *base.shape[len(moving) :]), inside)
 
 
@@ -96,10 +93,7 @@ def _picked(base: Value, places: NDArray[np.int64]) -> Value:
         return by_row(base[places])
     if base.ndim == 1:
         return pick(list(base), places)
-    found = np.empty(base.shape[1:], dtype=object)
-    for place in np.ndindex(*base.shape[1:]):
-        found[place] = pick([row[place] for row in base], places)
-    return found
+    return filled(lambda place: pick([row[place] for row in base], places), base.shape[1:])
 
 
 def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:

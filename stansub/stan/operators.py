@@ -64,9 +64,7 @@ def stacked(items: Sequence[Value]) -> Value:
         return np.array(items)
     if any(isinstance(one, np.ndarray) for one in items):
         return np.array([np.asarray(one, dtype=object) for one in items], dtype=object)
-    found = np.empty(len(items), dtype=object)
-    found[:] = items
-    return found
+    return np.array(items, dtype=object)
 
 
 def is_container(x: Value) -> bool:

@@ -833,6 +833,17 @@ def test_functions_that_call_themselves_are_followed_for_each_value_of_an_intege
         sparse_predictors(own, {"N": n, "k": np.arange(n)}, n)
 
 
+def test_the_number_of_elements_of_a_matrix_is_that_of_all_of_them() -> None:
+    text = """
+      data { int N; vector[N] y; matrix[N, 2] x; }
+      parameters { real a; matrix[2, 3] m; }
+      model { matrix[N, 2] z = a * x; for (n in 1:N) target += -square(y[n] - a * num_elements(m) * cols(z)); }
+    """
+    y = np.array([0.5, -1.0, 2.0])
+    found = _dense(*in_program(follow(parse(text), {"N": 3, "y": y, "x": np.ones((3, 2))}, 3).term, 3))
+    np.testing.assert_allclose(found.log_lik(np.full(7, 0.1)), -((y - 1.2) ** 2))
+
+
 @pytest.mark.parametrize("adding", ["s += -e;", "s = s - e;", "s -= e;"])
 def test_sums_over_observations_may_be_of_differences(adding: str) -> None:
     text = f"""
