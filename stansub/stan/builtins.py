@@ -72,11 +72,8 @@ def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value
         return [*arguments[:place], _times(x, beta, n), cuts]
     if name == "categorical_logit_glm":
         x, alpha, beta = arguments[place:]
-        columns = [_times(x, beta[:, k], n) for k in range(beta.shape[1])]
-        inner = [elementwise(add, [alpha[k], column], n) for k, column in enumerate(columns)]
-        found = np.empty(len(inner), dtype=object)
-        found[:] = [one.inner if isinstance(one, Rows) else one for one in inner]
-        return [*arguments[:place], Rows(found)]
+        inner = elementwise(add, [alpha, of_one(product(x, beta, n), n)], -1)
+        return [*arguments[:place], Rows(inner)]
     x, alpha, beta, *rest = arguments[place:]
     return [*arguments[:place], elementwise(add, [alpha, _times(x, beta, n)], n), *rest]
 
