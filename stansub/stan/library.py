@@ -28,6 +28,8 @@ _rows_p = ctypes.POINTER(ctypes.c_int64)
 # Output of a program is discarded, because its likelihood is evaluated thousands of times.
 _ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
 
+# Function of libraries compiled in a home made by this package; BridgeStan's own accept only JSON.
+_FROM_ARRAYS = "stansub_model_construct"
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_model_construct": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint, _error_p]),
     "bs_model_destruct": (None, [ctypes.c_void_p]),
@@ -53,18 +55,11 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_set_print_callback": (ctypes.c_int, [type(_ignore_print), _error_p]),
     "bs_rng_construct": (ctypes.c_void_p, [ctypes.c_uint, _error_p]),
     "bs_rng_destruct": (None, [ctypes.c_void_p]),
+    _FROM_ARRAYS: (
+        ctypes.c_void_p,
+        [ctypes.POINTER(Variable), ctypes.c_int, _rows_p, ctypes.c_int64, ctypes.c_uint, _error_p],
+    ),
 }
-
-# Function of libraries compiled in a home made by this package; BridgeStan's own accept only JSON.
-_FROM_ARRAYS = "stansub_model_construct"
-_FROM_ARRAYS_ARGUMENTS: list[type] = [
-    ctypes.POINTER(Variable),
-    ctypes.c_int,
-    _rows_p,
-    ctypes.c_int64,
-    ctypes.c_uint,
-    _error_p,
-]
 
 # Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
 # prepared. If that thread ended, another with its id would count as prepared and crash, so this thread never ends.
@@ -96,6 +91,8 @@ class Library:
             ) from error
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self.handle, name, None)
+            if function is None and name == _FROM_ARRAYS:
+                continue
             if function is None:
                 raise RunError(
                     f"the compiled model {path} has no function {name}: BridgeStan's sources have another version or "
@@ -104,10 +101,6 @@ class Library:
             function.restype = result
             function.argtypes = arguments
         self.takes_arrays = hasattr(self.handle, _FROM_ARRAYS)
-        if self.takes_arrays:
-            function = getattr(self.handle, _FROM_ARRAYS)
-            function.restype = ctypes.c_void_p
-            function.argtypes = _FROM_ARRAYS_ARGUMENTS
         self.handle.bs_set_print_callback(_ignore_print, None)
 
     def __reduce__(self) -> tuple[type[Library], tuple[Path]]:

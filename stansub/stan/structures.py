@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from stansub.stan.dependence import Steps
@@ -236,10 +236,6 @@ def _gaussian_process(reading: Reading) -> str:
     return _calling(reading, is_covariance) or next(square, "") or _one_density(reading, _PROCESSES)
 
 
-def _one_covariance(reading: Reading) -> str:
-    return _one_density(reading, _MULTIVARIATE)
-
-
 def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
     """Return a statement that has all observations in one density whose name starts with one of these."""
     for statement in walk(reading.program.evaluated):
@@ -436,7 +432,7 @@ STRUCTURES = (
     Structure(
         "a multivariate normal or t with a covariance of all observations",
         "each observation depends on all others",
-        _one_covariance,
+        partial(_one_density, names_of=_MULTIVARIATE),
     ),
     Structure("a differential equation", "all observations belong to one trajectory", _trajectory),
     Structure("a hidden Markov model", "each state depends on the one before it", _hidden_markov),
