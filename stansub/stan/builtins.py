@@ -21,6 +21,7 @@ from stansub.stan.containers import (
     elementwise,
     is_known,
     is_of_data,
+    plain,
     product,
     simplest,
     total,
@@ -131,8 +132,7 @@ def _of_known(function: Callable[..., Any]) -> Builtin:
     def of(arguments: Sequence[Value], n: int) -> Value:
         if not all(map(is_known, arguments)):
             return _row_by_row(function, arguments, n)
-        found = function(*arguments)
-        return found.item() if isinstance(found, np.generic) else found
+        return plain(function(*arguments))
 
     return of
 
@@ -157,8 +157,7 @@ def _of_entries(function: Callable[..., Any]) -> Builtin:
     def of(arguments: Sequence[Value], n: int) -> Value:
         if any(isinstance(one, Rows | Total) for one in arguments):
             raise NotFollowedError("a function of all observations is not supported")
-        found = function(*arguments)
-        return found.item() if isinstance(found, np.generic) else simplest(found)
+        return simplest(plain(function(*arguments)))
 
     return of
 

@@ -155,7 +155,7 @@ def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int
     entry = [one if isinstance(one, np.ndarray) else None for one in values]
     return simplest(
         filled(
-            lambda place: function(*(v if a is None else _plain(a[place]) for a, v in zip(entry, values, strict=True))),
+            lambda place: function(*(v if a is None else plain(a[place]) for a, v in zip(entry, values, strict=True))),
             shape,
         )
     )
@@ -171,7 +171,8 @@ def _summed(x: Value, n: int) -> Value:
     return (each.sum() if isinstance(each, np.ndarray) else n * each) + x.rest
 
 
-def _plain(x: Any) -> Any:
+def plain(x: Any) -> Any:
+    """Return a number of numpy as one of Python; other values as they are."""
     return x.item() if isinstance(x, np.generic) else x
 
 
@@ -294,7 +295,7 @@ def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
         line = _line(np.stack([one.values for one in a], axis=1), b)
         if line is not None:
             return affine(*line)
-    return added([_plain(x) * _plain(y) for x, y in zip(a, b, strict=True)])
+    return added([plain(x) * plain(y) for x, y in zip(a, b, strict=True)])
 
 
 def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | None:

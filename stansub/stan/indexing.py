@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.containers import Rows, Total, Value, by_row, chosen, dims_of, filled, is_known, simplest
+from stansub.stan.containers import Rows, Total, Value, by_row, chosen, dims_of, filled, is_known, plain, simplest
 from stansub.stan.rowwise import Expression, Mask, NotFollowedError, is_kind, known, pick
 
 # An index: one place or several from 1, known or one for each observation; None for all.
@@ -46,7 +46,7 @@ def part(base: Value, indices: Sequence[Index], n: int) -> Value:
         if k not in moving and indices[k] is not None:
             base = np.take(base, _places(indices[k], base.shape[k]), axis=k)
     if not moving:
-        return base.item() if isinstance(base, np.generic) else base
+        return plain(base)
     gone = [k for k, index in enumerate(indices) if index is not None and np.ndim(known(index)) == 0]
     axes = [k - sum(other < k for other in gone) for k in moving]
     if axes != list(range(len(axes))):
@@ -133,7 +133,7 @@ def elements(base: Value, by_number: bool, n: int) -> tuple[Value | None, Iterab
         return None if by_number or base.which is not None else base.inner, None
     if by_number:
         base = base.T.ravel()
-    return by_row(base) if len(base) == n else None, (x.item() if isinstance(x, np.generic) else x for x in base)
+    return by_row(base) if len(base) == n else None, map(plain, base)
 
 
 def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | None, n: int) -> Value:
