@@ -162,7 +162,7 @@ class CompiledModel:
 
     def _cut_somehow(self, given: _CutInputs, observations: str | None) -> Posterior:
         """Return the posterior in the first possible cut, proved or not."""
-        return self._in_parts(given, observations) or self._whole(given, observations)
+        return self._in_parts(given, observations) or self._cut(given, self._whole(given), observations)
 
     def uncut(
         self,
@@ -249,8 +249,8 @@ class CompiledModel:
             return None
         return found if found.proof.holds else None
 
-    def _whole(self, given: _CutInputs, observations: str | None) -> Posterior:
-        return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
+    def _whole(self, given: _CutInputs) -> Whole:
+        return Whole(self.silent, given.values, size_candidates(self.program), given.seed)
 
     def _cut(self, given: _CutInputs, cut: Cut, observations: str | None) -> Posterior:
         sums = self._sums(given, cut, observations)
@@ -294,9 +294,6 @@ class CompiledModel:
             seed=given.seed,
         )
 
-    def _size_names(self) -> list[str]:
-        return list(size_candidates(self.program))
-
     def _sums(self, given: _CutInputs, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
         """Return what counts the observations: the user's choice, or the candidates that pass on a few rows."""
         known = cut.sizes
@@ -337,8 +334,7 @@ class CompiledModel:
         """Return the error message if no parameters with a finite log density were found."""
         centre = near(given.full)[:1] if near is not None else []
         theta = sum(centre, given.rng.uniform(-0.1, 0.1, given.full.dim))
-        cut = Whole(self.silent, given.values, self._size_names(), given.seed)
-        place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
+        place = find_undefined(self._whole(given), given.full.dim, theta, check=given.log.check)
         _, message = given.full.log_density_or_message(theta)
         where, odd = f". At the last of them, {place}" if place else "", given.values.not_finite()
         advice = f" ({odd})" if odd else ", the priors and the parameters' constraints, or give plausible `inits`"

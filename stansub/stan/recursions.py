@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from stansub.stan.syntax import (
@@ -55,7 +56,7 @@ def _before(loop: For) -> dict[str, set[str]]:
     places: dict[str, set[str]] = {}
     for assigned in walk(loop.body):
         if isinstance(assigned, Assign):
-            for use in _uses(loop.variable, assigned.place)[:1]:
+            for use in islice(_uses(loop.variable, assigned.place), 1):
                 places.setdefault(use.name, set()).add(use.place)
     depends: dict[str, set[str]] = {}
     for one in walk(loop.body):
@@ -95,19 +96,15 @@ def _is_read(loop: For, name: str) -> bool:
     )
 
 
-def _uses(variable: str, *nodes: Node) -> list[_Use]:
-    """Return variables that nodes read, each with its index by a loop's variable."""
-    return [use for node in nodes for use in _each_use(variable, node)]
-
-
-def _each_use(variable: str, node: Node) -> Iterator[_Use]:
-    parts = node.parts
-    match node:
-        case Name(name):
-            yield _Use(name, "")
-        case Subscript(Name(name), indices):
-            ours = [index for index in indices if variable in names(index)]
-            yield _Use(name, str(ours[0]) if ours else "")
-            parts = indices
-    for part in parts:
-        yield from _each_use(variable, part)
+def _uses(variable: str, *nodes: Node) -> Iterator[_Use]:
+    """Yield variables that nodes read, each with its index by a loop's variable."""
+    for node in nodes:
+        parts = node.parts
+        match node:
+            case Name(name):
+                yield _Use(name, "")
+            case Subscript(Name(name), indices):
+                ours = [index for index in indices if variable in names(index)]
+                yield _Use(name, str(ours[0]) if ours else "")
+                parts = indices
+        yield from _uses(variable, *parts)
