@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from operator import add, mul
 from typing import Any, NamedTuple
 
@@ -162,10 +163,32 @@ def _of_entries(function: Callable[..., Any]) -> Builtin:
     return of
 
 
-def _extreme(of_entries: Callable[[Any], Any], of_two: Callable[[Any, Any], Any]) -> Builtin:
+def _extreme(of_entries: Callable[[Any], Any], of_two: Callable[[Any, Any], Any], of_parameters: str) -> Builtin:
     """Return the largest or smallest entry, or one of two integers."""
     single, double = _of_known(of_entries), _mapped(known_only(of_two))
-    return lambda arguments, n: (single if len(arguments) == 1 else double)(arguments, n)
+
+    def of(arguments: Sequence[Value], n: int) -> Value:
+        if len(arguments) > 1:
+            return double(arguments, n)
+        (x,) = arguments
+        is_small = isinstance(x, np.ndarray) and not is_known(x)
+        return reduce(expansions.ELEMENTARY[of_parameters], x.flat) if is_small else single(arguments, n)
+
+    return of
+
+
+def _inverse(x: Value) -> Value:
+    return np.linalg.inv(x) if is_known(x) else expansions.inverse(x)[0]
+
+
+def _log_determinant(x: Value) -> Value:
+    return np.linalg.slogdet(x)[1] if is_known(x) else expansions.inverse(x)[1]
+
+
+def _forward(factor: Value, y: Value) -> Value:
+    found = np.empty(len(y), dtype=object)
+    found[:] = expansions.forward(factor, list(y))
+    return found
 
 
 def _sum_of_squares(x: Value) -> Number:
@@ -304,8 +327,8 @@ FUNCTIONS: dict[str, Builtin] = {
     "mean": _of_entries(np.mean),
     "sd": _of_known(lambda x: np.std(x, ddof=1)),
     "variance": _of_known(lambda x: np.var(x, ddof=1)),
-    "max": _extreme(np.max, np.maximum),
-    "min": _extreme(np.min, np.minimum),
+    "max": _extreme(np.max, np.maximum, "fmax"),
+    "min": _extreme(np.min, np.minimum, "fmin"),
     "prod": _of_entries(np.prod),
     "cumulative_sum": _of_entries(np.cumsum),
     "reverse": _of_entries(np.flip),
@@ -328,7 +351,10 @@ FUNCTIONS: dict[str, Builtin] = {
     "norm2": _of_entries(lambda x: apply("sqrt", _sum_of_squares(x))),
     "dims": lambda arguments, n: np.array(dims_of(arguments[0], n), np.int64),
     "choose": _mapped(known_only(lambda n, k: np.round(scipy.special.comb(n, k)).astype(np.int64))),
-    **dict.fromkeys(("inverse", "inverse_spd"), _of_known(np.linalg.inv)),
+    **dict.fromkeys(("inverse", "inverse_spd"), _of_entries(_inverse)),
+    **dict.fromkeys(("log_determinant", "log_determinant_spd"), _of_entries(_log_determinant)),
+    "mdivide_left_tri_low": _of_entries(_forward),
+    "quad_form": lambda arguments, n: product(arguments[1].T, product(arguments[0], arguments[1], n), n),
     "qr_thin_Q": _of_known(_thin_qr(0)),
     "qr_thin_R": _of_known(_thin_qr(1)),
     "fmod": _mapped(known_only(np.fmod)),

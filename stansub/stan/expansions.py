@@ -285,8 +285,6 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "elt_multiply": lambda x, y: x * y,
     "elt_divide": lambda x, y: x * inv(y),
 }
-# Of parameters, these are not supported.
-KINKED = frozenset({"max", "min"})
 
 
 def categorical_logit(y: Number, logits: Sequence[Number]) -> Number:
@@ -324,14 +322,40 @@ def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
+def inverse(matrix: NDArray[Any]) -> tuple[NDArray[Any], Number]:
+    """Return the inverse of a small matrix of expressions, and the log of its determinant.
+
+    By elimination without exchanges of rows, for which a factor and a positive definite matrix have no need.
+    """
+    rest, found, log_determinant = matrix.astype(object), np.eye(len(matrix)).astype(object), 0.0
+    for k in range(len(matrix)):
+        log_determinant = log_determinant + log(rest[k, k])
+        scale = inv(rest[k, k])
+        rest[k], found[k] = ([one * scale for one in row] for row in (rest[k], found[k]))
+        for i in range(len(matrix)):
+            if i != k:
+                factor = rest[i, k]
+                rest[i], found[i] = (
+                    [one - factor * other for one, other in zip(row, pivot, strict=True)]
+                    for row, pivot in ((rest[i], rest[k]), (found[i], found[k]))
+                )
+    return found, log_determinant
+
+
+def forward(factor: NDArray[Any], y: Sequence[Number]) -> list[Number]:
+    """Return the solution of a lower triangular system."""
+    found: list[Number] = []
+    for i, row in enumerate(factor):
+        rest: Number = y[i]
+        for j in range(i):
+            rest = rest - row[j] * found[j]
+        found.append(rest * inv(row[i]))
+    return found
+
+
 def _distance(y: Sequence[Number], mu: Sequence[Number], factor: NDArray[Any]) -> tuple[Number, Number]:
     """Return a vector's squared Mahalanobis distance, and the log of the determinant of the Cholesky factor."""
-    errors: list[Number] = []
-    for i, row in enumerate(factor):
-        rest: Number = y[i] - mu[i]
-        for j in range(i):
-            rest = rest - row[j] * errors[j]
-        errors.append(rest * inv(row[i]))
+    errors = forward(factor, [one - its_mean for one, its_mean in zip(y, mu, strict=True)])
     return sum(square(one) for one in errors), sum(log(row[i]) for i, row in enumerate(factor))
 
 
@@ -339,6 +363,14 @@ def multi_normal_cholesky(y: Sequence[Number], mu: Sequence[Number], factor: NDA
     """Return the log density of a vector, from the Cholesky factor of its covariance."""
     squared, log_scale = _distance(y, mu, factor)
     return -_HALF_LOG_TWO_PI * len(y) - 0.5 * squared - log_scale
+
+
+def multi_normal_prec(y: Sequence[Number], mu: Sequence[Number], precision: NDArray[Any]) -> Number:
+    factor = cholesky(precision)
+    errors = [one - its_mean for one, its_mean in zip(y, mu, strict=True)]
+    own = [sum(row[j] * errors[i] for i, row in enumerate(factor) if i >= j) for j in range(len(errors))]
+    log_scale = sum(log(row[i]) for i, row in enumerate(factor))
+    return log_scale - _HALF_LOG_TWO_PI * len(errors) - 0.5 * sum(square(one) for one in own)
 
 
 def multi_student_t(y: Sequence[Number], nu: Number, mu: Sequence[Number], factor: NDArray[Any]) -> Number:
@@ -376,6 +408,7 @@ def dirichlet_multinomial(y: Sequence[Number], alpha: Sequence[Number]) -> Numbe
 VECTORS: dict[str, Callable[..., Number]] = {
     "multi_normal_cholesky": multi_normal_cholesky,
     "multi_normal": lambda y, mu, sigma: multi_normal_cholesky(y, mu, cholesky(sigma)),
+    "multi_normal_prec": multi_normal_prec,
     "multi_student_t_cholesky": multi_student_t,
     "multi_student_t": lambda y, nu, mu, sigma: multi_student_t(y, nu, mu, cholesky(sigma)),
     "multinomial": lambda y, p: multinomial(y, [log(one) for one in p]),

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
 from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
-from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_known, is_of_data, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.elementary import by_value
-from stansub.stan.expansions import KINKED
 from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
@@ -452,8 +451,6 @@ class _Walk:
         function = self.functions.get((name, len(arguments)))
         if function is not None:
             return self._inlined(function, arguments)
-        if name in KINKED and not all(map(is_of_data, arguments)):
-            raise NotFollowedError(f"the log likelihood jumps or has an unsupported kink ({name} of parameters)")
         if name in FUNCTIONS:
             found = call(name, arguments, self.n)
             return Count(found) if self.is_counting and name in SIZES and found == self.n else found

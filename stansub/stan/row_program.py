@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.stan.branches import continuous
 from stansub.stan.containers import added
-from stansub.stan.rowwise import Expression, Number, combine, common_limit, is_kind, known, walk, with_parts, wrapped
+from stansub.stan.rowwise import (
+    Expression,
+    Number,
+    combine,
+    common_limit,
+    is_kind,
+    known,
+    pick,
+    walk,
+    with_parts,
+    wrapped,
+)
 from stansub.stan.short_forms import shorter
 from stansub.stan.slopes import Slopes, dense, dots, key_of, scaled, spread
 from stansub.target.families import Binomial
@@ -88,7 +99,14 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term := _in_one_form(term, {}), n, limits=False)
     terms = [shorter(continuous(_resolved(term, which == k, {}))) for k in range(len(patterns))]
-    arguments = _Arguments.of(terms, n)
+    try:
+        arguments = _Arguments.of(terms, n)
+    except NoPredictorsError:
+        # Kinds of observations may read parameters of their own in the same way.
+        merged = pick(terms, which)
+        if len(_patterns(merged, n)[0]) >= len(terms):
+            raise
+        return in_program(merged, n)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
         raise NoPredictorsError("the likelihood does not depend on parameters")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan.operations import BINARY, FUNCTIONS
-from stansub.stan.slopes import Slopes, added, none_like, scaled, stacked
+from stansub.stan.slopes import Slopes, added, none_like, rows_in_stack, scaled, stacked
 from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
@@ -434,8 +434,8 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
         none = none_like(next(one.slopes for one in choices if is_kind(one, "affine")))
         rows = [one.slopes if is_kind(one, "affine") else none for one in choices]
         values = [np.atleast_1d(_constant(one)) for one in choices]
-        slopes = stacked(rows)[_rows_of([row.shape[0] for row in rows], places)]
-        return affine(slopes, np.concatenate(values)[_rows_of([len(one) for one in values], places)])
+        slopes = stacked(rows)[rows_in_stack([row.shape[0] for row in rows], places)]
+        return affine(slopes, np.concatenate(values)[rows_in_stack([len(one) for one in values], places)])
     kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
     if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
         parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
@@ -465,12 +465,6 @@ def with_parts(one: Expression, parts: Sequence[Number]) -> Number:
     if one.kind == "select" and one.values is not None:
         return select(one.values, *parts)
     return combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
-
-
-def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
-    own = np.array([length > 1 for length in lengths])[places]
-    return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)
 
 
 def limit_of(x: Number) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from stansub.types import FloatArray
 
@@ -73,3 +74,9 @@ def key_of(slopes: Slopes) -> bytes:
     if isinstance(slopes, sp.csr_array):
         return b"".join(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
     return bytes(slopes.tobytes())
+
+
+def rows_in_stack(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return rows in a stack of each choice's rows: the observation's own, or the only one."""
+    own = np.array([length > 1 for length in lengths])[places]
+    return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)

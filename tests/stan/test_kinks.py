@@ -144,6 +144,11 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
         "",
         lambda t, d: -np.log(t.s) - 0.5 * ((d["z"] - t.b * np.maximum(d["x"] - t.a, 0)) / t.s) ** 2,
     ),
+    "largest of three": (
+        "for (n in 1:N) z[n] ~ normal(max([a, b * x[n], s]) + min({b, z[n]}), 1);",
+        "",
+        lambda t, d: -0.5 * (d["z"] - np.maximum(np.maximum(t.a, t.b * d["x"]), t.s) - np.minimum(t.b, d["z"])) ** 2,
+    ),
     "Huber": (
         "for (n in 1:N) { real e = abs(z[n] - a - b * x[n]); real k = fmin(e, 0.7);"
         " target += -(square(k) / 2 + 0.7 * (e - k)) / s - log(s); }",
@@ -171,7 +176,7 @@ LOOSE = ("Huber", "inside a logarithm", "inside incomplete gamma functions")
 REFUSED = {
     "for (n in 1:N) { while (z[n] < a) target += b; }": "how often a loop runs",
     "for (n in 1:N) { if (z[n] == a) target += b; }": "whether two numbers are equal",
-    "for (n in 1:N) target += max({z[n], a});": "max of parameters",
+    "target += max(z - a);": "max of parameters is not supported",
 }
 
 

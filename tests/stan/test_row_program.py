@@ -85,6 +85,13 @@ class Point:
         self.eta = self.a + (x - x.mean(0)) @ self.b
 
 
+def _of_matrices(factor: Array, error: Array, weight: float, mean: Array) -> float:
+    cov = factor @ factor.T
+    normal = stats.multivariate_normal(mean, np.linalg.inv(cov))
+    squared = error @ np.linalg.inv(cov) @ error
+    return (weight - 0.5) * squared + np.linalg.slogdet(cov)[1] + normal.logpdf(error) + np.linalg.inv(factor)[1, 0]
+
+
 def _positive_qr(x: Array) -> tuple[Array, Array]:
     q, r = np.linalg.qr(x)
     signs = np.sign(np.diag(r))
@@ -211,6 +218,18 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
     "a product with parameters": (
         "vector[N] eta = a + xc * b; row_vector[N] own = (eta .* w)'; target += own * z - sum(exp(eta));",
         lambda t, d: t.eta * d["w"] * d["z"] - np.exp(t.eta),
+    ),
+    "matrices": (
+        "matrix[2, 2] f = [[s, 0], [a, t]]; matrix[2, 2] v = tcrossprod(f);"
+        " for (n in 1:N) { vector[2] e = x[n]' - b; target += -0.5 * dot_self(mdivide_left_tri_low(f, e))"
+        " + log_determinant(v) + quad_form(inverse_spd(v), e) * w[n] + multi_normal_prec_lpdf(e | r[1:2], v)"
+        " + inverse(f)[2, 1]; }",
+        lambda t, d: np.array(
+            [
+                _of_matrices(np.array([[t.s, 0], [t.a, t.t]]), x - t.b, w, t.r[:2])
+                for x, w in zip(d["x"], d["w"], strict=True)
+            ]
+        ),
     ),
     "inverse trigonometric functions": (
         "for (n in 1:N) target += square(z[n] - asin(2 * p - 1) * w[n]) + acos(inv_logit(a) - p)"
@@ -662,6 +681,21 @@ def test_rounding_of_variants_that_read_late_arguments() -> None:
     codes = np.array([(_loop.OPERATIONS.index(name), a, b) for name, a, b in lines], np.int32)
     family = ProgramFamily(Code(np.array([0, 2], np.int32), codes, np.zeros(2)), 4, np.zeros((1, 5)))
     assert tail_rounding(family) is None
+
+
+def test_groups_that_a_loop_compares_read_parameters_like_those_that_an_index_selects() -> None:
+    """Ten groups with two parameters each, in branches; one argument has the parameter of the observation's group."""
+    rng = np.random.default_rng(2)
+    values = {"N": 200, "J": 10, "z": rng.standard_normal(200), "g": rng.integers(1, 11, 200)}
+    head = "data { int N; int J; vector[N] z; array[N] int g; } parameters { vector[J] u; vector<lower=0>[J] s; }"
+    each = "for (j in 1:J) for (n in 1:N) if (g[n] == j) z[n] ~ normal(u[j] * square(u[j]), s[j]);"
+    family, arguments = in_program(follow(parse(f"{head} model {{ {each} }}"), values, 200).term, 200)
+    assert len(arguments) == 2
+    theta = rng.standard_normal((2, 20))
+    found = [_dense(family, arguments).log_lik(at) for at in theta]
+    own = values["g"] - 1
+    right = [stats.norm.logpdf(values["z"], at[:10][own] ** 3, np.exp(at[10:][own])) for at in theta]
+    np.testing.assert_allclose(found[1] - found[0], right[1] - right[0], rtol=1e-9, atol=1e-9)
 
 
 REFUSED = {
