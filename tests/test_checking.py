@@ -142,6 +142,16 @@ def test_functions_of_the_user_give_no_false_warnings() -> None:
     assert stanc.warnings_of(ROOT / "stan_models" / "logistic_reduce_sum.stan", pedantic=True) == ()
 
 
+def test_functions_that_are_passed_by_any_name_give_no_false_warnings(tmp_path: Path) -> None:
+    function = "real part(array[] int y, int start, int end, real a) { return bernoulli_logit_lpmf(y | a); }"
+    model = "real q; a ~ normal(q, 1); target += reduce_sum(part, y, 1, a);"
+    file = tmp_path / "parts.stan"
+    data = "data { int N; array[N] int y; } parameters { real a; }"
+    file.write_text(f"functions {{ {function} }} {data} model {{ {model} }}\n")
+    (found,) = stanc.warnings_of(file, pedantic=True)
+    assert "The variable q may not" in found
+
+
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(LOGISTIC, logistic_data) == 0
     out = capsys.readouterr().out

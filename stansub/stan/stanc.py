@@ -18,8 +18,8 @@ _CANONICAL = [
 ]
 # Newer versions give a range, "line 4, column 20 to column 21" or "to line 5, column 3", and break the line after it.
 _WARNING = re.compile(r"^Warning(?: in '[^']*', line (?P<line>\d+), column \d+(?: to [^:]*)?)?:\s", re.MULTILINE)
-# stanc takes the name of a user's function with this suffix for a variable.
-_FALSE_WARNING = re.compile(r"The variable \w+_lup[dm]f may not have been assigned")
+# stanc takes the name of a user's function that is passed to `reduce_sum` for a variable.
+_NOT_ASSIGNED = re.compile(r"The variable (\w+) may not have been assigned")
 # stanc misses priors of several parameters, and those that a transformed parameter adds up, as brms's lprior does.
 _NO_PRIOR = re.compile(r"The parameter (\w+) has no priors")
 STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
@@ -104,7 +104,8 @@ def warnings_of(stan_file: Path, *, pedantic: bool, with_prior: Collection[str] 
     """
     arguments = ["--allow-undefined", "--include-paths=.", "--o=/dev/null", *(["--warn-pedantic"] if pedantic else [])]
     try:
-        found = _stanc(read(stan_file), arguments, stan_file.absolute().parent).stderr
+        code = read(stan_file)
+        found = _stanc(code, arguments, stan_file.absolute().parent).stderr
     except StansubError:
         return ()
     places = [*_WARNING.finditer(found)]
@@ -113,13 +114,15 @@ def warnings_of(stan_file: Path, *, pedantic: bool, with_prior: Collection[str] 
         (f"line {one['line']}: " if one["line"] else "") + " ".join(found[one.end() : end].split())
         for one, end in zip(places, ends, strict=True)
     ]
-    return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, with_prior))
+    return tuple(text for text in dict.fromkeys(texts) if not _is_false(text, code, with_prior))
 
 
-def _is_false(warning: str, with_prior: Collection[str]) -> bool:
+def _is_false(warning: str, code: str, with_prior: Collection[str]) -> bool:
     """Return whether stanc warns of a user's function, or misses a prior."""
-    missed = _NO_PRIOR.search(warning)
-    return bool(_FALSE_WARNING.search(warning)) or (missed is not None and missed[1] in with_prior)
+    missed, unassigned = _NO_PRIOR.search(warning), _NOT_ASSIGNED.search(warning)
+    # Only the name of a function is before a parenthesis.
+    name = unassigned[1].replace("_lup", "_lp") if unassigned else ""
+    return bool(name and re.search(rf"\b{name}\s*\(", code)) or (missed is not None and missed[1] in with_prior)
 
 
 def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
