@@ -22,12 +22,12 @@
 namespace stansub {
 
 // An observation depends on phi through q arguments eta_k = a_k . phi + o_k, and its log likelihood is expanded to second
-// order around a point. With lengths l_k the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, delta_k being
-// the change of argument k. That change is a sum over terms: numbers that all observations have, whose part is at most
-// m_i |w|, w = A d with A from the precision of their coefficients, and one coefficient of each grouping. With shares s_j
+// order around a point. The expansion is off by at most c sum_k (g_k |delta_k|)^3, delta_k being the change of argument k, if no
+// |delta_k| exceeds a radius times a length l_k. That change is a sum over terms: numbers that all observations have, whose part is
+// at most m_i |w|, w = A d with A from the precision of their coefficients, and one coefficient of each grouping. With shares s_j
 // of the terms of an argument, which add up to 1,
 //
-//   t^3 <= sum_k sum_terms (|change by the term| / l_k)^3 / s_j^2
+//   |delta_k|^3 <= sum_terms |change by the term|^3 / s_j^2
 //
 // since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: tightest if the shares are
 // those of the terms. If c is infinite, the observation has no bound, and every decision evaluates it. Each term is a source of candidates: the first kind has one
@@ -43,10 +43,11 @@ class GroupedObservations final : public RemainderSource {
     std::vector<double> shares;     // of the dense term, where there is one, and of each grouping
   };
 
-  // Records, n of `width` numbers, are those of `Records` without the arguments at the point, which are computed from
-  // the rows, and without `data`, which the density takes. Levels are by t. Numbers stay the caller's.
+  // Records, n of `width` numbers, are those of `Records` with g_k in place of 1 / l_k, without the arguments at the point, which
+  // are computed from the rows, and without `data`, which the density takes. Of the lengths, (q, n), only the furthest changes in
+  // them are kept. Levels are by |delta_k| / l_k. Numbers stay the caller's.
   GroupedObservations(LogLik density, const Arguments& arguments, std::vector<Weights> weights, const double* records,
-                      std::size_t width, std::vector<Numbers> data, std::vector<double> point, std::vector<Level> levels,
+                      std::size_t width, const double* lengths, std::vector<Numbers> data, std::vector<double> point, std::vector<Level> levels,
                       double share)
       : kept_(std::move(density), arguments.size(), 2),
         arguments_(arguments),
@@ -66,7 +67,7 @@ class GroupedObservations final : public RemainderSource {
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t i = 0; i < n_; ++i)
       if (std::isinf(record(static_cast<std::int32_t>(i))[0])) unbounded_.push_back(static_cast<std::int32_t>(i));
-    for (std::size_t k = 0; k < q_; ++k) add_terms(k);
+    for (std::size_t k = 0; k < q_; ++k) add_terms(k, lengths + k * n_);
   }
 
   std::size_t dim() const override { return point_.size(); }
@@ -80,11 +81,11 @@ class GroupedObservations final : public RemainderSource {
   struct Term {
     std::size_t argument;
     double times;                            // 1 / s^2
-    std::vector<double> largest;             // of |change| / l_k for |w| or |d_g| of 1: of all, or of each group
+    std::vector<double> largest;             // |change| / l_k for |w| or |d_g| of 1: of all, or of each group
     std::vector<AliasTable> tables;          // over observations, or over those of each group
     std::vector<std::int32_t> places;        // of the groups in phi
     std::vector<std::vector<std::int32_t>> members;
-    std::vector<double> reach;               // dense: m_i / l_k of each observation
+    std::vector<double> reach;               // dense: g_k m_i of each observation
     const Column* gathered = nullptr;      // a grouping
     double sum(std::size_t g) const { return tables[g].total(); }
   };
@@ -93,7 +94,7 @@ class GroupedObservations final : public RemainderSource {
     std::vector<double> d;
     std::array<double, most_arguments> shared{};  // change of an argument that is the same for all
     std::vector<double> lengths;                  // |w| of each dense term, 0 for groupings
-    double furthest = 0;                          // t is no more
+    double furthest = 0;                          // |delta_k| / l_k is no more
   };
 
   struct Move {
@@ -179,7 +180,7 @@ class GroupedObservations final : public RemainderSource {
   // The bound from its own row.
   double second_bound(std::int32_t i, const Move& move, Changes& changes) const {
     const double* own = record(i);
-    double t_from = 0, t_to = 0;
+    double sum = 0;
     for (std::size_t k = 0; k < q_; ++k) {
       const Argument& argument = arguments_[k];
       double from = move.from.shared[k], to = move.to.shared[k];
@@ -200,10 +201,9 @@ class GroupedObservations final : public RemainderSource {
         }
       changes.from[k] = from;
       changes.to[k] = to;
-      t_from = std::max(t_from, std::abs(from) * own[1 + k]);
-      t_to = std::max(t_to, std::abs(to) * own[1 + k]);
+      sum += cube(from * own[1 + k]) + cube(to * own[1 + k]);
     }
-    return move.factor * own[0] * (cube(t_from) + cube(t_to));
+    return move.factor * own[0] * sum;
   }
 
   // The change of its log likelihood minus that of its expansion.
@@ -264,7 +264,7 @@ class GroupedObservations final : public RemainderSource {
   double weight(std::int32_t i) const { return is_bounded(i) ? record(i)[0] : 0; }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
-  void add_terms(std::size_t k) {
+  void add_terms(std::size_t k, const double* lengths) {
     const Argument& argument = arguments_[k];
     const auto& whitening = weights_[k].whitening;
     const auto& shares = weights_[k].shares;
@@ -276,12 +276,12 @@ class GroupedObservations final : public RemainderSource {
     if (!(sum <= 1 + 1e-9)) throw std::invalid_argument("shares are positive, and add up to 1");
     const auto times = [&](std::size_t j) { return 1 / (shares[j] * shares[j]); };
     std::size_t j = 0;
-    if (argument.p() > 0) add_dense(k, times(j++));
-    for (const Column& one : argument.columns) add_grouping(k, times(j++), one);
+    if (argument.p() > 0) add_dense(k, lengths, times(j++));
+    for (const Column& one : argument.columns) add_grouping(k, lengths, times(j++), one);
   }
 
   // |z . d| = |(A'^-1 z) . (A d)| <= |A'^-1 z| |A d|, with A upper triangular.
-  void add_dense(std::size_t k, double times) {
+  void add_dense(std::size_t k, const double* lengths, double times) {
     const Argument& argument = arguments_[k];
     const std::size_t p = argument.p();
     const auto& whitening = weights_[k].whitening;
@@ -304,7 +304,7 @@ class GroupedObservations final : public RemainderSource {
         length = std::sqrt(squares);
       }
       term.reach[i] = length * record(static_cast<std::int32_t>(i))[1 + k];
-      largest = std::max(largest, term.reach[i]);
+      largest = std::max(largest, length / lengths[i]);
       weights[i] = weight(static_cast<std::int32_t>(i)) * cube(term.reach[i]);
     }
     term.largest = {largest};
@@ -312,7 +312,7 @@ class GroupedObservations final : public RemainderSource {
     terms_.push_back(std::move(term));
   }
 
-  void add_grouping(std::size_t k, double times, const Column& one) {
+  void add_grouping(std::size_t k, const double* lengths, double times, const Column& one) {
     Term term;
     term.argument = k;
     term.times = times;
@@ -329,9 +329,9 @@ class GroupedObservations final : public RemainderSource {
       std::vector<double> weights;
       double largest = 0;
       for (const std::int32_t i : members[place]) {
-        const double factor = one.factors[i] * record(i)[1 + k];
-        weights.push_back(weight(i) * cube(factor));
-        largest = std::max(largest, std::abs(factor));
+        const double factor = one.factors[i];
+        weights.push_back(weight(i) * cube(factor * record(i)[1 + k]));
+        largest = std::max(largest, std::abs(factor) / lengths[i]);
       }
       term.places.push_back(static_cast<std::int32_t>(place));
       term.largest.push_back(largest);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kinks.hpp"
@@ -44,29 +45,32 @@ class ProgramKinks {
     return sum;
   }
 
-  // The bound as a multiple of floor + t^3, where arguments differ from the centre by lengths * t, t <= radius, after `pieces`.
-  double largest(const double* own, const double* centre, const double* lengths, double radius) {
+  // Adds `times` c_k such that the bound is sum_k c_k (floor + |s_k|^3), where arguments differ from the centre by lengths s_k,
+  // |s_k| <= radius; after `pieces`. An operand moves by sum_k L_k |s_k| at most, and with L = sum_k L_k its cube, divided by L^3, is
+  // sum_k L_k / L |s_k|^3 at most.
+  void add_to(double* out, const double* own, const double* centre, const double* lengths, double radius, double times) {
     const auto& variant = program_.of(own);
     const std::vector<double> nothing(q_, 0.0), width(q_, radius);
     program_.expand(monomials_, own, centre, lengths, nothing.data(), width.data(), box_, nullptr, pieces_.data());
-    double total = 0;
     bool has_slopes = false;
     for (std::size_t i = 0; i < variant.size(); ++i) {
       const auto& one = variant[i];
       if (one.kind != Program::absolute) continue;
+      const auto move = [&](std::size_t k) { return box_.all[jet(one.a) + 1 + k].largest() * (1 + 1e-15); };
       double moves = 0;
-      for (std::size_t k = 0; k < q_; ++k) moves += box_.all[jet(one.a) + 1 + k].largest() * (1 + 1e-15);
+      for (std::size_t k = 0; k < q_; ++k) moves += move(k);
       const KinkError error(operand(one), pieces_[i], moves, radius, floor_);
       if (error.is_none()) continue;
       if (!has_slopes) set_slopes(variant, own, centre, lengths, radius);
       has_slopes = true;
       const Interval slope = slopes_[i];
       const double middle = std::abs(0.5 * slope.lo + 0.5 * slope.hi), rest = 0.5 * slope.hi - 0.5 * slope.lo;
-      if (!std::isfinite(middle + rest)) return Interval::infinity;
-      if (middle > 0) total += middle * error.largest(error.start());
-      if (rest > 0) total += rest * (1 + 1e-12) * error.largest(0);
+      double found = std::isfinite(middle + rest) ? 0 : Interval::infinity;
+      if (middle > 0) found += middle * error.largest(error.start());
+      if (rest > 0) found += rest * (1 + 1e-12) * error.largest(0);
+      if (found == 0) continue;
+      for (std::size_t k = 0; k < q_; ++k) out[k] += std::isfinite(found) ? times * found * (move(k) / moves) * (1 + 1e-12) : found;
     }
-    return total * (1 + 1e-12);
   }
 
  private:
@@ -174,83 +178,136 @@ class ProgramKinks {
   std::vector<Interval> values_, own_slopes_, other_slopes_, slopes_;
 };
 
-// Bounds on the sum of a program's derivatives of an order, times lengths, on boxes. With absolute values, they are multiples of
-// floor + t^order, as much as the error of the expansion takes.
+// Bounds on the errors of a program's expansions of order p - 1, by argument: c_k such that the error is at most
+// sum_k c_k (floor + |s_k|^p), where argument k differs from the centre by its length times s_k, |s_k| <= radius.
+//
+// With the Taylor coefficients C_a in s, the error is an integral over the ray from the centre to s,
+//
+//   sum_(|a| = p) s^a p int_0^1 (1 - u)^(p - 1) C_a(u s) du,
+//
+// most of which is from near the centre. So C_a are enclosed on several boxes, each half as wide as the one before, and each counts
+// for the part of the ray that is in no smaller one. After the terms of order p at the centre, the same integral of the next order is
+// left, and the smaller one of both bounds is taken. |s^a| is at most sum_k a_k / |a| |s_k|^|a|, by the inequality of the means.
 class ProgramBounds {
  public:
-  // Boxes of one argument are halved up to three times, of two up to two times, where they lose more than half: with more
-  // arguments a cut along one of them gains little.
-  static constexpr int cuts_of(std::size_t q) { return q == 1 ? 3 : q == 2 ? 2 : 0; }
-  static constexpr double lost = 2;
+  // Boxes are halved while the bound may become smaller by this share.
+  static constexpr int most_boxes = 5;
+  static constexpr double lost = 0.1;
   // The next order tightens an enclosure; with many arguments it has too many coefficients to pay off.
-  static int degree_of(std::size_t q, int order) { return q <= 4 ? std::min(order + 1, unary::most) : order; }
+  static int degree_of(std::size_t q, int order) { return q <= 5 ? std::min(order + 1, unary::most) : order; }
 
   ProgramBounds(const Program& program, int order, double floor)
       : program_(program),
         kinks_(program, floor),
-        order_(order),
+        p_(order),
         q_(program.n_arguments()),
-        monomials_(static_cast<int>(q_), degree_of(q_, order)) {}
-
-  double largest(const double* own, const double* centre, const double* lengths, double radius) {
-    std::vector<double> at(q_, 0.0), width(q_, radius);
-    double sure = 0;
-    pieces_ = kinks_.pieces(own, centre, lengths);
-    double found = on_box(own, centre, lengths, at, width, cuts_of(q_), sure);
-    if (pieces_) found += kinks_.largest(own, centre, lengths, radius);
-    return unary::factorials[order_] * found;
+        monomials_(static_cast<int>(q_), degree_of(q_, order)),
+        nothing_(q_, 0.0) {
+    for (int n = p_; n <= monomials_.degree(); ++n) integrals_.emplace_back(n, q_);
   }
+
+  // Sets the observation. The numbers stay the caller's.
+  void set(const double* own, const double* centre, const double* lengths) {
+    own_ = own;
+    centre_ = centre;
+    lengths_ = lengths;
+    pieces_ = kinks_.pieces(own, centre, lengths);
+    const Interval* point =
+        program_.expand(monomials_, own, centre, lengths, nothing_.data(), nothing_.data(), point_, nullptr, pieces_);
+    at_centre_ = sums_of(point);
+    boxes_.clear();
+  }
+
+  // Enclosures of C_a on a box, in the order of the monomials, of which those of order p and below are tightened by the next one.
+  const Interval* enclose(double half) {
+    const std::vector<double> width(q_, half);
+    return program_.expand(monomials_, own_, centre_, lengths_, nothing_.data(), width.data(), box_, point_.all.data(), pieces_);
+  }
+
+  // Writes p! c_k of each argument for one radius after the other. Radii that are twice others share their boxes.
+  void largest(const std::vector<double>& radii, double* out) {
+    for (const double radius : radii) {
+      const Integral& best = bound(radius);
+      for (std::size_t k = 0; k < q_; ++k) out[k] = unary::factorials[p_] * best.bound[k] * (1 + 1e-12);
+      if (pieces_) kinks_.add_to(out, own_, centre_, lengths_, radius, unary::factorials[p_]);
+      out += q_;
+    }
+  }
+
+  const Monomials& monomials() const { return monomials_; }
 
  private:
-  double on_box(const double* own, const double* centre, const double* lengths, std::vector<double>& at, std::vector<double>& width,
-                int cuts, double& sure) {
-    const std::vector<double> nothing(q_, 0.0);
-    const Interval* point =
-        program_.expand(monomials_, own, centre, lengths, at.data(), nothing.data(), point_, nullptr, pieces_);
-    double there = 0;
-    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) there += std::max(std::max(point[i].lo, -point[i].hi), 0.0);
-    sure = std::max(sure, there);
-    const Interval* box = program_.expand(monomials_, own, centre, lengths, at.data(), width.data(), box_, point_.all.data(), pieces_);
-    double found = 0;
-    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) found += box[i].largest();
-    found *= 1 + 1e-13;
-    if (std::isnan(found)) found = Interval::infinity;
-    if (cuts == 0 || found <= lost * sure) return found;
-    const std::size_t k = widest(box, lengths, width);
-    const double half = width[k] / 2, middle = at[k];
-    width[k] = half;
-    double halves = 0;
-    for (const double side : {-1.0, 1.0}) {
-      at[k] = middle + side * half;
-      halves = std::max(halves, on_box(own, centre, lengths, at, width, cuts - 1, sure));
+  // sum_(|a| = n) a_k / n sup |C_a| for n = p and, with few arguments, p + 1: a row each, by argument.
+  using Sums = std::vector<std::vector<double>>;
+
+  Sums sums_of(const Interval* jet) const {
+    Sums found;
+    for (int n = p_; n <= monomials_.degree(); ++n) {
+      auto& row = found.emplace_back(q_, 0.0);
+      for (int i = monomials_.first(n); i < monomials_.until(n); ++i)
+        for (std::size_t k = 0; k < q_; ++k)
+          if (const int power = monomials_.exponent(i, static_cast<int>(k))) row[k] += static_cast<double>(power) / n * jet[i].largest();
     }
-    at[k] = middle;
-    width[k] = 2 * half;
-    return std::min(found, halves);
+    return found;
   }
 
-  // The argument along which derivatives change most.
-  std::size_t widest(const Interval* box, const double* lengths, const std::vector<double>& width) const {
-    std::size_t best = 0;
-    double most = -1;
-    for (std::size_t k = 0; k < q_; ++k) {
-      double change = 0;
-      for (int i = monomials_.first(order_); monomials_.degree() > order_ && i < monomials_.until(order_); ++i) {
-        const double next = box[monomials_.product(i, monomials_.variable(static_cast<int>(k)))].largest();
-        if (next > 0) change += next * width[k] * (monomials_.exponent(i, static_cast<int>(k)) + 1);
+  // The terms below an order n at the centre, and the integral of order n, as multiples of |s_k|^p.
+  struct Integral {
+    Integral(int order, std::size_t q) : n(order), outside(q), bound(q) {}
+
+    // `outer` is the share of the rays that is in the box, of which no smaller one is known so far.
+    void add(const std::vector<double>& of_box, const std::vector<double>& at_centre, double outer) {
+      const double beyond = std::pow(1 - outer, n), beyond_half = std::pow(1 - outer / 2, n);
+      total = excess = 0;
+      for (std::size_t k = 0; k < bound.size(); ++k) {
+        bound[k] = outside[k] + times * (1 - beyond) * of_box[k];
+        if (std::isnan(bound[k])) bound[k] = Interval::infinity;
+        outside[k] += times * (beyond_half - beyond) * of_box[k];
+        total += bound[k];
+        excess += times * (1 - beyond) * (of_box[k] - at_centre[k]);
       }
-      if (std::isinf(change)) change = std::numeric_limits<double>::max() * std::min(1.0, lengths[k] * width[k] / (1 + lengths[k] * width[k]));
-      if (change > most) most = change, best = k;
     }
-    return best;
+
+    int n;
+    double times = 1;  // the largest |s_k|^(n - p)
+    std::vector<double> outside, bound;
+    double total = 0, excess = 0;  // of the bound, and by how much smaller boxes may lower it
+  };
+
+  const Sums& of_box(double half) {
+    for (const auto& [known, sums] : boxes_)
+      if (known == half) return sums;
+    return boxes_.emplace_back(half, sums_of(enclose(half))).second;
+  }
+
+  // The integral with the smaller bound.
+  const Integral& bound(double radius) {
+    for (std::size_t j = 0; j < integrals_.size(); ++j) {
+      integrals_[j].times = j == 0 ? 1 : radius;
+      integrals_[j].outside = j == 0 ? nothing_ : at_centre_[0];
+    }
+    const Integral* best = nullptr;
+    double outer = 1;
+    for (int k = 0; k < most_boxes; ++k, outer /= 2) {
+      const Sums& box = of_box(radius * outer);
+      for (std::size_t j = 0; j < integrals_.size(); ++j) integrals_[j].add(box[j], at_centre_[j], outer);
+      best = &*std::min_element(integrals_.begin(), integrals_.end(), [](const auto& a, const auto& b) { return a.total < b.total; });
+      if (!(best->excess > lost * best->total) || std::isinf(best->total)) break;
+    }
+    return *best;
   }
 
   const Program& program_;
   ProgramKinks kinks_;
-  const Piece* pieces_ = nullptr;
-  int order_;
+  int p_;
   std::size_t q_;
   Monomials monomials_;
+  std::vector<double> nothing_;
+  std::vector<Integral> integrals_;
+  const double *own_ = nullptr, *centre_ = nullptr, *lengths_ = nullptr;
+  const Piece* pieces_ = nullptr;
+  Sums at_centre_;
+  std::vector<std::pair<double, Sums>> boxes_;  // half widths
   Program::Jets<Interval> point_, box_;
 };
 

@@ -97,17 +97,39 @@ void derivatives(const Program& program, int order, const Matrix& data, const Ma
                         {out.data() + first, n});
 }
 
-void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,
-             const Output& out, double floor) {
+void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths,
+             const std::vector<double>& radii, const Output& out, double floor) {
   Columns columns(program, data, centre), moves(program, data, lengths);
   if (order < 1 || order > 4) throw std::invalid_argument("the order must be 1 to 4");
-  if (out.shape(0) != 1 || out.shape(1) != columns.n()) throw std::invalid_argument("out must have a number for each observation");
+  if (out.shape(0) != radii.size() * program.n_arguments() || out.shape(1) != columns.n())
+    throw std::invalid_argument("out must have a row for each radius and argument, and a column for each observation");
   nb::gil_scoped_release release;
+  std::vector<double> found(out.shape(0));
   ProgramBounds bounds(program, order, floor);
   for (std::size_t i = 0; i < columns.n(); ++i) {
     columns.move_to(i);
     moves.move_to(i);
-    out(0, i) = bounds.largest(columns.own(), columns.at(), moves.at(), radius);
+    bounds.set(columns.own(), columns.at(), moves.at());
+    bounds.largest(radii, found.data());
+    for (std::size_t k = 0; k < found.size(); ++k) out(k, i) = found[k];
+  }
+}
+
+// The largest absolute values of Taylor coefficients of an order on boxes, as far as they are enclosed.
+void enclose(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius, const Output& out) {
+  Columns columns(program, data, centre), moves(program, data, lengths);
+  if (order < 1 || order > 4) throw std::invalid_argument("the order must be 1 to 4");
+  ProgramBounds bounds(program, order, 0);
+  const int first = bounds.monomials().first(order), n = bounds.monomials().until(order) - first;
+  if (out.shape(0) != static_cast<std::size_t>(n) || out.shape(1) != columns.n())
+    throw std::invalid_argument("out must have a row for each coefficient and a column for each observation");
+  nb::gil_scoped_release release;
+  for (std::size_t i = 0; i < columns.n(); ++i) {
+    columns.move_to(i);
+    moves.move_to(i);
+    bounds.set(columns.own(), columns.at(), moves.at());
+    const Interval* found = bounds.enclose(radius) + first;
+    for (int m = 0; m < n; ++m) out(static_cast<std::size_t>(m), i) = found[m].largest();
   }
 }
 
@@ -133,7 +155,8 @@ void define_programs(nb::module_& m) {
       .def(nb::new_(&to_program), "starts"_a, "codes"_a, "values"_a, "n_arguments"_a, "n_data"_a)
       .def("expand", &expand, "degree"_a, "data"_a, "eta"_a, "out"_a.noconvert())
       .def("derivatives", &derivatives, "order"_a, "data"_a, "eta"_a, "out"_a.noconvert())
-      .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert(), "floor"_a = 0.0)
+      .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radii"_a, "out"_a.noconvert(), "floor"_a = 0.0)
+      .def("enclose", &enclose, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert())
       .def("set_widths", &set_widths, "data"_a, "centre"_a, "lengths"_a, "times"_a, "out"_a.noconvert());
   nb::list names;
   for (const char* name : {"constant", "data", "argument", "sum", "difference", "product", "log_sum_exp", "log_gamma_above", "log_gamma_below", "log_mean_normal", "if_negative", "unless_negative", "if_nonpositive", "unless_nonpositive", "same", "abs"}) names.append(name);

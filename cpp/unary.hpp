@@ -23,7 +23,7 @@ struct Interval {
     if (!(lo <= hi)) return whole();
     lo = std::min(lo, most);
     hi = std::max(hi, -most);
-    return {lo == 0 ? 0 : lo * (lo > 0 ? 1 - eps : 1 + eps) - tiny, hi == 0 ? 0 : hi * (hi > 0 ? 1 + eps : 1 - eps) + tiny};
+    return {lo == 0 ? 0 : lo - (std::abs(lo) * eps + tiny), hi == 0 ? 0 : hi + (std::abs(hi) * eps + tiny)};
   }
   double largest() const { return std::max(-lo, hi); }
 };
@@ -44,6 +44,8 @@ inline Interval add(const Interval& a, const Interval& b) {
 }
 inline Interval subtract(const Interval& a, const Interval& b) { return add(a, {-b.hi, -b.lo}); }
 inline Interval multiply(const Interval& a, const Interval& b) {
+  const double p = a.lo * b.lo, q = a.lo * b.hi, r = a.hi * b.lo, s = a.hi * b.hi;
+  if (!std::isnan(p + q + r + s)) return Interval::outward(std::min(std::min(p, q), std::min(r, s)), std::max(std::max(p, q), std::max(r, s)));
   // An infinite end stands for numbers without bound, of which zero times any is zero.
   const auto product = [](double x, double y) { return x == 0 || y == 0 ? 0.0 : x * y; };
   const double ends[] = {product(a.lo, b.lo), product(a.lo, b.hi), product(a.hi, b.lo), product(a.hi, b.hi)};

@@ -713,14 +713,28 @@ class Program:
         data: NDArray[np.float64],
         centre: NDArray[np.float64],
         lengths: NDArray[np.float64],
-        radius: float,
+        radii: Sequence[float],
         out: NDArray[np.float64],
         floor: float = 0.0,
     ) -> None:
-        """Write bounds on sums of absolute derivatives of an order, times lengths, on boxes, shape (1, n).
+        """Write bounds on errors of expansions of one order less on boxes, by radius and argument, shape (r q, n).
 
-        With absolute values, bounds are such that errors of expansions are at most these times (floor + t^order) /
-        order!; infinite if a kink is within reach and the floor is 0.
+        If argument k differs from the centre by its length times s_k, |s_k| <= radius, the error is at most the sum of
+        bounds times (floor + |s_k|^order) / order!. They are infinite if a kink is within reach and the floor is 0.
+        """
+
+    def enclose(
+        self,
+        order: int,
+        data: NDArray[np.float64],
+        centre: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+        radius: float,
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write upper limits of absolute Taylor coefficients of an order, times lengths, on boxes.
+
+        ``out`` has a row for each coefficient, in the order of those of `expand`, and a column for each observation.
         """
 
 SKETCH_UNIT: float
@@ -1443,8 +1457,10 @@ class GroupedObservations(RemainderSource):
         For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
         observations are picked; they add up to 1.
     records : ndarray, shape (n, width)
-        Of each observation the constant c, infinite if there is none; 1 / l and then the slope of each argument at the
-        point; the lower triangle of the second derivatives.
+        Of each observation the constant c, infinite if there is none; g and then the slope of each argument at the
+        point; the lower triangle of the second derivatives. Remainders are at most c times the sum of (g |change|)^3.
+    lengths : ndarray, shape (q, n)
+        Lengths l of the arguments.
     data : list of ndarray, shape (n,)
         What the density takes.
     point : ndarray, shape (m,)
@@ -1466,6 +1482,7 @@ class GroupedObservations(RemainderSource):
         whitenings: list[NDArray[np.float64]],
         shares: list[list[float]],
         records: NDArray[np.float64],
+        lengths: NDArray[np.float64],
         data: list[NDArray[Any]],
         point: NDArray[np.float64],
         radii: NDArray[np.float64],

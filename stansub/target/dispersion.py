@@ -13,11 +13,11 @@ import numpy as np
 import scipy
 
 from stansub import _loop
-from stansub.target.families import PEAK, Columns, Separate, softplus
+from stansub.target.families import PEAK, ByArgument, Columns, softplus
 from stansub.target.intervals import (
     LOG_MAX,
     Interval,
-    binomial_sum,
+    binomial_split,
     boxes,
     exponential,
     extremes,
@@ -31,7 +31,7 @@ _LARGE = 1e4
 
 
 @dataclass(frozen=True)
-class NegativeBinomial2(Columns, Separate):
+class NegativeBinomial2(Columns, ByArgument):
     """Counts from the logs of their mean and of their dispersion phi, both unknown."""
 
     counts: FloatArray
@@ -58,10 +58,10 @@ class NegativeBinomial2(Columns, Separate):
         """Return Hessians, shape (2, 2, n)."""
         return symmetric(*(part.low for part in self._derivatives(2, eta, np.zeros_like(eta), 0.0)))
 
-    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+    def by_argument(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return bounds with the worst phi and functions of x."""
         found = self._derivatives(order, centre, lengths, radius)
-        return binomial_sum([part.largest for part in found], *lengths)
+        return binomial_split([part.largest for part in found], *lengths)
 
     def _derivatives(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> list[Interval]:
         """Return derivatives from all in eta to all in log phi."""
@@ -149,7 +149,7 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
 
 
 @dataclass(frozen=True)
-class Gamma(Columns, Separate):
+class Gamma(Columns, ByArgument):
     """Gamma variables from the logs of their shape alpha and of their rate beta."""
 
     y: FloatArray
@@ -179,7 +179,7 @@ class Gamma(Columns, Separate):
         first = shape * (log_scaled - scipy.special.digamma(shape)) - shape**2 * scipy.special.polygamma(1, shape)
         return symmetric(first, shape, -scaled)
 
-    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+    def by_argument(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return bounds with the worst value of each part of the derivatives in log alpha."""
         log_shape, log_rate = boxes(centre, lengths, radius)
         with np.errstate(divide="ignore"):
@@ -188,7 +188,7 @@ class Gamma(Columns, Separate):
         shape, scaled = exponential(log_shape), exponential(log_scaled)
         in_shape = _shape_times(log_shape, log_scaled) + _stirling(order, shape)
         parts = [in_shape.largest, shape.high, np.zeros_like(self.y), scaled.high]
-        return binomial_sum(parts if order == 3 else [parts[0], parts[1], parts[3]], *lengths)
+        return binomial_split(parts if order == 3 else [parts[0], parts[1], parts[3]], *lengths)
 
 
 def _shape_times(log_shape: Interval, log_scaled: Interval) -> Interval:

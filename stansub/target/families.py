@@ -96,6 +96,18 @@ class Smooth(ABC):
         """Return itself."""
         return self
 
+    @abstractmethod
+    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """Return bounds on derivatives on boxes, shape (n,)."""
+
+    def by_argument(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """Return bounds by argument, shape (q, n): as large for each as for all."""
+        return np.broadcast_to(self.largest(order, centre, lengths, radius), centre.shape)
+
+    def split(self, order: int, centre: FloatArray, lengths: FloatArray, radii: Sequence[float]) -> FloatArray:
+        """Return bounds by radius and argument, shape (n_radii, q, n)."""
+        return np.array([self.by_argument(order, centre, lengths, radius) for radius in radii])
+
 
 class Separate(Smooth):
     """Base of families that compute their derivatives, of first and second order, one by one."""
@@ -118,6 +130,17 @@ class Separate(Smooth):
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Return log likelihoods (order 0), gradients and Hessians of some orders."""
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
+
+
+class ByArgument(Separate):
+    """Base of families whose bounds are sums over arguments."""
+
+    @abstractmethod
+    def by_argument(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray: ...
+
+    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """Return the sums."""
+        return np.asarray(self.by_argument(order, centre, lengths, radius).sum(0))
 
 
 class Columns:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.groupings import Recentred
@@ -54,17 +53,21 @@ def grouped(
     radii = (np.inf,) if family.bounded else tuple(radius * multiple for multiple in _MULTIPLES)
     q = len(rows)
     records = np.empty((predictors.n_observations, 1 + 2 * q + q * (q + 1) // 2))
+    lengths = np.empty((q, predictors.n_observations))
 
     def fill(part: SparsePredictors, own: slice) -> tuple[FloatArray, list[FloatArray]]:
         """Write the records of some observations; return factors of the radii, and sums of lengths of terms."""
-        lengths = np.array([_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)])
+        lengths[:, own] = [_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)]
         eta = part.at(quadratic.point)
-        constants, worst = _constants(part.family, eta, lengths, radii)
+        split, worst = _split(part.family, eta, lengths[:, own], radii)
+        constants = split.sum(0)
+        with np.errstate(invalid="ignore"):
+            roots = np.where(np.isfinite(constants) & (constants > 0), np.cbrt(split / constants), 1.0)
         slopes, curves = part.family.derivatives((1, 2), eta)
         lower = (np.broadcast_to(curves[k, j], part.n_observations) for k in range(q) for j in range(k + 1))
         first = (np.broadcast_to(slope, part.n_observations) for slope in slopes)
-        records[own] = np.stack([constants, *(1 / lengths), *first, *lower], axis=1)
-        return worst, [_sizes(*one, sds) for one in zip(part.rows, whitenings, lengths, strict=True)]
+        records[own] = np.stack([constants, *(roots / lengths[:, own]), *first, *lower], axis=1)
+        return worst, [_sizes(*one, sds) for one in zip(part.rows, whitenings, lengths[:, own], strict=True)]
 
     factors, sizes = zip(*predictors.each(fill), strict=True)
     n = predictors.n_observations
@@ -76,6 +79,7 @@ def grouped(
         whitenings,
         [_shares(row, np.sum([one[k] for one in sizes], axis=0) / n) for k, row in enumerate(rows)],
         records,
+        lengths,
         predictors.data,
         quadratic.point,
         np.array(radii),
@@ -84,28 +88,26 @@ def grouped(
     )
 
 
-def _constants(
+def _split(
     family: Family, eta: FloatArray, lengths: FloatArray, radii: Sequence[float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the constants of observations at the first radius, and how much larger any are at each radius.
+    """Return constants by argument at the first radius, shape (q, n), and how much larger any are at each radius.
 
     Constants of observations without a bound are infinite. Others are infinitely larger at a radius if they are by far
     for a few of the observations.
     """
-    constants = family.largest(3, eta, lengths, radii[0]) / 6
-    constants[np.isnan(constants)] = np.inf
-    bounded = np.flatnonzero(np.isfinite(constants))
-    few = bounded[:: max(len(bounded) // _TRIED, 1)]
+    few = np.arange(0, eta.shape[1], max(eta.shape[1] // _TRIED, 1))
+    tried = _worst(family.part(few).split(3, eta[:, few], lengths[:, few], radii))
+    narrow = int(np.argmax(np.append(tried, np.inf) > _WIDE))
+    found = family.split(3, eta, lengths, radii[:narrow]) / 6
+    constants = np.where(np.isfinite(found[0]).all(0), found[0], np.inf)
+    return constants, np.append(_worst(found), np.full(len(radii) - narrow, np.inf))
 
-    def times(rows: NDArray[np.int64], radius: float) -> float:
-        found = family.part(rows).largest(3, eta[:, rows], lengths[:, rows], radius) / 6
-        return _times(found, constants[rows])
 
-    worst = [1.0]
-    for radius in radii[1:]:
-        is_wide = worst[-1] > _WIDE or times(few, radius) > _WIDE
-        worst.append(np.inf if is_wide else times(bounded, radius))
-    return constants, np.array(worst)
+def _worst(constants: FloatArray) -> FloatArray:
+    """Return by how much constants of radii exceed those of the first one at most, of observations that have these."""
+    bounded = np.isfinite(constants[0]).all(0)
+    return np.array([_times(one[:, bounded], constants[0][:, bounded]) for one in constants])
 
 
 def _times(larger: FloatArray, constants: FloatArray) -> float:

@@ -65,11 +65,17 @@ def boxes(centre: FloatArray, lengths: FloatArray, radius: float) -> list[Interv
     return [Interval(*ends) for ends in zip(low, high, strict=True)]
 
 
-def binomial_sum(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in one argument, j in the other."""
+def binomial_split(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the shares of two arguments, shape (2, n), in sum_j C(p, j) |f_j| a^(p - j) b^j.
+
+    f_j is the derivative p - j times in one argument, j in the other, which are their shares of a term: by the
+    inequality of the means, x^(p - j) y^j <= (p - j) / p x^p + j / p y^p.
+    """
     order = len(derivatives) - 1
     terms = [math.comb(order, j) * f * power(a, order - j) * power(b, j) for j, f in enumerate(derivatives)]
-    return np.asarray(sum(terms))
+    return np.array(
+        [sum(share(j) / order * term for j, term in enumerate(terms)) for share in (lambda j: order - j, int)]
+    )
 
 
 def symmetric(first: FloatArray, mixed: FloatArray, second: FloatArray) -> FloatArray:

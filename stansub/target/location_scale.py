@@ -18,11 +18,11 @@ import scipy
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.target.families import PEAK, Separate, power
+from stansub.target.families import PEAK, ByArgument, power
 from stansub.target.intervals import (
     LOG_MAX,
     Interval,
-    binomial_sum,
+    binomial_split,
     boxes,
     exponential,
     extremes,
@@ -181,7 +181,7 @@ class ExtremeErrors(Errors):
 
 
 @dataclass(frozen=True)
-class LocationScale(Separate):
+class LocationScale(ByArgument):
     """Errors with an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma."""
 
     y: FloatArray
@@ -233,7 +233,7 @@ class LocationScale(Separate):
         parts = [self.errors.mixed(2, k, x) * precision ** (2 - k) for k in range(3)]
         return symmetric(*parts)
 
-    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+    def by_argument(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """Return bounds with the worst precision, functions of the standardised error and signs."""
         location, log_scale = boxes(centre, lengths, radius)
         precision = exponential(-log_scale)
@@ -242,4 +242,4 @@ class LocationScale(Separate):
         for k in range(order + 1):
             worst = extremes(partial(self.errors.mixed, order, k), x, self.errors.critical(order, k)).largest
             found.append(worst * power(precision.high, order - k))
-        return binomial_sum(found, *lengths)
+        return binomial_split(found, *lengths)

@@ -167,9 +167,13 @@ class ProgramFamily:
         return [found[order] for order in orders]
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """Return bounds on derivatives on boxes, shape (n,)."""
-        out = np.empty((1, self.data.shape[1]))
-        eta_shape = (self.n_arguments, self.data.shape[1])
-        at, moves = (np.ascontiguousarray(np.broadcast_to(each, eta_shape)) for each in (centre, lengths))
-        self.density.largest(order, np.ascontiguousarray(self.data), at, moves, radius, out, self.floor)
-        return np.asarray(out[0])
+        """Return bounds on errors of expansions on boxes, shape (n,)."""
+        return np.asarray(self.split(order, centre, lengths, (radius,))[0].sum(0))
+
+    def split(self, order: int, centre: FloatArray, lengths: FloatArray, radii: Sequence[float]) -> FloatArray:
+        """Return these bounds by radius and argument, shape (n_radii, q, n)."""
+        q, n = self.n_arguments, self.data.shape[1]
+        at, moves = (np.ascontiguousarray(np.broadcast_to(each, (q, n))) for each in (centre, lengths))
+        out = np.empty((len(radii) * q, n))
+        self.density.largest(order, np.ascontiguousarray(self.data), at, moves, list(radii), out, self.floor)
+        return out.reshape(len(radii), q, n)

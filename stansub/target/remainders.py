@@ -149,9 +149,16 @@ class Family(Protocol):
         Returns
         -------
         ndarray, shape (n,)
-            At least the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that the
+            Such as the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that the
             error of a Taylor expansion of one order less is at most this times t^order / order! if the arguments differ
             from the centre by at most `lengths * t`, t <= `radius`. With kinks, floor + t^order replaces t^order.
+        """
+
+    def split(self, order: int, centre: FloatArray, lengths: FloatArray, radii: Sequence[float]) -> FloatArray:
+        """Return such bounds by radius and argument, shape (n_radii, q, n).
+
+        If argument k differs from the centre by `lengths[k] * s_k`, |s_k| <= radius, the error is at most the sum over
+        arguments of bounds times (floor + |s_k|^order) / order!.
         """
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from mpmath import log, loggamma
 from scipy import special, stats
+from test_row_program import suprema
 
 from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
 from stansub.stan.row_program import in_program
@@ -336,7 +337,7 @@ def test_bounds_of_densities_hold(name: str, length: float) -> None:
     """Third derivatives at the corners of boxes are below their bounds, and by less than 1 % where the box is small."""
     family, centre, densities = _held(name)
     q, radius = len(centre), 2.0
-    bound = family.largest(3, centre, np.full(centre.shape, length), radius)
+    bound = suprema(family.density, 3, family.data, centre, np.full(centre.shape, length), radius)
     for i, of in enumerate(densities):
         found = 0.0
         for corner in product((-1, 1), repeat=q):

@@ -289,11 +289,12 @@ def test_bounds_hold(name: str, length: float, radius: float) -> None:
     rng = np.random.default_rng(5)
     rise = fall = -family.floor * found
     sizes, error_at = np.zeros(N), errors(family, centre, moves)
+    split = family.split(3, centre, moves, (radius,))[0] / 6
     for _ in range(1000):
         s = rng.uniform(-1, 1, centre.shape)
         t = radius * rng.uniform(0, 1, N) ** 2
         s *= t / np.abs(s).max(axis=0)
-        error, bound = error_at(s), found * (family.floor + t**3)
+        error, bound = error_at(s), (split * (family.floor + np.abs(s) ** 3)).sum(0)
         rise, fall = np.maximum(rise, error - bound), np.maximum(fall, -error - bound)
         sizes = np.maximum(sizes, np.abs(error) / (family.floor + t**3))
     assert (rise + fall <= 1e-11).all()
@@ -304,7 +305,7 @@ def test_bounds_hold(name: str, length: float, radius: float) -> None:
 def test_a_kink_within_reach_has_no_bound_without_a_floor() -> None:
     family, centre, moves = smoothed("known scale")
     out = np.empty((1, N))
-    family.density.largest(3, np.ascontiguousarray(family.data), centre, moves, 6.0, out)
+    family.density.largest(3, np.ascontiguousarray(family.data), centre, moves, [6.0], out)
     assert np.isinf(out).any()
     assert np.isfinite(bounds(family, centre, moves, 6.0)).all()
 

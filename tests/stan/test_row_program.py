@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import comb, factorial
 from typing import Any
 
 import mpmath
@@ -603,7 +604,8 @@ def test_bounds_hold_and_are_not_far_off_on_small_boxes(name: str) -> None:
     centre = found.at(points(1)[0])
     q, step = len(centre), 1e-4
     lengths = rng.uniform(0.01, 0.02, centre.shape)
-    bound = family.largest(3, centre, lengths, 2.0)
+    assert isinstance(family, ProgramFamily)
+    bound = suprema(family.density, 3, family.data, centre, lengths, 2.0)
     assert np.isfinite(bound).all()
     sharp = np.zeros(N)
     for _ in range(30):
@@ -616,7 +618,49 @@ def test_bounds_hold_and_are_not_far_off_on_small_boxes(name: str) -> None:
             each += np.einsum("abn,an,bn->n", np.abs(third), lengths, lengths) * lengths[k]
         assert (each <= bound * (1 + 1e-6) + 1e-8 * lengths.max() ** 2).all()
         sharp = np.maximum(sharp, each)
-    assert bound.sum() < 6 * sharp.sum() + 1e-9
+    assert family.largest(3, centre, lengths, 2.0).sum() < 6 * sharp.sum() + 1e-9
+
+
+def error_of(family: Any, centre: Array, lengths: Array) -> Callable[[Array], Array]:
+    """Of the expansion about the centre, with arguments so many lengths from it."""
+    value, slopes, curves = family.derivatives((0, 1, 2), centre)
+
+    def at(s: Array) -> Array:
+        change = lengths * s
+        expansion = value + (slopes * change).sum(0) + 0.5 * np.einsum("abn,an,bn->n", curves, change, change)
+        return np.asarray(family.log_lik(centre + change) - expansion)
+
+    return at
+
+
+def in_boxes(shape: tuple[int, ...], radius: float, n: int) -> Iterator[Array]:
+    """Corners of boxes, near and far, and places within."""
+    rng = np.random.default_rng(4)
+    for k in range(n):
+        signs = rng.choice([-1.0, 1.0], shape)
+        yield radius * (signs, 0.1 * signs, rng.uniform(-1, 1, shape), signs * rng.integers(0, 2, shape))[k % 4]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_errors_of_expansions_are_within_the_bounds_of_their_arguments(name: str) -> None:
+    """On small and large boxes, and not far off on small ones."""
+    found, _ = made(LINES[name][0], FUNCTIONS.get(name, ""))
+    family, rng = found.family, np.random.default_rng(3)
+    centre = found.at(points(1)[0])
+    lengths = rng.uniform(0.01, 0.02, centre.shape)
+    error_at, radii = error_of(family, centre, lengths), (1.0, 4.0)
+    bounds = family.split(3, centre, lengths, radii) / 6
+    for radius, bound in zip(radii, bounds, strict=True):
+        sizes = np.zeros(N)
+        for s in in_boxes(centre.shape, radius, 40 * len(centre)):
+            error = np.abs(error_at(s))
+            assert (error <= (bound * np.abs(s) ** 3).sum(0) * (1 + 1e-9) + 1e-11).all()
+            far = np.abs(s).max(0)
+            sizes = np.maximum(sizes, np.divide(error, far**3, out=np.zeros(N), where=far > 0.2))
+        assert radius > 1 or bound.sum() < 4 * sizes.sum() + 1e-9
+    alone = [family.split(3, centre, lengths, (radius,))[0] / 6 for radius in radii]
+    np.testing.assert_array_equal(bounds, alone)
+    np.testing.assert_allclose(6 * bounds[0].sum(0), family.largest(3, centre, lengths, radii[0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["zero_inflated", "censored", "beta"])
@@ -1028,12 +1072,16 @@ def program(*codes: tuple[str, int, int], n_arguments: int = 1) -> _loop.Program
     return _loop.Program(np.array([0, len(codes)], np.int32), numbers, np.zeros(len(codes)), n_arguments, 1)
 
 
+def suprema(of: _loop.Program, order: int, own: Array, centre: Array, lengths: Array, radius: float) -> Array:
+    """Bounds on the sums of absolute derivatives of an order, times lengths, on boxes: from enclosures of each."""
+    out = np.empty((comb(len(centre) + order - 1, order), centre.shape[1]))
+    of.enclose(order, *(np.ascontiguousarray(each) for each in (own, centre, lengths)), radius, out)
+    return np.asarray(factorial(order) * out.sum(0))
+
+
 def largest(of: _loop.Program, order: int, centre: list[float], lengths: list[float], radius: float) -> float:
-    out = np.empty((1, 1))
-    rows = (np.array(each, float)[:, np.newaxis] for each in (centre, lengths))
-    at, moves = rows
-    of.largest(order, np.zeros((1, 1)), at, moves, radius, out)
-    return float(out[0, 0])
+    at, moves = (np.array(each, float)[:, np.newaxis] for each in (centre, lengths))
+    return float(suprema(of, order, np.zeros((1, 1)), at, moves, radius)[0])
 
 
 def test_every_operation_is_held_against_mpmath() -> None:
@@ -1118,6 +1166,59 @@ def test_bounds_of_a_log_of_a_sum(centre: tuple[float, float]) -> None:
         bound = largest(of, 3, list(centre), [1.0, 1.0], radius)
         assert truth * (1 - 1e-9) <= bound
         assert bound < 1.01 * truth + 8 * radius
+
+
+def split(of: _loop.Program, centre: list[float], radius: float, order: int = 3) -> Array:
+    """Bounds on errors by argument, with lengths of 1."""
+    at = np.array(centre)[:, np.newaxis]
+    out = np.empty(at.shape)
+    of.largest(order, np.zeros((1, 1)), at, np.ones(at.shape), [radius], out)
+    return np.asarray(out[:, 0] / factorial(order))
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("name", OF_MPMATH)
+def test_bounds_on_errors_of_operations_hold(name: str, order: int) -> None:
+    """Never below the largest error over the power of the change, and so near that a bound 2 % smaller fails."""
+    of = program(("argument", 0, 0), (name, 0, 0))
+    tightest = 0.0
+    for centre, radius in [*INTERVALS.get(name, EVERYWHERE), (INTERVALS.get(name, EVERYWHERE)[0][0], 0.01)]:
+        bound = float(split(of, [centre], radius, order)[0])
+        with mpmath.workdps(40):
+            terms = mpmath.taylor(OF_MPMATH[name], mpmath.mpf(centre), order - 1)
+            for s in np.linspace(-radius, radius, 12):
+                error = OF_MPMATH[name](mpmath.mpf(centre) + s) - sum(
+                    c * mpmath.mpf(s) ** k for k, c in enumerate(terms)
+                )
+                most = float(abs(error) / abs(mpmath.mpf(s)) ** order)
+                assert most <= bound * (1 + 1e-9) + 1e-12
+                tightest = max(tightest, most / bound if bound > 1e-12 else 1.0)
+    assert tightest > 0.98
+
+
+THREE = (*(("argument", k, 0) for k in range(3)), ("sum", 0, 1), ("sum", 3, 2), ("exp", 4, 0))
+
+
+@pytest.mark.parametrize("radius", [0.01, 0.3, 1.0])
+def test_bounds_on_errors_are_those_at_the_worst_corner(radius: float) -> None:
+    """Of e^(a + b + c), of which each argument has a third. A bound 1 % smaller, or of a smaller box, is exceeded."""
+    bound = split(program(*THREE, n_arguments=3), [0.0, 0.0, 0.0], radius)
+    np.testing.assert_allclose(bound, bound[0])
+    change = 3 * radius
+    error = (np.expm1(change) - change - change**2 / 2) / radius**3
+    assert error <= bound.sum() * (1 + 1e-6)
+    assert bound.sum() < (1.01 if radius < 0.1 else 1.5) * error
+    assert split(program(*THREE, n_arguments=3), [0.0, 0.0, 0.0], radius / 4).sum() < error
+
+
+def test_an_argument_that_is_no_part_of_third_derivatives_has_no_share() -> None:
+    """The error of e^a + b^2 is that of e^a, and a b c is shared by all."""
+    alone = (("argument", 0, 0), ("argument", 1, 0), ("exp", 0, 0), ("square", 1, 0), ("sum", 2, 3))
+    bound = split(program(*alone, n_arguments=2), [0.0, 0.0], 0.1)
+    assert bound[1] == 0
+    assert bound[0] == pytest.approx((np.expm1(0.1) - 0.1 - 0.005) / 0.001, rel=0.01)
+    product = (*(("argument", k, 0) for k in range(3)), ("product", 0, 1), ("product", 3, 2))
+    np.testing.assert_allclose(split(program(*product, n_arguments=3), [1.0, 2.0, 3.0], 5.0), 1 / 3)
 
 
 def test_beyond_where_a_function_is_defined_there_is_no_bound() -> None:

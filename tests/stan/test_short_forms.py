@@ -36,7 +36,7 @@ def test_a_shorter_form_has_the_same_values_and_tighter_bounds(name: str, monkey
     for theta in points():
         np.testing.assert_allclose(found.log_lik(theta), as_written.log_lik(theta), rtol=1e-11, atol=1e-11)
     theta, cholesky = points(1)[0], 0.1 * np.eye(11)
-    bounds = [one.family.largest(3, one.at(theta), one.lengths(cholesky), 4.0) for one in (found, as_written)]
+    bounds = [one.family.largest(3, one.at(theta), one.lengths(cholesky), 8.0) for one in (found, as_written)]
     assert (bounds[0] <= bounds[1] * (1 + 1e-9)).all()
     assert bounds[0].sum() < 0.7 * bounds[1].sum()
 

@@ -112,8 +112,8 @@ def test_bounds_that_only_small_boxes_have() -> None:
         def part(self, rows: Rows) -> LocationScale:
             return Bounded(self.y[rows], self.errors.part(rows))
 
-        def largest(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
-            found = super().largest(order, centre, lengths, radius)
+        def by_argument(self, order: int, centre: Array, lengths: Array, radius: float) -> Array:
+            found = super().by_argument(order, centre, lengths, radius)
             return found if radius < self.most else np.full_like(found, np.inf)
 
     assert isinstance(predictors.family, LocationScale)

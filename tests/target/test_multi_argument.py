@@ -222,6 +222,35 @@ def test_derivatives(name: str) -> None:
         np.testing.assert_allclose(family.derivatives((2,), centre)[0][..., 0], hessian, rtol=1e-7, atol=1e-8 * scale)
 
 
+def largest_ratio(case: Case, bound: Array, centre: Array, lengths: Array, radius: float) -> float:
+    """Return the largest error of an expansion at random places of a box, as a share of the sum over arguments."""
+    rng, largest = np.random.default_rng(6), 0.0
+    value, slopes, curves = case.family.derivatives((0, 1, 2), centre)
+    for _ in range(400):
+        s = radius * rng.choice([-1.0, -0.1, 0.1, 1.0], case.q) * rng.uniform(0.5, 1, case.q)
+        change = lengths[:, 0] * s
+        there = case.family.log_lik(centre + change[:, np.newaxis])
+        error = there - value - slopes[:, 0] @ change - 0.5 * change @ curves[..., 0] @ change
+        largest = max(largest, float((np.abs(error) - 1e-11)[0] / (bound @ np.abs(s) ** 3)))
+    return largest
+
+
+@each_case
+def test_errors_are_within_the_bounds_of_their_arguments(name: str) -> None:
+    """Also where one argument hardly changes."""
+    case, rng, radius = CASES[name], np.random.default_rng(6), 0.2
+    centre, lengths = rng.normal(0, 0.5, (case.q, 1)), rng.uniform(0.4, 1.0, (case.q, 1))
+    bound = case.family.split(3, centre, lengths, (radius,))[0] / 6
+    assert largest_ratio(case, bound[:, 0], centre, lengths, radius) <= 1 + 1e-9
+
+
+def test_the_bound_of_one_argument_is_exceeded_by_the_other() -> None:
+    case, centre, lengths, radius = CASES["normal"], np.array([[2.0], [0.0]]), np.array([[0.3], [1.0]]), 0.05
+    bound = case.family.split(3, centre, lengths, (radius,))[0] / 6
+    assert largest_ratio(case, bound[:, 0], centre, lengths, radius) <= 1
+    assert largest_ratio(case, bound[::-1, 0], centre, lengths, radius) > 1
+
+
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize(
     "name",
