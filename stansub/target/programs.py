@@ -4,11 +4,12 @@ The decision loop's module evaluates the program of an observation over numbers,
 of intervals. With argument k at centre_k + length_k s_k, |s_k| <= radius, the jets enclose all Taylor coefficients c_a
 of the log likelihood on the box, and
 
-    order! sum_(|a| = order) sup |c_a|
+    sum_(|a| = order) sup |c_a|
 
-is at least the supremum of the sum of absolute derivatives, times lengths (`stansub.target.remainders.Family`). In each
-step of the program, a coefficient's enclosure is intersected with its value at the centre plus the enclosure of the
-next order times the radius. A box on which too large a share is lost is halved.
+bounds the error of an expansion of one order less, times the power of the largest |s_k|. The error is an integral along
+the ray from the centre, so coefficients near the centre, on smaller boxes, count most (`cpp/program_bounds.hpp`). Each
+argument has a share of the sum. In each step of the program, a coefficient's enclosure is intersected with its value
+at the centre plus the enclosure of the next order times the radius.
 
 An absolute value |u| has a kink. Expansions replace it by a smooth function: the line that it is at the centre, or,
 less than a width from the kink, the parabola u^2 / (2 width) + width / 2. What that changes is bounded by the
