@@ -53,9 +53,10 @@ _TARGETS, _DIVERGING = (TARGET, 0.9, 0.95, 0.98), 0.005
 _DEEP = 0.5
 # Fewest steps of a trajectory of fixed length.
 _FEWEST = 5
-# On the posterior itself: rounds with a new metric, transitions that test the sampler, and calls of `Tuner.check`.
-_DEAR_ROUNDS, _DEAR = 2, 40
-CHECKS_ON_POSTERIOR = _DEAR_ROUNDS * (1 + _ROUND) + _DEAR
+# On the posterior itself: transitions of rounds with a new metric, the last of which sets the step size of all chains;
+# those that test the sampler; and calls of `Tuner.check`.
+_DEAR_ROUNDS, _DEAR = (60, 200), 40
+CHECKS_ON_POSTERIOR = sum(1 + n for n in _DEAR_ROUNDS) + _DEAR
 # Autocorrelation time above which another sampler is preferred if it costs less. Independent draws have 1.
 SLOW = 1.5
 # Angle of the longest tree below which draws resemble each other, and what is omitted at them varies too little.
@@ -120,6 +121,7 @@ class Tuner:
         draws: FloatArray,
         points: FloatArray,
         metric_of: Dynamics | None = None,
+        n: int = _ROUND,
     ) -> Tuned:
         """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's.
 
@@ -127,8 +129,8 @@ class Tuner:
         """
         coordinates, factor = self._metric(metric_of or surrogate, precision, points)
         system = surrogate.hamiltonian(coordinates.inward(draws).mean(axis=0), factor, coordinates)
-        made = adapted(system, draws[-1], _ROUND, self.rng, self.check)
-        kept = made.draws[_ROUND // 2 :]
+        made = adapted(system, draws[-1], n, self.rng, self.check)
+        kept = made.draws[n // 2 :]
         inner = NoUTurn(coordinates, coordinates.inward(kept).mean(axis=0), factor, made.step_size)
         return Tuned(inner, kept)
 
@@ -170,8 +172,8 @@ class Tuner:
 
         On posteriors that no surrogate describes, tails mix slowly by trajectories of a fixed length.
         """
-        for _ in range(_DEAR_ROUNDS):
-            tuned = self.round(posterior, precision, draws, points, metric_of)
+        for n in _DEAR_ROUNDS:
+            tuned = self.round(posterior, precision, draws, points, metric_of, n)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
         inner = tuned.inner
         assert isinstance(inner, NoUTurn)

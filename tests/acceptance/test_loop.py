@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from clocks import wait_until
+from generators import capsule
 from populations import RANGE, Model, ReferenceLoop, address, linear, normal_mean
 from scipy import stats
 
@@ -22,10 +23,6 @@ from stansub.kernels.proposals import RandomWalk, compiled
 T_TESTS = ["austerity", "pocock"]
 BOUNDS = ["hoeffding", "bernstein", "bernstein-serfling"]
 SMALL = Geometric(first=8)
-
-
-def capsule(rng):
-    return rng.bit_generator.capsule
 
 
 def small_test(name):

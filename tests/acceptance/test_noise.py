@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from generators import capsule
 from populations import ReferenceLoop, below, linear
 from scipy import stats
 from scipy.special import logit, ndtri, stdtr
@@ -14,10 +15,6 @@ from stansub.errors import InputError
 
 TESTS = {"barker": Barker(), "penalty": Penalty()}
 BLOCKS = 2000
-
-
-def capsule(rng):
-    return rng.bit_generator.capsule
 
 
 def population(log_ratio, noise, *, at=20, n=BLOCKS, law=None):

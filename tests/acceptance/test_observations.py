@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generators import capsule
 from numpy.typing import NDArray
 
 from stansub import _loop
@@ -198,7 +199,7 @@ def test_observations_without_a_bound_are_in_every_decision(
     assert abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / n)
     assert abs(found - wrong) > 4.5 * np.sqrt(wrong * (1 - wrong) / n) or order == 3
     decider = model.decider(theta)
-    decision = decider.decide(proposed, -0.1, 0.0, np.random.default_rng(1).bit_generator.capsule)
+    decision = decider.decide(proposed, -0.1, 0.0, capsule(np.random.default_rng(1)))
     assert decision.n_obs_used >= (len(unbounded) if source != "stream" else N)
     if source != "stream":
         assert np.isfinite(model.variates().expected)

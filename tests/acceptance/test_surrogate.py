@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from generators import capsule
 from populations import Model, ReferenceLoop, features, linear, logistic, taylor
 
 from stansub._loop import Decider, Surrogate, Table
@@ -15,10 +16,6 @@ SMALL = Geometric(first=8)
 FIRST = np.array([0.3, -0.2, 0.5])
 SECOND = np.array([0.1, 0.4, 0.2])
 ANCHOR = np.array([0.25, 0.1, 0.3])
-
-
-def capsule(rng):
-    return rng.bit_generator.capsule
 
 
 def make(model, test, start, rows, *, anchor=ANCHOR, spread=None):

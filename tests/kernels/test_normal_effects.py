@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from generators import capsule
 from numpy.typing import NDArray
 
 from stansub._loop import SurrogateEffects, Transition
@@ -275,7 +276,7 @@ def test_trajectories_keep_the_energy() -> None:
 
     def rejected(own: NormalEffects, step_size: float, n_steps: int) -> float:
         sampler, at = given_scales(own, of), theta.copy()
-        bits = np.random.default_rng(7).bit_generator.capsule
+        bits = capsule(np.random.default_rng(7))
         made = [sampler(bits, at, step_size=step_size, n_steps=n_steps).acceptance_rate for _ in range(200)]
         return 1 - float(np.mean(made))
 
@@ -290,7 +291,7 @@ def test_several_transitions_are_those_one_by_one() -> None:
     of, start = effects(rng.standard_normal(9)), prior(rng)
     sampler, ends = given_scales(rough(of), of), []
     for several in (1, 4):
-        theta, bits = start.copy(), np.random.default_rng(9).bit_generator.capsule
+        theta, bits = start.copy(), capsule(np.random.default_rng(9))
         for _ in range(4 // several):
             sampler(bits, theta, several, step_size=0.7, n_steps=3)
         ends.append(theta)
@@ -298,7 +299,7 @@ def test_several_transitions_are_those_one_by_one() -> None:
 
 
 def test_trajectories_given_the_scales_need_proposals_of_them() -> None:
-    of, bits = effects(np.zeros(9)), np.random.default_rng(3).bit_generator.capsule
+    of, bits = effects(np.zeros(9)), capsule(np.random.default_rng(3))
     sampler = given_scales(replace(of, **NO_PROPOSAL), of)
     with pytest.raises(ValueError, match="no proposals"):
         sampler(bits, np.zeros(DIM), step_size=0.7, n_steps=3)
@@ -309,10 +310,10 @@ def test_no_distribution_no_move() -> None:
     found, theta = effects(y), prior(np.random.default_rng(3))
     negative = replace(found, precision=-found.precision).compiled()
     before = theta.copy()
-    assert not negative.sweep(np.random.default_rng(4).bit_generator.capsule, theta)
+    assert not negative.sweep(capsule(np.random.default_rng(4)), theta)
     np.testing.assert_array_equal(theta, before)
     made = given_scales(replace(found, precision=-found.precision), found)(
-        np.random.default_rng(4).bit_generator.capsule, theta, step_size=0.7, n_steps=3
+        capsule(np.random.default_rng(4)), theta, step_size=0.7, n_steps=3
     )
     assert made.acceptance_rate == 0
     np.testing.assert_array_equal(theta, before)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from generators import capsule
 from numpy.typing import NDArray
 from simulated import ROOT, Compiled, example
 
@@ -114,7 +115,7 @@ def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) 
         )
         for seed in range(400):
             decider.reset(theta)
-            got = decider.decide(there, -1e9, 0.0, np.random.default_rng(seed).bit_generator.capsule)
+            got = decider.decide(there, -1e9, 0.0, capsule(np.random.default_rng(seed)))
             by_subset[got.n_obs_used] = got.log_ratio
         assert len(by_subset) == 21
         found = np.array(list(by_subset.values()))
