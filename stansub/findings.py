@@ -157,6 +157,11 @@ class Quantities:
         named = ", ".join(f"{name} ({form.format(value)})" for name, value in self.worst)
         return f"{self.n_failing:,} of {self.n_checked:,} quantities, worst {named}"
 
+    def above(self, limit: float) -> str:
+        """Return the same with three decimals, or with more if one of the values would be rounded to a limit."""
+        least = min(value for _, value in self.worst)
+        return self.listed(f"{{:.{next((n for n in range(3, 8) if round(least, n) > limit), 8)}f}}")
+
 
 # The run
 
@@ -326,7 +331,7 @@ class HighRHat(Finding):
 
     def describe(self) -> Words:
         return Words(
-            f"R-hat is above {self.limit} for {self.quantities.listed('{:.3f}')}: the chains have not converged.",
+            f"R-hat is above {self.limit} for {self.quantities.above(self.limit)}: the chains have not converged.",
             declare_or_nuts(self.effects) if self.hardly_moves else " ".join(self._remedies()),
         )
 

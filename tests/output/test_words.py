@@ -171,6 +171,12 @@ def test_chains_that_nearly_agree_need_more_iterations_only(r_hat: float, advice
     assert ("inspect the traces" in remedy) == (r_hat > 1.05)
 
 
+def test_values_above_a_limit_are_not_rounded_to_it() -> None:
+    for value, shown in ((1.0249, "1.025"), (1.01049, "1.0105"), (1.010004, "1.010004"), (float("nan"), "nan")):
+        line = HighRHat(1.01, Quantities(1, 5, (("alpha", 1.3), ("beta[1]", value)))).describe().line
+        assert f"beta[1] ({shown})" in line
+
+
 def test_a_run_that_stopped_is_resumed_before_it_is_doubled() -> None:
     finding = HighRHat(1.01, Quantities(1, 5, (("beta[1]", 1.3),)), stopped=True)
     assert finding.describe().remedy.startswith("Resume the run (`resume`), which stopped before its last iteration")
