@@ -220,7 +220,7 @@ class Undefined:
 
 
 def test_where_nothing_is_defined_there_is_no_start() -> None:
-    with pytest.raises(RunError, match="the surrogate is not defined at any of the parameter values tried"):
+    with pytest.raises(RunError, match="the density is not defined at any of the parameter values tried"):
         find_start(Undefined(), 2, np.random.default_rng(0))
 
 

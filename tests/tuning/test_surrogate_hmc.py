@@ -232,7 +232,7 @@ def test_trajectories_on_the_posterior_that_hardly_move_are_not_taken(monkeypatc
 def test_trees_on_the_posterior_that_are_full_count_as_divergent() -> None:
     found = on_posterior()
     assert isinstance(found.inner, NoUTurn)
-    assert (found.diverging, len(found.draws)) == (0, 70)
+    assert (found.diverging, len(found.draws)) == (0, 140)
     assert on_posterior(full_below=9.0).diverging == 1
     assert on_posterior(limit=0.0).diverging == 1
 
