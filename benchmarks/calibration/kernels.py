@@ -294,13 +294,13 @@ def _a_tenth_of_the_rate() -> AbstractContextManager[Any]:
 
 
 def _half_the_bounds() -> AbstractContextManager[Any]:
-    whole = group_candidates._constants
+    whole = group_candidates._split
 
     def halves(*given: Any) -> tuple[Array, Array]:
-        constants, worst = whole(*given)
-        return constants / 2, worst
+        split, worst = whole(*given)
+        return split / 2, worst
 
-    return patch.object(group_candidates, "_constants", halves)
+    return patch.object(group_candidates, "_split", halves)
 
 
 def _symmetric() -> AbstractContextManager[Any]:
