@@ -198,6 +198,8 @@ def _within_gibbs(
     return TransitionSetup(posterior, compiled_at, tuned, Exact(), (note, ExactOfTransitions(_BY_PASSES)))
 
 
+# Surrogates may lead so far that sds of draws overflow: they are infinite then.
+@np.errstate(over="ignore")
 @one_blas_thread()
 def _with_surrogate(
     posterior: Posterior,

@@ -1,6 +1,7 @@
 """Surrogate transitions from end to end on a small multilevel regression."""
 
 import copy
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from multilevel import J, K, N
 
 import stansub
-from stansub import CompiledModel, InputError, Posterior
+from stansub import CompiledModel, InputError, Posterior, RunError
 from stansub.kernels.surrogate import (
     GivenScales,
     MixedTransitions,
@@ -25,6 +26,7 @@ from stansub.kernels.surrogate import (
 from stansub.output.inference_data import attrs
 from stansub.progress import Progress
 from stansub.run import transitions as run_transitions
+from stansub.run.config import SampleConfig
 from stansub.run.posteriors import make_uncut, read
 from stansub.selection import Along, StepCost
 from stansub.stan import shares, sparse
@@ -336,6 +338,18 @@ def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     truth = Weighted(posterior, tuned, 8000)
     for start in found.starts(4):
         assert max(z_scores(run(kernel, start, 2000), truth)) < MAX_Z
+
+
+def test_draws_that_run_away_make_no_warning_of_numpy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    def far(*_: Any) -> None:
+        assert np.std([1e200, -1e200]) == np.inf
+        raise RunError("far away")
+
+    monkeypatch.setattr(run_transitions, "tune", far)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RunError, match="far away"):
+            run_transitions._with_surrogate(posterior, 0.0, SampleConfig(seed=1), Progress())
 
 
 def test_some_steps_may_be_trajectories_on_the_posterior(posterior: Posterior, tuned: TunedSurrogate) -> None:
