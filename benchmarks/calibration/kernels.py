@@ -102,7 +102,8 @@ class Setup:
             "gibbs": gibbs,
             "given scales": gibbs and GivenScales(gibbs.effects, trajectories.step_size, trajectories.n_steps),
         }[sampler]
-        assert inner is not None
+        if inner is None:
+            raise RuntimeError("effects were not found to be normal under the surrogate")
         return replace(own, inner=inner, **{"joint": None, **changes})
 
 
