@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan.operations import BINARY, FUNCTIONS
-from stansub.stan.slopes import Slopes, added, none_like, rows_in_stack, scaled, stacked
+from stansub.stan.slopes import Slopes, none_like, rows_in_stack, scaled, stacked, sum_of
 from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
@@ -492,7 +492,7 @@ def _sum(a: Number, b: Number, sign: float) -> Slopes:
     slopes: list[Slopes] = [one.slopes for one in (a, b) if is_kind(one, "affine")]
     if len(slopes) == 1:
         return slopes[0] if is_kind(a, "affine") else scaled(slopes[0], sign)
-    return added(slopes[0], slopes[1], sign)
+    return sum_of(slopes[0], slopes[1], sign)
 
 
 def _constant(x: Number) -> Any:

@@ -58,7 +58,7 @@ def dots(a: Slopes, b: Slopes) -> FloatArray:
     return np.asarray(np.sum(a * b, axis=1))
 
 
-def added(a: Slopes, b: Slopes, sign: float) -> Slopes:
+def sum_of(a: Slopes, b: Slopes, sign: float) -> Slopes:
     """Return the slopes of a sum, or with a sign of -1 of a difference."""
     n = max(a.shape[0], b.shape[0])
     return spread(a, n) + sign * spread(b, n)

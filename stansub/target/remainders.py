@@ -135,7 +135,7 @@ class Family(Protocol):
         """
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """Return upper bounds of the sum of absolute derivatives of an order, times lengths, on boxes.
+        """Return bounds on errors of expansions on boxes, such as those from derivatives of an order, times lengths.
 
         Parameters
         ----------
@@ -149,9 +149,10 @@ class Family(Protocol):
         Returns
         -------
         ndarray, shape (n,)
-            Such as the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that the
-            error of a Taylor expansion of one order less is at most this times t^order / order! if the arguments differ
-            from the centre by at most `lengths * t`, t <= `radius`. With kinks, floor + t^order replaces t^order.
+            Numbers such that the error of a Taylor expansion of one order less is at most these times t^order / order!
+            if the arguments differ from the centre by at most `lengths * t`, t <= `radius`. One such number is the
+            supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3). With kinks,
+            floor + t^order replaces t^order.
         """
 
     def split(self, order: int, centre: FloatArray, lengths: FloatArray, radii: Sequence[float]) -> FloatArray:

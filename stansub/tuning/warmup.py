@@ -3,8 +3,9 @@
 With few observations for each argument, such as thirty answers of a student, the likelihood alone may rise without end,
 or end in as many places as there are starts. The posterior has a normal density of effects besides. The no-U-turn
 sampler approaches it from random parameters with a diagonal metric, which adapts in windows (Carpenter et al. 2017,
-Journal of Statistical Software 76, as in CmdStan). The mean curvature of the likelihood over these draws then gives the
-metric: on average over the posterior it is positive, also if it is negative at single draws.
+Journal of Statistical Software 76, as in CmdStan). The mean curvature of the likelihood over these draws, with that of
+the rest of the posterior, then gives the metric: the posterior's mean curvature over its draws is positive, while that
+of single draws may be negative in some directions.
 """
 
 from __future__ import annotations
