@@ -40,10 +40,10 @@ def size_candidates(program: Program) -> dict[str, int]:
 def main_size(program: Program) -> str:
     """Return the size variable of the observed data; the one with most data variables, if there are several.
 
-    Among equals, the first that sizes no parameters.
+    Integers that size no parameters come first.
     """
     of_parameters, counts = program.sizes_of_parameters, size_candidates(program)
-    candidates = sorted(counts, key=lambda name: (-counts[name], name in of_parameters))
+    candidates = sorted(counts, key=lambda name: (name in of_parameters, -counts[name]))
     return next(iter([*outcome_sizes(program), *candidates]), "")
 
 

@@ -15,7 +15,7 @@ from stansub.progress import Progress
 from stansub.target.split import Split
 from stansub.tuning import surrogate
 from stansub.tuning.maxima import about, is_same, overlap
-from stansub.tuning.ridge import ridge_mode
+from stansub.tuning.ridge import Region, ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.types import FloatArray
@@ -48,11 +48,14 @@ def begun(
     remainders, densities = measured(given)
     far = tuple(map(int, np.flatnonzero(~((remainders < most) & (densities > least)))))
     starts = list(given)
-    known = [(ridge_mode(predictors, progress, approximation.point)[0], tuned)] if far else []
+    if not far:
+        return tuple(starts), far
+    region = Region.of_split(split, len(given[0]), rng.spawn(1)[0])
+    known = [(ridge_mode(predictors, progress, approximation.point, region=region)[0], tuned)]
     for chain in far:
         progress("Approaching the posterior from the inits")
-        end, _ = ridge_mode(predictors, progress, posterior.phi(given[chain]))
-        own = next((one for other, one in known if is_same(end, other)), None)
+        end, _ = ridge_mode(predictors, progress, posterior.phi(given[chain]), region=region)
+        own = next((one for other, one in known if is_same(end, other, region)), None)
         if own is None:
             found = about(split, len(given[chain]), end, rng, progress)
             own = found if found is not None and not overlap(found, tuned) else tuned

@@ -6,6 +6,10 @@ periodic functions of unknown frequency. Random parameters are therefore climbed
 observations, where a climb is cheap; the best ends are climbed from on a larger subset, and so on up to all
 observations.
 
+If K components can be exchanged, such as latent classes, the likelihood has K! equal maxima, and random starts lead to
+some of them. An informative prior prefers one. If there are several maxima, a climb therefore starts at the mode of the
+prior, too, and maxima are in the order of their likelihood times the prior where they are.
+
 Each maximum leads to a surrogate of its own. What it holds of the posterior is estimated from its draws, so that maxima
 that the priors exclude, or that lead to the same draws, do not count.
 """
@@ -14,20 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import EndedError, RunError
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
+from stansub.target.approximation import Approximation
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Split, Surrogate
+from stansub.target.split import Differentiable, Split, Surrogate
 from stansub.tuning import surrogate, warmup
+from stansub.tuning.climbing import lbfgs
 from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
 from stansub.tuning.sampler_runs import spread
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate import TunedSurrogate, find_start
 from stansub.types import FloatArray
 from stansub.wording import percent
 
@@ -51,13 +59,17 @@ _SAME = 3.0
 # of large numbers that cancel, such as lgamma(1e30), nothing but rounding errors remains, which may be positive and
 # large.
 _BESIDE, _SURE = 1e-8, 1.0
-# Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates.
-_WORTH, _MOST = 30.0, 3
+# Difference from the largest log evidence above which a maximum is not worth a surrogate, and most surrogates; and that
+# up to which two maxima are of the same height, because climbs end near them.
+_WORTH, _MOST, _EQUAL = 30.0, 3, 1.0
 # Draws from which what a surrogate holds of the posterior is estimated; sd of the remainders above which a surrogate
 # whose draws show that they are not about a mode does not count beside another.
 _WEIGHED, _ASTRAY = 40, 10.0
 # Distance in sds of both surrogates from which draws of two surrogates are about two modes.
 _APART = 3.0
+# Precision of a ridge about 0 with which the prior has a mode, and of one about the arguments of a maximum, with which
+# it has one where they are; iterations until it is found.
+_WEAK, _PINNED, _CLIMBED = 0.01, 100.0, 200
 # Share of the posterior from which a mode counts.
 _SHARE = 1e-3
 
@@ -137,10 +149,11 @@ class _End:
 def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[_End], int]:
     """Return the maxima that are worth a surrogate, the best first, and the number of random starts.
 
-    All observations are climbed from where the arguments are 0, too. If no climb ends at a maximum, there are none.
+    All observations are climbed from once more: from where the arguments are 0, or, if there are several maxima, from
+    the mode of the prior. If no climb ends at a maximum, there are none.
     """
     predictors, prior, n_starts, ends = split.predictors, split.prior(), 0, list[_End]()
-    region = Region.of(prior, dim, predictors.dim, rng)
+    region = Region.of_split(split, dim, rng)
     parts = [*_subsets(predictors, rng), predictors]
     n_pairs = int(np.clip(_PAIRS * _MANY // predictors.dim, _PAIRS_AT_LEAST, _PAIRS))
     for _ in range(_ROUNDS):
@@ -155,8 +168,62 @@ def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress
         progress(_stage(part, predictors))
         ends = _climbed(part, [(one.expansion.point, one.n_climbs) for one in ends[:kept]], region, progress)
         kept = max(kept // 2, _KEPT_AT_LEAST)
-    ends = _climbed(predictors, [(np.zeros(predictors.dim), 0)], region, progress, ends)
-    return [end for end in ends if end.log_evidence >= ends[0].log_evidence - _WORTH], n_starts
+    if len(_worth(ends)) < 2:
+        return _worth(_climbed(predictors, [(np.zeros(predictors.dim), 0)], region, progress, ends)), n_starts
+    preferred = _Prior(split, find_start(prior.model, dim, rng))
+    ends = _worth(_climbed(predictors, [(phi, 0) for phi in preferred.mode()], region, progress, ends))
+    return preferred.weighed(ends), n_starts
+
+
+def _worth(ends: Sequence[_End]) -> list[_End]:
+    """Return the ends that are worth a surrogate, of some in order."""
+    return [end for end in ends if end.log_evidence >= ends[0].log_evidence - _WORTH]
+
+
+class _Prior(NamedTuple):
+    """The prior, which may prefer one of several maxima."""
+
+    split: Split
+    start: FloatArray
+    """Parameters where it is defined."""
+
+    def mode(self) -> Iterator[FloatArray]:
+        """Yield the likelihood's arguments at its mode, if they are defined."""
+        prior = self.split.prior()
+        theta, _ = self._climbed(prior.model, _WEAK)
+        if (phi := defined(prior, theta)) is not None:
+            yield phi
+
+    def weighed(self, ends: Sequence[_End]) -> list[_End]:
+        """Return the ends that are worth a surrogate with the prior density there, the best first.
+
+        Climbs to maxima of the same height count for each of them.
+        """
+        found = list[_End]()
+        for end in ends:
+            equal = (other for other in ends if abs(other.log_evidence - end.log_evidence) < _EQUAL)
+            n_climbs, log_evidence = sum(one.n_climbs for one in equal), end.log_evidence + self._at(end)
+            found.append(replace(end, log_evidence=log_evidence, n_climbs=n_climbs))
+        return _worth(sorted(found, key=lambda end: end.log_evidence, reverse=True))
+
+    def _at(self, end: _End) -> float:
+        """Return the log density of the prior, up to a constant, at parameters that lead to the end of a climb."""
+        point = end.expansion.point
+        pinned = Quadratic.of(point, 0.0, np.zeros_like(point), _PINNED * sp.eye_array(len(point), format="csr"))
+        return self._climbed(self.split.surrogate(Approximation.plain(pinned)).model)[1]
+
+    def _climbed(self, density: Differentiable, ridge: float = 0.0) -> tuple[FloatArray, float]:
+        """Return where a density with a ridge about 0 is largest, and the log density there."""
+
+        def objective(theta: FloatArray) -> tuple[float, FloatArray]:
+            try:
+                value, gradient = density.log_density_gradient(theta)
+            except RunError:
+                return -np.inf, np.zeros_like(theta)
+            return value - 0.5 * ridge * float(theta @ theta), gradient - ridge * theta
+
+        theta, _ = lbfgs(objective, self.start, max_iterations=_CLIMBED)
+        return theta, objective(theta)[0]
 
 
 def _stage(part: SparsePredictors, predictors: SparsePredictors) -> str:
@@ -200,7 +267,7 @@ def _climbed(
             found.append(_End.of(end, region, n_climbs))
         elif k + 1 >= _TRIED and not found:
             break
-    return _joined(found)
+    return _joined(found, region)
 
 
 def _is_sure(predictors: SparsePredictors, end: Quadratic) -> bool:
@@ -209,11 +276,11 @@ def _is_sure(predictors: SparsePredictors, end: Quadratic) -> bool:
     return abs(predictors.log_lik(beside) - end(beside)) < _SURE
 
 
-def _joined(ends: Sequence[_End]) -> list[_End]:
+def _joined(ends: Sequence[_End], region: Region) -> list[_End]:
     """Return ends with those at the same maximum joined, by their evidence."""
     found = list[_End]()
     for one in sorted(ends, key=lambda end: end.log_evidence, reverse=True):
-        place = next((k for k, other in enumerate(found) if is_same(one.expansion, other.expansion)), None)
+        place = next((k for k, other in enumerate(found) if is_same(one.expansion, other.expansion, region)), None)
         if place is None:
             found.append(one)
         else:
@@ -228,10 +295,10 @@ def _starts(prior: Surrogate, dim: int, n_pairs: int, rng: np.random.Generator) 
         yield from (phi for start in (theta, -theta) if (phi := defined(prior, start)) is not None)
 
 
-def is_same(one: Quadratic, other: Quadratic) -> bool:
+def is_same(one: Quadratic, other: Quadratic, region: Region) -> bool:
     """Return whether two ends of climbs are one maximum."""
     between = one.point - other.point
-    return bool(between @ (other.precision @ between) < _SAME**2)
+    return bool(between @ (region.curvature(other) @ between) < _SAME**2)
 
 
 def overlap(one: TunedSurrogate, other: TunedSurrogate) -> bool:

@@ -1,11 +1,13 @@
 """Maxima of a likelihood with a weak ridge, in its own arguments.
 
 The ridge makes a maximum exist where observations do not determine all arguments, and does not depend on scales, as the
-priors of effects do.
+priors of effects do. Climbs of logarithms of a simplex stay on the surface where their exponentials add up to 1: beside
+it the likelihood has no maximum.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from stansub.errors import RunError
 from stansub.progress import Progress
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Surrogate
+from stansub.target.split import Split, Surrogate
 from stansub.types import FloatArray
 
 # Precision of the ridge; steps towards its mode, which need not be exact; the share of the promised gain with which one
@@ -33,6 +35,8 @@ _NEAR, _SQUARE = 2.0, 4.0
 # Distance from a bound at which climbs stop, at most and as a share of the distance between two; and what is added to
 # the precision there.
 _MARGIN, _FIXED = 1e-3, 1e12
+# Difference of a sum from 1 up to which it is that of a simplex.
+_ROUNDING = 1e-9
 
 
 class Region(NamedTuple):
@@ -45,11 +49,20 @@ class Region(NamedTuple):
     """
     weights: FloatArray
     """Shape (m,): factors of the ridge's precision: less than 1 for arguments of a large scale."""
+    simplexes: tuple[slice, ...] = ()
+    """Places of arguments that are logarithms of the elements of a simplex."""
 
     @classmethod
     def whole(cls, m: int) -> Region:
         """Return the region without bounds, for arguments of scale 1."""
         return cls(np.full(m, -np.inf), np.full(m, np.inf), np.ones(m))
+
+    @classmethod
+    def of_split(cls, split: Split, dim: int, rng: np.random.Generator) -> Region:
+        """Return where climbs may lead: anywhere if the family is known, because its likelihood has one maximum."""
+        predictors = split.predictors
+        is_known = predictors.family.is_known
+        return cls.whole(predictors.dim) if is_known else cls.of(split.prior(), dim, predictors.dim, rng)
 
     @classmethod
     def of(cls, prior: Surrogate, dim: int, m: int, rng: np.random.Generator) -> Region:
@@ -63,16 +76,27 @@ class Region(NamedTuple):
         if not all(map(len, (near, *far))):
             return cls.whole(m)
         (low, lower), (high, upper) = (([*(extreme(one, axis=0) for one in far)]) for extreme in (np.min, np.max))
+        simplexes = tuple(_simplexes(near))
         varies, margin = lower < upper, _MARGIN * np.minimum(1.0, upper - lower)
+        for one in simplexes:
+            varies[one] = False
         return cls(
             np.where(varies & (np.abs(low - lower) <= _EQUAL * (1 + np.abs(lower))), lower + margin, -np.inf),
             np.where(varies & (np.abs(high - upper) <= _EQUAL * (1 + np.abs(upper))), upper - margin, np.inf),
             np.minimum(1.0, _SQUARE / np.maximum(np.mean(near**2, axis=0), _SQUARE)),
+            simplexes,
         )
 
     def nearest(self, phi: FloatArray) -> FloatArray:
-        """Return the nearest point inside."""
+        """Return the nearest point within the bounds."""
         return np.clip(phi, self.lower, self.upper)
+
+    def inside(self, phi: FloatArray) -> FloatArray:
+        """Return a point within the bounds and on the surface of the simplexes near another."""
+        found = self.nearest(phi)
+        for one in self.simplexes:
+            found[one] -= np.logaddexp.reduce(found[one])
+        return found
 
     def with_ridge(self, value: float, phi: FloatArray) -> float:
         """Return a log likelihood with the ridge added."""
@@ -83,7 +107,45 @@ class Region(NamedTuple):
         slope, own = here.gradient - _RIDGE * self.weights * here.point, (_RIDGE + damping) * self.weights
         outward = np.where(slope < 0, here.point <= self.lower, here.point >= self.upper)
         added = sp.diags_array(own + _FIXED * outward, format="csr")
-        return np.where(outward, 0.0, slope), sp.csc_array(here.precision + added)
+        slope, precision = self._along(here.point, np.where(outward, 0.0, slope), here.precision + added)
+        return slope, sp.csc_array(precision)
+
+    def curvature(self, here: Quadratic) -> sp.csr_array:
+        """Return the precision of an expansion, along the surface of the simplexes."""
+        return self._along(here.point, here.gradient, here.precision)[1]
+
+    def _along(self, point: FloatArray, slope: FloatArray, precision: sp.csr_array) -> tuple[FloatArray, sp.csr_array]:
+        """Return gradient and precision along the surface of the simplexes, and the precision 1 across it.
+
+        The precision is that of the Lagrangian: along the surface, the logarithms of a simplex have the curvature of
+        the constraint, times its multiplier.
+        """
+        if not self.simplexes:
+            return slope, precision
+        constraint, across = np.zeros(len(point)), list[sp.coo_array]()
+        for one in self.simplexes:
+            shares = np.exp(point[one])
+            constraint[one] = slope[one].sum() * shares
+            places, own = np.arange(len(point))[one], shares / np.linalg.norm(shares)
+            grid = np.repeat(places, len(places)), np.tile(places, len(places))
+            across.append(sp.coo_array((np.outer(own, own).ravel(), grid), shape=precision.shape))
+        normal = sp.csr_array(sum(across[1:], across[0]))
+        along = sp.csr_array(sp.eye_array(len(point)) - normal)
+        curved = precision + sp.diags_array(constraint, format="csr")
+        return along @ (slope - constraint), sp.csr_array(along @ curved @ along + normal)
+
+
+def _simplexes(phis: FloatArray) -> Iterator[slice]:
+    """Yield places of consecutive arguments whose exponentials add up to 1 at all points, shape (k, m)."""
+    sums = np.cumsum(np.minimum(np.exp(np.minimum(phis, 1.0)), 2.0), axis=1)
+    sums, place = np.column_stack([np.zeros(len(phis)), sums]), 0
+    while place < phis.shape[1]:
+        end = int(np.searchsorted(sums[0], sums[0, place] + 1 - _ROUNDING))
+        if place + 1 < end < sums.shape[1] and (abs(sums[:, end] - sums[:, place] - 1) < _ROUNDING).all():
+            yield slice(place, end)
+            place = end
+        else:
+            place += 1
 
 
 def defined(prior: Surrogate, theta: FloatArray) -> FloatArray | None:
@@ -106,7 +168,7 @@ def ridge_mode(
     saddles, and damping makes every step go up.
     """
     region = Region.whole(predictors.dim) if region is None else region
-    begin = np.zeros(predictors.dim) if start is None else region.nearest(start)
+    begin = region.inside(np.zeros(predictors.dim) if start is None else start)
     here, n_passes, damping = predictors.expansion(begin), 1, 0.0
     heights = list[float]()
     for _ in range(_SEARCH):
@@ -123,7 +185,7 @@ def ridge_mode(
             break
         share = -np.inf  # of the gain that the expansion promises
         if is_definite:
-            phi = region.nearest(here.point + step)
+            phi = region.inside(here.point + step)
             promised = region.with_ridge(here(phi), phi) - heights[-1]
             gained = region.with_ridge(predictors.log_lik(phi), phi) - heights[-1]
             share = gained / promised if promised > 0 else -np.inf

@@ -6,6 +6,7 @@ import pytest
 from external import accepted
 
 from stansub.stan import stanc
+from stansub.stan.analysis import Analysis
 from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
 from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
@@ -87,6 +88,29 @@ def test_probabilities_are_by_their_logit_and_positive_values_by_their_logarithm
     assert arguments(code) == found
     own = split(code)
     assert all(f"to_vector({name})" in own.surrogate for name in ("logit(p)", "log(rate)"))
+
+
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [
+        ("log_sum_exp(log(p[1, g[n]]) + y[n], log(p[2, g[n]]))", "array[2] vector<lower=0>[J] p"),
+        ("log(p[1, g[n]] + p[2, g[n]])", "array[2] vector[J] p"),
+    ],
+    ids=["logarithms", "sum"],
+)
+def test_simplexes_are_by_their_logarithms_if_the_likelihood_takes_these(term: str, found: str) -> None:
+    code = program(parameters="array[2] simplex[J] p;", model=f"for (n in 1:N) target += {term};")
+    assert arguments(code) == [found]
+
+
+def test_what_counts_observations_sizes_no_parameters() -> None:
+    """More data have the size of the categories, which is that of parameters."""
+    code = """
+data { int K; int I; int J; array[I, J] int<lower=1, upper=K> y; vector[K] a; vector[K] b; }
+parameters { simplex[K] p; }
+model { p ~ dirichlet(a + b); for (i in 1:I) for (j in 1:J) target += log(p[y[i, j]]); }
+"""
+    assert Analysis.of(parse(code)).size == "I"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Maxima of a likelihood: climbs from random starts find the order of labels that the first climb did not."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +18,10 @@ from stansub.progress import Progress, TimeLimitError
 from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
+from stansub.target.approximation import Approximation
 from stansub.target.families import Poisson
 from stansub.target.programs import ProgramFamily
-from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.tuning import maxima, surrogate
 from stansub.tuning.normal import NormalApproximation
 from stansub.tuning.ridge import Region, is_maximum, ridge_mode
@@ -27,7 +30,7 @@ from stansub.tuning.surrogate import TunedSurrogate
 Array = NDArray[np.float64]
 N, J = 400, 8
 CODE = """
-data { int N; int J; vector[N] y; vector[N] t; vector[N] wave; array[N] int g; array[N] int k; }
+data { int N; int J; vector[N] y; vector[N] t; vector[N] wave; vector[N] three; array[N] int g; array[N] int k; }
 parameters { vector[2] mu; real<lower=0> sigma; real<lower=0> other; real f; real<lower=0> tau; vector[J] u; }
 model {
   u ~ normal(0, tau);
@@ -35,6 +38,7 @@ model {
 }
 """
 LABELS = "log_mix(0.5, normal_lpdf(y[n] | mu[1] + u[g[n]], sigma), normal_lpdf(y[n] | mu[2] + u[g[n]], sigma))"
+THREE = f"log_sum_exp([{', '.join(f'normal_lpdf(three[n] | {one}, 1)' for one in ('mu[1]', 'mu[2]', 'f'))}])"
 SPIKES = "log_mix(0.5, normal_lpdf(y[n] | mu[1], sigma), normal_lpdf(y[n] | mu[2], other))"
 WAVE = "normal_lpdf(wave[n] | mu[1] * cos(f * t[n]) + mu[2] * cos(f * t[n] + 1), sigma)"
 FREQUENCY = 1.3
@@ -50,21 +54,36 @@ def data() -> dict[str, Any]:
     y = np.where(rng.random(N) < 0.5, -1.5, 1.5) + 0.5 * rng.standard_normal(N)
     t = rng.uniform(0, 40, N)
     wave = np.cos(FREQUENCY * t) + 0.5 * rng.standard_normal(N)
-    return {"N": N, "J": J, "y": y, "t": t, "wave": wave, "g": rng.integers(1, J + 1, N), "k": rng.binomial(40, 0.5, N)}
+    own = {"N": N, "J": J, "y": y, "t": t, "wave": wave}
+    own |= {"g": rng.integers(1, J + 1, N), "k": rng.binomial(40, 0.5, N)}
+    return own | {"three": rng.choice([-4.0, 0.0, 4.0], N) + rng.standard_normal(N)}
 
 
 def predictors(term: str) -> SparsePredictors:
     return sparse_predictors(Analysis.of(parse(CODE.replace("TERM", term))).likelihood_split("N"), data(), N)
 
 
-def split(term: str) -> Any:
-    """Parameters that are the likelihood's arguments."""
-    prior = SimpleNamespace(phi=lambda theta: theta)
-    return SimpleNamespace(predictors=predictors(term), prior=lambda: prior)
+def split(term: str, preferred: Array | None = None) -> Any:
+    """Parameters that are the likelihood's arguments, with a flat prior, or one that is normal about some of them."""
+
+    def surrogate_of(approximation: Approximation) -> Any:
+        def log_density_gradient(theta: Array) -> tuple[float, Array]:
+            quadratic, beside = approximation.quadratic, np.zeros_like(theta)
+            if preferred is not None:
+                beside = np.where(np.isnan(preferred), 0.0, theta - preferred)
+            return quadratic(theta) - 10 * float(beside @ beside), quadratic.slope(theta) - 20 * beside
+
+        model = SimpleNamespace(log_density_gradient=log_density_gradient)
+        return SimpleNamespace(phi=lambda theta: theta, model=model)
+
+    own = predictors(term)
+    zeros = np.zeros(own.dim)
+    none = Approximation.plain(Quadratic.of(zeros, 0.0, zeros, sp.csr_array((own.dim, own.dim))))
+    return SimpleNamespace(predictors=own, prior=lambda: surrogate_of(none), surrogate=surrogate_of)
 
 
-def ends(term: str, seed: int) -> list[Any]:
-    own = split(term)
+def ends(term: str, seed: int, preferred: Array | None = None) -> list[Any]:
+    own = split(term, preferred)
     found, n_starts = maxima._search(own, own.predictors.dim, np.random.default_rng(seed), Progress())
     assert n_starts == 2 * maxima._PAIRS
     return found
@@ -75,12 +94,42 @@ def test_both_orders_of_labels_are_found(seed: int) -> None:
     """They hold the same share; the saddle between them, where the climb from 0 ends, holds none."""
     first, second = ends(LABELS, seed)
     assert first.log_evidence == pytest.approx(second.log_evidence, abs=0.2)
-    assert not maxima.is_same(first.expansion, second.expansion)
+    whole = Region.whole(len(first.expansion.point))
+    assert not maxima.is_same(first.expansion, second.expansion, whole)
     assert first.n_climbs > 8 < second.n_climbs
     saddle, _ = ridge_mode(predictors(LABELS), Progress())
-    whole = Region.whole(len(saddle.point))
     assert maxima._End.of(saddle, whole, 1).log_evidence < first.log_evidence - maxima._WORTH
     assert is_maximum(first.expansion, whole)
+
+
+@pytest.mark.parametrize("first", [-1.5, 1.5])
+def test_the_prior_prefers_an_order_of_labels(first: float) -> None:
+    """The other has the same likelihood, and is not worth a surrogate. Climbs to both count."""
+    preferred = np.full(predictors(LABELS).dim, np.nan)
+    preferred[0] = first
+    only, *others = ends(LABELS, 1, preferred)
+    assert not others
+    assert only.expansion.point[0] == pytest.approx(first, abs=0.2)
+    assert only.n_climbs > sum(one.n_climbs for one in ends(LABELS, 1)) / 3
+
+
+def test_an_order_of_labels_to_which_no_random_start_leads_is_found_from_the_prior(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Random starts lead to two of the six orders of three components."""
+
+    def starts(prior: Any, dim: int, *_: Any) -> Iterator[Array]:
+        for means in maxima._PAIRS * ([0, 1, 3], [1, 3, 0]):
+            yield np.array([*means, *np.zeros(dim - 3)], float) - 1.0
+
+    monkeypatch.setattr(maxima, "_starts", starts)
+    orders = {tuple(np.argsort(one.expansion.point[:3]).tolist()) for one in ends(THREE, 1)}
+    assert 1 < len(orders) < 6
+    other = min(set(permutations(range(3))) - orders)
+    preferred = np.full(predictors(THREE).dim, np.nan)
+    preferred[list(other)] = [-4.0, 0.0, 4.0]
+    (only,) = ends(THREE, 1, preferred)
+    np.testing.assert_allclose(only.expansion.point[:3], preferred[:3], atol=0.3)
 
 
 def test_spikes_about_single_observations_are_no_maxima() -> None:
@@ -112,7 +161,7 @@ def test_a_likelihood_with_one_maximum_has_one_end() -> None:
     assert isinstance(own.family, ProgramFamily)
     (end,) = ends(ONE, 0)
     assert end.n_climbs == 2 * maxima._PAIRS
-    assert maxima.is_same(end.expansion, ridge_mode(own, Progress())[0])
+    assert maxima.is_same(end.expansion, ridge_mode(own, Progress())[0], Region.whole(own.dim))
 
 
 def test_rounding_errors_are_no_maximum() -> None:

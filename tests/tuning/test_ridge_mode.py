@@ -71,6 +71,90 @@ def test_a_region_has_the_bounds_and_the_scales_of_arguments() -> None:
     assert region.weights[3] < 0.01
 
 
+RATERS = """
+data { int N; int R; array[N, R] int y; }
+parameters { simplex[2] share; array[R, 2] simplex[3] answers; }
+model {
+  for (n in 1 : N) {
+    vector[2] terms = log(share);
+    for (r in 1 : R) for (k in 1 : 2) terms[k] += log(answers[r, k, y[n, r]]);
+    target += log_sum_exp(terms);
+  }
+}
+"""
+
+
+def raters() -> tuple[SparsePredictors, Any]:
+    """Answers of four raters about observations of two kinds, and the map from logits to logarithms of simplexes."""
+    rng, n, r = np.random.default_rng(5), 1_000, 4
+    kind, shares = rng.random(n) < 0.3, rng.dirichlet([2, 1, 1], (r, 2))
+    shares[:, 1] = shares[:, 1, ::-1]
+    answers = [[rng.choice(3, p=shares[rater, int(one)]) + 1 for rater in range(r)] for one in kind]
+    own = Analysis.of(parse(canonical_code(RATERS, "raters"))).likelihood_split("N")
+
+    def phi(theta: np.ndarray) -> np.ndarray:
+        parts = [theta[:2], *theta[2:].reshape(-1, 3)]
+        return np.concatenate([one - np.logaddexp.reduce(one) for one in parts])
+
+    return sparse_predictors(own, {"N": n, "R": r, "y": np.array(answers)}, n), SimpleNamespace(phi=phi)
+
+
+def test_climbs_stay_where_simplexes_add_up_to_one() -> None:
+    """Beside that surface the likelihood rises without end, and it bends up."""
+    predictors, prior = raters()
+    region = tuning.Region.of(prior, predictors.dim, predictors.dim, np.random.default_rng(1))
+    assert region.simplexes == (slice(0, 2), *(slice(k, k + 3) for k in range(2, 26, 3)))
+    start = prior.phi(np.random.default_rng(2).standard_normal(predictors.dim))
+    end, n_passes = tuning.ridge_mode(predictors, Progress(), start, region=region)
+    for one in region.simplexes:
+        assert np.exp(end.point[one]).sum() == pytest.approx(1, abs=1e-12)
+    assert tuning.is_maximum(end, region)
+    assert n_passes < 60
+    # No point of the surface nearby is higher.
+    height = region.with_ridge(end.value, end.point)
+    for k in range(100):
+        beside = prior.phi(end.point + 0.05 * np.random.default_rng(k).standard_normal(predictors.dim))
+        assert region.with_ridge(predictors.log_lik(beside), beside) < height + 0.1
+    free, _ = tuning.ridge_mode(predictors, Progress(), start)
+    assert max(np.logaddexp.reduce(free.point[one]) for one in region.simplexes) > 1
+    assert not tuning.is_maximum(end, tuning.Region.whole(predictors.dim))
+
+
+def test_curvature_is_that_along_the_surface_of_simplexes() -> None:
+    """Compared with second differences of the likelihood on the surface, at a point that is no maximum."""
+    predictors, prior = raters()
+    region = tuning.Region.of(prior, predictors.dim, predictors.dim, np.random.default_rng(1))
+    point = prior.phi(np.random.default_rng(3).standard_normal(predictors.dim))
+    here, h = predictors.expansion(point), 1e-3
+    curvature = region.curvature(here)
+    for k in range(10):
+        direction = np.random.default_rng(k).standard_normal(predictors.dim)
+        path = [prior.phi(point + s * h * direction) for s in (-1, 0, 1)]
+        along = (path[2] - path[0]) / (2 * h)
+        low, middle, high = map(predictors.log_lik, path)
+        # A path on the surface bends along it, too, which adds the slope along that bend.
+        bend = (path[2] - 2 * path[1] + path[0]) / h**2
+        slope = np.zeros(predictors.dim)
+        for one in region.simplexes:
+            shares = np.exp(point[one])
+            slope[one] = here.gradient[one] - here.gradient[one].sum() * shares
+        second = (high - 2 * middle + low) / h**2
+        normal = {one.start: np.exp(point[one]) / np.linalg.norm(np.exp(point[one])) for one in region.simplexes}
+        tangent = along.copy()
+        for one in region.simplexes:
+            tangent[one] -= normal[one.start] * (normal[one.start] @ along[one])
+        assert -float(tangent @ (curvature @ tangent)) + float(slope @ bend) == pytest.approx(second, rel=1e-3, abs=0.1)
+
+
+def test_sums_that_are_one_by_chance_are_no_simplexes() -> None:
+    rng = np.random.default_rng(1)
+    shares = np.log(rng.dirichlet(np.ones(3), 64))
+    free = rng.standard_normal((64, 4))
+    free[0, :2] = np.log([0.25, 0.75])
+    found = list(tuning._simplexes(np.column_stack([free[:, :2], shares, free[:, 2:], shares[:, :2]])))
+    assert found == [slice(2, 5)]
+
+
 def test_a_climb_stops_at_a_bound_and_goes_on_elsewhere() -> None:
     """Two arguments with maxima at 1 and 2, of observations of their own; the first may be 0.5 at most."""
     which = np.arange(N) % 2
