@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
-from stansub.target.groupings import Means, Pairs, pairs
+from stansub.target.groupings import Means, Pairs, joined_columns, pairs
 from stansub.target.sparse import Column, Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -323,9 +323,8 @@ class _Along:
 
     @cached_property
     def groupings(self) -> list[NDArray[np.bool_]]:
-        """Return which coefficients each column reads, shape (m,)."""
-        m = self.predictors.dim
-        return [column.counts(m) > 0 for row in self.predictors.rows for column in row.columns]
+        """Return which coefficients belong to each, shape (m,)."""
+        return [one.counts > 0 for row in self.predictors.rows for one in joined_columns(row)]
 
     @cached_property
     def read(self) -> NDArray[np.bool_]:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from stansub.target.cholesky import cholesky
 from stansub.target.elimination import Elimination
-from stansub.target.groupings import Means, Pairs, Recentred
+from stansub.target.groupings import Means, Pairs, Recentred, joined_columns
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
@@ -151,9 +151,9 @@ class DirectionalTerms:
 
 def common_coefficients(predictors: SparsePredictors) -> NDArray[np.int64]:
     """Return the places of common coefficients; if these are many, those of arguments that read few of them."""
-    m, found = predictors.dim, list[set[int]]()
+    found = list[set[int]]()
     for row in predictors.rows:
-        groupings = [np.flatnonzero(column.counts(m)).tolist() for column in row.columns]
+        groupings = [one.places.tolist() for one in joined_columns(row)]
         found.append({*row.places.tolist(), *(k for own in groupings if len(own) <= _FEW for k in own)})
     every = set().union(*found)
     chosen = every if len(every) <= _MOST else set().union(*(own for own in found if len(own) <= _FEW))

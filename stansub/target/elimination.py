@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.target.groupings import Pairs
+from stansub.target.groupings import Pairs, joined_columns
 from stansub.target.sparse import Column, SparsePredictors, slices
 from stansub.types import FloatArray
 
@@ -95,11 +95,18 @@ class Elimination:
 
 
 def _levels(predictors: SparsePredictors, levels: Sequence[Pairs]) -> Iterator[NDArray[np.int64]]:
-    """Yield places of coefficients that the same observations read in one argument, shape (n, n_levels)."""
+    """Yield places of coefficients that the same observations read in one argument, shape (n, n_levels).
+
+    Columns that share coefficients have none: a level would overlap another, as a team's matches with two others do.
+    """
     found, joined = dict[tuple[int, int], list[NDArray[np.int64]]](), set[tuple[int, int]]()
+    groupings = [(k, one.which) for k, row in enumerate(predictors.rows) for one in joined_columns(row)]
+    alone = {(k, which[0]) for k, which in groupings if len(which) == 1}
     for one in levels:
         (k, other_k), (i, j) = one.arguments, one.columns
-        if k != other_k or (k, i) in joined or not _is_one_to_one(one) or not _read_together(*one.of(predictors)):
+        if k != other_k or not {(k, i), (k, j)} <= alone or (k, i) in joined:
+            continue
+        if not _is_one_to_one(one) or not _read_together(*one.of(predictors)):
             continue
         joined.add((k, j))
         found.setdefault((k, i), [one.places[0]]).append(one.places[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,32 @@ from stansub.types import FloatArray
 
 # Rounding of a factor as a combination of others.
 _SAME = 1e-12
+
+
+class JoinedColumns(NamedTuple):
+    """Columns of an argument that read the same coefficients: a grouping, of which observations may read several."""
+
+    which: tuple[int, ...]
+    """Indices of the columns."""
+    counts: NDArray[np.int64]
+    """Shape (m,): how often each coefficient is read."""
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Return the places of the coefficients."""
+        return np.flatnonzero(self.counts)
+
+
+def joined_columns(row: SparseRows) -> list[JoinedColumns]:
+    """Return the groupings of an argument: its columns, together if they share a coefficient."""
+    found: list[JoinedColumns] = []
+    for k, column in enumerate(row.columns):
+        one = JoinedColumns((k,), column.counts(row.dim))
+        shares = [bool((other.counts * one.counts).any()) for other in found]
+        for other in compress(found, shares):
+            one = JoinedColumns((*other.which, *one.which), other.counts + one.counts)
+        found = [*(other for other, is_shared in zip(found, shares, strict=True) if not is_shared), one]
+    return sorted((one for one in found if one.counts.any()), key=lambda one: one.which)
 
 
 class Pairs(NamedTuple):
@@ -122,10 +148,11 @@ class Means:
 class Recentred:
     """Changes of phi without shifts that cancel in every predictor.
 
-    If each observation reads one element of a grouping, or none, with a factor that is a combination of the common
-    numbers, such as 1 beside an intercept or 0 and 1 beside a treatment, those numbers' coefficients can absorb a
-    common shift of its elements. So can another grouping without such numbers, as difficulties absorb a shift of
-    abilities. Bounds term by term would count the shift twice.
+    If the factors of a grouping's elements that an observation reads add up to a combination of the common numbers,
+    such as 1 beside an intercept or 0 and 1 beside a treatment, those numbers' coefficients can absorb a common shift
+    of its elements. So can another grouping without such numbers, as difficulties absorb a shift of abilities. If the
+    factors add up to 0, as those of the two sides of a match, a shift cancels on its own. Bounds term by term would
+    count the shift twice.
 
     Parameters
     ----------
@@ -142,11 +169,11 @@ class Recentred:
         self._point = point
         self.shifts: list[Shift] = []
         read, removed = [row.read for row in predictors.rows], set[int]()
-        for k, one in ((k, one) for k, row in enumerate(predictors.rows) for one in _shifts(predictors.rows, row)):
-            # Another argument may read the shift, too, and must not change either.
+        for one in (one for row in predictors.rows for one in _shifts(predictors.rows, row)):
+            # Common coefficients absorb a shift in all arguments that read it; another grouping may do so in one only.
             places = {*one.places.tolist(), *one.absorbing.tolist()} if one.by_grouping else set()
-            others = [row for j, row in enumerate(predictors.rows) if j != k and read[j] & places]
-            if removed.isdisjoint(one.places.tolist()) and all(_cancels(row, one) for row in others):
+            reading = [row for row, own in zip(predictors.rows, read, strict=True) if own & places]
+            if removed.isdisjoint(one.places.tolist()) and all(_cancels(row, one) for row in reading):
                 self.shifts.append(one)
                 removed.update(one.places.tolist())
 
@@ -188,7 +215,7 @@ class Shift(NamedTuple):
     places: NDArray[np.int64]
     weights: FloatArray
     absorbing: NDArray[np.int64]
-    """Places of the common numbers' coefficients, or of another grouping."""
+    """Places of the common numbers' coefficients, which may be none, or of another grouping."""
     coefficients: FloatArray
     by_grouping: bool
     """Whether it is a grouping; its coefficients are equal."""
@@ -198,24 +225,36 @@ def _cancels(row: SparseRows, shift: Shift) -> bool:
     """Return whether a shift and what absorbs it together change no observation's argument."""
     change = np.zeros(row.dim)
     change[shift.places] = 1.0
-    most = float(np.abs(row(change)).max())
-    change[shift.absorbing] = -shift.coefficients
-    return float(np.abs(row(change)).max()) <= 10 * _SAME * most
+    sizes = np.abs(row(change))
+    change[shift.absorbing] -= shift.coefficients
+    return bool((np.abs(row(change)) <= 10 * _SAME * sizes).all())
 
 
 def _shifts(rows: Sequence[SparseRows], row: SparseRows) -> list[Shift]:
     """Return shifts of the groupings of one of the arguments."""
-    found: list[Shift] = []
-    counts = [column.counts(row.dim) for column in row.columns]
-    whole = [k for k, own in enumerate(counts) if own.sum() == row.n]
-    for k in (k for k, own in enumerate(counts) if own.any()):
-        own = np.flatnonzero(counts[k])
-        absorbed = _by_common(rows, row, own)  # also if a factor is 0, as those of a treatment's effects without it
-        if absorbed is None and k in whole[:-1]:
-            absorbed = _by_grouping(row, k, whole[-1], np.flatnonzero(counts[whole[-1]]))
+    found, groupings = list[Shift](), joined_columns(row)
+    last = next((one for one in reversed(groupings) if _is_whole(row, one)), None)
+    for one in groupings:
+        # Also if a factor is 0, as those of a treatment's effects without it.
+        absorbed = _by_common(rows, row, one.places)
+        if absorbed is None and last is not None and one is not last:
+            absorbed = _by_grouping(row, one, last)
         if absorbed:
-            found.append(Shift(own, np.asarray(counts[k][own] / counts[k].sum(), np.float64), *absorbed))
+            weights = one.counts[one.places] / one.counts.sum()
+            found.append(Shift(one.places, np.asarray(weights, np.float64), *absorbed))
     return found
+
+
+def _is_whole(row: SparseRows, one: JoinedColumns) -> bool:
+    """Return whether a shift of a grouping changes all observations."""
+    return all(_shifted(row.part(rows), one.places).all() for rows in slices(row.n))
+
+
+def _shifted(row: SparseRows, places: NDArray[np.int64]) -> FloatArray:
+    """Return what a shift of some coefficients by 1 adds to the argument, shape (n,)."""
+    change = np.zeros(row.dim)
+    change[places] = 1.0
+    return row(change)
 
 
 def _by_common(
@@ -223,10 +262,9 @@ def _by_common(
 ) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
     """Return the common coefficients of an argument that absorb a shift of a grouping, in all arguments.
 
-    They are found on the first part of the observations; an observation that they do not suit joins these.
+    None are needed if the shift cancels within the grouping, as in a difference of two of its elements. They are found
+    on the first part of the observations; an observation that they do not suit joins these.
     """
-    if not row.places.size:
-        return None
     shifted = {*own.tolist(), *row.places.tolist()}
     change, alike = np.zeros(row.dim), [one for one in rows if one.read & shifted]
     change[own] = 1.0
@@ -267,16 +305,9 @@ def _equations(
 
 
 def _by_grouping(
-    row: SparseRows, k: int, last: int, places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], FloatArray, bool] | None:
-    """Return the elements of another grouping that absorb a shift, if the factors have a constant ratio."""
-    column, other, ratio = row.columns[k], row.columns[last], None
-    for rows in slices(row.n):
-        one, beside = column.factors[rows], other.factors[rows]
-        if not beside.all():
-            return None
-        ratios = one / beside
-        ratio = ratios[0] if ratio is None else ratio
-        if np.abs(ratios - ratio).max() > _SAME * np.abs(ratio):
-            return None
-    return places, np.full(len(places), ratio), True
+    row: SparseRows, one: JoinedColumns, other: JoinedColumns
+) -> tuple[NDArray[np.int64], FloatArray, bool]:
+    """Return the elements of another grouping that may absorb a shift: if all factors have the ratio of the first."""
+    first = row.part(slice(0, 1))
+    ratio = _shifted(first, one.places) / _shifted(first, other.places)
+    return other.places, np.full(len(other.places), ratio.item()), True

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.groupings import Recentred
+from stansub.target.groupings import Recentred, joined_columns
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
@@ -86,11 +86,13 @@ def _scales(predictors: SparsePredictors) -> Iterator[Symmetry]:
         read = np.array(sorted(scaled.read), np.int64)
         if scaled.offset.any() or not read.size:
             continue
-        for column in log_factor.columns:
-            if (column.places < 0).any() or np.ptp(column.factors) or not column.factors[0]:
+        for one in joined_columns(log_factor):
+            unit = np.zeros(predictors.dim)
+            unit[one.places] = 1
+            factors = log_factor(unit)
+            if np.ptp(factors) or not factors[0]:
                 continue
-            direction = np.zeros(predictors.dim)
-            direction[np.unique(column.places)] = -1 / column.factors[0]
+            direction = -unit / factors[0]
             if not direction[read].any():
                 yield Symmetry(direction, read)
 
