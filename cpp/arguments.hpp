@@ -1,5 +1,5 @@
-// Arguments of observations' log likelihoods, affine in phi: numbers that all observations have, and one coefficient of
-// each grouping.
+// Arguments of observations' log likelihoods, affine in phi: numbers that all observations have, and a few coefficients of
+// groupings, in columns.
 #pragma once
 
 #include <algorithm>

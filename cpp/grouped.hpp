@@ -24,7 +24,7 @@ namespace stansub {
 // An observation depends on phi through q arguments eta_k = a_k . phi + o_k, and its log likelihood is expanded to second
 // order around a point. The expansion is off by at most c sum_k (g_k |delta_k|)^3, delta_k being the change of argument k, if no
 // |delta_k| exceeds a radius times a length l_k. That change is a sum over terms: numbers that all observations have, whose part is
-// at most m_i |w|, w = A d with A from the precision of their coefficients, and one coefficient of each grouping. With shares s_j
+// at most m_i |w|, w = A d with A from the precision of their coefficients, and the one coefficient of each column. With shares s_j
 // of the terms of an argument, which add up to 1,
 //
 //   |delta_k|^3 <= sum_terms |change by the term|^3 / s_j^2

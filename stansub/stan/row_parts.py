@@ -13,6 +13,10 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Column, SparseRows
 from stansub.types import FloatArray
 
+# Place among the variables of those of which each observation reads one element or none: they share columns, so that
+# variables of which it reads either take no more memory than one.
+TOGETHER = -1
+
 
 class Part(NamedTuple):
     """Rows of an argument for some observations."""
@@ -21,10 +25,8 @@ class Part(NamedTuple):
     """Number of observations."""
     dense: dict[int, tuple[NDArray[np.int64], FloatArray]]
     """By variable: the elements read and their factors, shape (n or 1, number of elements)."""
-    columns: tuple[Column, ...]
-    """Factors of variables of which each observation reads one element."""
-    sparse: frozenset[int]
-    """These variables."""
+    columns: dict[int, tuple[Column, ...]]
+    """By variable, if it is not dense: the few elements that each observation reads, with their factors."""
     offset: FloatArray
     """Shape (n,) or (1,)."""
 
@@ -37,9 +39,7 @@ class CollectedRows:
     m: int
     cut: Cut
     _dense: dict[int, dict[int, CollectedNumbers]] = field(default_factory=dict)
-    _places: list[NDArray[np.int32]] = field(default_factory=list)
-    _factors: list[CollectedNumbers] = field(default_factory=list)
-    _sparse: set[int] = field(default_factory=set)
+    _columns: dict[int, list[tuple[NDArray[np.int32], CollectedNumbers]]] = field(default_factory=dict)
     _offset: CollectedNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class CollectedRows:
     @property
     def is_changing(self) -> bool:
         """Return whether any coefficient is read."""
-        return bool(self._dense or self._sparse)
+        return bool(self._dense.keys() | self._columns.keys() - {TOGETHER})
 
     def add(self, rows: slice, part: Part) -> None:
         """Add the next observations.
@@ -61,19 +61,18 @@ class CollectedRows:
         NoPredictorsError
             If a variable is dense in one part and not in another.
         """
-        self._sparse |= part.sparse
         for k, (elements, block) in part.dense.items():
             own = self._dense.setdefault(k, {})
             for element, values in zip(elements.tolist(), block.T, strict=True):
                 own.setdefault(element, self._numbers()).add(rows, values)
-        if self._sparse & self._dense.keys():
+        for k, columns in part.columns.items():
+            several = self._columns.setdefault(k, [])
+            several += [(np.full(self.n, -1, np.int32), self._numbers()) for _ in columns[len(several) :]]
+            for column, (places, factors) in zip(columns, several, strict=False):
+                places[rows] = column.places
+                factors.add(rows, column.factors)
+        if self._columns.keys() & self._dense.keys():
             raise NoPredictorsError("the form of its rows differs between parts of the data")
-        for k, column in enumerate(part.columns):
-            if k == len(self._places):
-                self._places.append(np.full(self.n, -1, np.int32))
-                self._factors.append(self._numbers())
-            self._places[k][rows] = column.places
-            self._factors[k].add(rows, column.factors)
         self._offset.add(rows, part.offset)
 
     def offset(self) -> FloatArray:
@@ -85,7 +84,8 @@ class CollectedRows:
         read = sorted((k, element) for k, own in self._dense.items() for element in own)
         places = np.array([element for _, element in read], np.int64)
         dense = self.cut.design([self._dense[k][element].found() for k, element in read], self.n)
-        columns = tuple(Column(*one) for one in zip(self._places, (one.array() for one in self._factors), strict=True))
+        several = (one for _, own in sorted(self._columns.items()) for one in own)
+        columns = tuple(Column(places, factors.array()) for places, factors in several)
         offset = self._offset.found()
         shortest = np.array([offset]) if isinstance(offset, float) else self._offset.array()
         return SparseRows(dense, places, columns, shortest, self.n, self.m)

@@ -1,8 +1,9 @@
 """Sparse rows of a likelihood in its own arguments, followed through its text.
 
-The text shows which elements of which variables each observation reads, with what factors. Columns that all
-observations have are kept dense; if each observation reads one element of a variable, only that is kept. Tall data are
-processed in parts of the rows, because intermediate results need several times the memory.
+The text shows which elements of which variables each observation reads, with what factors. Variables of which
+observations read most elements are kept dense. Of those of which they read few, such as the level of a grouping or the
+two sides of a match, only what is read is kept. Tall data are processed in parts of the rows, because intermediate
+results need several times the memory.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from stansub.stan.design import Cut
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.predictors import Affine, affine_density, arguments_of, reading
-from stansub.stan.row_parts import CollectedRows, Part
+from stansub.stan.row_parts import TOGETHER, CollectedRows, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
-from stansub.target.sparse import SparsePredictors, SparseRows, columns_of
+from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
 
 _UNREAD = "stansub cannot read its likelihood: "
-# Maximum elements of dense variables; observations from which they are processed in parts, the fewest of a part, up to
-# how many parts, and the most.
+# Elements of a variable, for each that an observation reads, up to which it is dense; observations from which they are
+# processed in parts, the fewest of a part, up to how many parts, and the most.
 _FEW, _ROWS, _PARTS, _MOST = 8, 1 << 16, 32, 1 << 18
 
 
@@ -125,22 +126,34 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
     slopes = sp.csr_array(argument.slopes)
     n_rows, m = slopes.shape
     row = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(slopes.indptr))
-    dense, sparse = {}, set()
-    gathered = sp.csr_array((n, m))
+    dense, columns = {}, dict[int, tuple[Column, ...]]()
+    together = sp.csr_array((n, m))
     for k, variable in enumerate(variables):
         own = np.isin(np.arange(m), variable)[slopes.indices]
         if not own.any():
             continue
         reads = np.bincount(row[own], minlength=n_rows)
-        if len(variable) > _FEW and n_rows == n and reads.max() <= 1:
-            gathered = gathered + sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
-            sparse.add(k)
+        if n_rows == n and len(variable) > _FEW * reads.max():
+            read = sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
+            if reads.max() > 1:
+                columns[k] = columns_of(_by_factor(read))
+            else:
+                together, columns[k] = together + read, ()
             continue
         some = np.flatnonzero(np.bincount(slopes.indices[own], minlength=m))
         column = np.searchsorted(some, slopes.indices[own])
         block = sp.coo_array((slopes.data[own], (row[own], column)), shape=(n_rows, len(some))).toarray()
         dense[k] = some.astype(np.int64), block
-    return Part(n, dense, columns_of(gathered), frozenset(sparse), argument.offset)
+    columns[TOGETHER] = columns_of(together)
+    return Part(n, dense, columns, argument.offset)
+
+
+def _by_factor(read: sp.csr_array) -> sp.csr_array:
+    """Return the same numbers, each row in increasing order: those of two sides of a match are then two columns."""
+    read.eliminate_zeros()
+    rows = np.repeat(np.arange(read.shape[0]), np.diff(read.indptr))
+    order = np.lexsort((read.indices, read.data, rows))
+    return sp.csr_array((read.data[order], read.indices[order], read.indptr), shape=read.shape)
 
 
 def _whole(part: Part, m: int) -> SparseRows:
@@ -150,7 +163,8 @@ def _whole(part: Part, m: int) -> SparseRows:
     for _, block in part.dense.values():
         rows[:, first : first + block.shape[1]] = block
         first += block.shape[1]
-    return SparseRows(shortest(rows), places.astype(np.int64), part.columns, shortest(part.offset), part.n, m)
+    columns = tuple(column for _, own in sorted(part.columns.items()) for column in own)
+    return SparseRows(shortest(rows), places.astype(np.int64), columns, shortest(part.offset), part.n, m)
 
 
 def _vectors(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

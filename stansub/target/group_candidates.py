@@ -214,7 +214,9 @@ def _whitening(row: SparseRows, quadratic: Quadratic) -> FloatArray:
 
 def _lengths(row: SparseRows, whitening: FloatArray, sds: FloatArray) -> FloatArray:
     """Return how far the argument moves for an sd, shape (n,)."""
-    squares = row.gathered.multiply(row.gathered) @ sds**2
+    squares, variances = np.zeros(row.n), sds**2
+    for one in row.columns:
+        squares += np.square(one.factors, dtype=np.float64) * variances[one.places]
     if row.places.size:
         squares = squares + _reach(row, whitening) ** 2
     return np.asarray(np.sqrt(np.maximum(np.broadcast_to(squares, row.n), 1e-20)))

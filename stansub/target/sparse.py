@@ -1,9 +1,10 @@
-"""Likelihoods of linear predictors with sparse rows: a few numbers, and one level of each grouping.
+"""Likelihoods of linear predictors with sparse rows: a few numbers, and a few elements of each grouping.
 
 Observation i depends on phi, shape (m,), through q arguments eta_ki = a_ki . phi + o_ki. A row a_ki has p numbers in
-places common to all observations and a few in places of its own. Memory and time therefore grow with the number of
-nonzeros, not with m times the observations. Numbers that are columns of the data are read there, and passes over the
-observations need memory for a few parts of them at a time.
+places common to all observations and a few in places of its own, such as one level of a grouping or two teams that
+play each other. Memory and time therefore grow with the number of nonzeros, not with m times the observations. Numbers
+that are columns of the data are read there, and passes over the observations need memory for a few parts of them at a
+time.
 """
 
 from __future__ import annotations

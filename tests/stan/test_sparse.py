@@ -248,3 +248,67 @@ def test_ratings_of_each_item_from_where_they_start() -> None:
     each = np.tile(pi, (1000, 1))
     np.add.at(each, np.repeat(np.arange(1000), size), -np.log1p(np.exp(-logit_p[j - 1, :, y - 1])))
     assert found.log_lik(phi) == pytest.approx(np.logaddexp.reduce(each, axis=1).sum(), rel=1e-12)
+
+
+MATCHES = """
+data { int N; int K; array[N] int y; array[N] int i; array[N] int j; vector[N] w; array[N] int h; }
+parameters { real a; vector[K] theta; vector[30] v; real<lower=0> tau; }
+model {
+  theta ~ normal(0, tau);
+  v ~ normal(0, tau);
+  for (n in 1 : N) y[n] ~ poisson_log(a + WEIGHTED + v[h[n]]);
+}
+"""
+WEIGHTED = {
+    "difference": ("theta[i[n]] - theta[j[n]]", lambda w, i, j: i - j),
+    "sum": ("theta[i[n]] + theta[j[n]]", lambda w, i, j: i + j),
+    "memberships": ("w[n] * theta[i[n]] + (1 - w[n]) * theta[j[n]]", lambda w, i, j: w * i + (1 - w) * j),
+    "of each twice": ("theta[i[n]] - 0.5 * theta[i[n]]", lambda w, i, j: 0.5 * i),
+}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("name", list(WEIGHTED))
+def test_observations_that_read_several_elements_of_a_variable(
+    name: str, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they read one element twice or two; each variable has columns of its own."""
+    monkeypatch.setattr(sparse, "_ROWS", 500)
+    text, function = WEIGHTED[name]
+    rng, n, k = np.random.default_rng(8), 2_000, 20
+    i, j, h = rng.integers(k, size=(3, n))
+    data = {"N": n, "K": k, "y": rng.poisson(1.0, n), "i": i + 1, "j": j + 1, "w": rng.random(n), "h": h + 1}
+    program = parse(MATCHES.replace("WEIGHTED", text))
+    values, own = load(data).checked(program.data.declarations), Analysis.of(program).likelihood_split("N")
+    found = sparse_predictors(own, values.values, n, cut=cutting(values, "N") if cut else None)
+    (row,) = found.rows
+    assert row.places.size == 1
+    assert len(row.columns) == (2 if name == "of each twice" else 3)
+    read = [set(column.places[column.places >= 0].tolist()) for column in row.columns]
+    assert read[0].isdisjoint(read[1])
+    parts = {"a": rng.standard_normal(1), "theta": rng.standard_normal(k), "v": rng.standard_normal(30)}
+    phi = np.concatenate([parts[one.name] for one in own.arguments])
+    eta = parts["a"] + function(data["w"], parts["theta"][i], parts["theta"][j]) + parts["v"][h]
+    np.testing.assert_allclose(found.at(phi)[0], eta, atol=1e-13)
+    assert found.log_lik(phi) == pytest.approx((data["y"] * eta - np.exp(eta)).sum(), rel=1e-12)
+
+
+def test_numbers_of_two_sides_take_no_memory() -> None:
+    rng, n, k = np.random.default_rng(8), 500, 20
+    i = rng.integers(k, size=n)
+    j = (i + 1 + rng.integers(k - 1, size=n)) % k
+    data = {"N": n, "K": k, "y": rng.poisson(1.0, n), "i": i + 1, "j": j + 1, "w": rng.random(n), "h": i + 1}
+    own = Analysis.of(parse(MATCHES.replace("WEIGHTED", WEIGHTED["difference"][0]))).likelihood_split("N")
+    (row,) = sparse_predictors(own, data, n).rows
+    assert [column.factors.strides for column in row.columns] == [(0,), (0,), (0,)]
+    assert [column.factors[0] for column in row.columns] == [1.0, -1.0, 1.0]
+
+
+@pytest.mark.parametrize(("k", "places"), [(17, 1), (16, 17)])
+def test_variables_of_which_most_elements_are_read_are_dense(k: int, places: int) -> None:
+    rng, n = np.random.default_rng(8), 500
+    i, j, h = rng.integers(k, size=(3, n))
+    data = {"N": n, "K": k, "y": rng.poisson(1.0, n), "i": i + 1, "j": j + 1, "w": rng.random(n), "h": h + 1}
+    own = Analysis.of(parse(MATCHES.replace("WEIGHTED", WEIGHTED["memberships"][0]))).likelihood_split("N")
+    (row,) = sparse_predictors(own, data, n).rows
+    assert row.places.size == places

@@ -72,7 +72,22 @@ def designs() -> dict[str, tuple[SparseRows, ...]]:
             rows((i, one), (h, minus), common=False),
             rows((i, one), (other, minus), (h, one), common=False),
         ),
+        **{f"random {seed}": random_rows(np.random.default_rng(seed)) for seed in range(8)},
     }
+
+
+def random_rows(rng: np.random.Generator) -> tuple[SparseRows, ...]:
+    """One or two arguments, with up to four terms whose elements overlap, and factors that may cancel."""
+    found = []
+    for _ in range(1 + rng.integers(2)):
+        terms = []
+        for _ in range(1 + rng.integers(4)):
+            first, last = np.sort(rng.choice(np.arange(2, M + 1), 2, replace=False))
+            factors = rng.choice([-1.0, 0.5, 1.0]) * (np.ones(N) if rng.random() < 0.7 else rng.random(N))
+            has = rng.random(N) < rng.choice([1.0, 1.0, 0.6])
+            terms.append((np.where(has, rng.integers(first, last, N), -1), np.where(has, 0.6 * factors, 0.0)))
+        found.append(rows(*terms, common=bool(rng.integers(2)), joined=bool(rng.integers(2))))
+    return tuple(found)
 
 
 NAMES = pytest.mark.parametrize("name", list(designs()))
@@ -173,16 +188,21 @@ def test_profiles_are_those_of_the_likelihood(name: str) -> None:
 
 
 def tightness(name: str) -> float:
-    """How near remainders of candidates come to their bounds."""
+    """How near remainders of candidates come to their bounds, for moves that do not look at all observations."""
     predictors, _ = likelihoods(name)
-    sd = 0.12 if len(predictors.rows) == 1 else 0.03  # where not all observations are looked at
-    point, sds = 0.1 * draws(1)[0], np.full(M, sd)
-    quadratic, places = predictors.expansion(point), point + draws(6, sd)
-    decider, rng = SurrogateDecider(grouped(predictors, quadratic, sds), 8.0, 1e9), np.random.default_rng(4)
-    while decider.n_candidates < 200:
-        for a, b in pairwise(places):
-            decider.decide(a, b, np.log1p(-rng.random()), rng.bit_generator.capsule)
-    return decider.bound_tightness
+    n_candidates, found = 0, 0.0
+    for sd in (0.12,) if len(predictors.rows) == 1 else (0.03, 0.01):
+        point, sds = 0.1 * draws(1)[0], np.full(M, sd)
+        quadratic, places = predictors.expansion(point), point + draws(6, sd)
+        decider, rng = SurrogateDecider(grouped(predictors, quadratic, sds), 8.0, 1e9), np.random.default_rng(4)
+        for _ in range(500):
+            for a, b in pairwise(places):
+                decider.decide(a, b, np.log1p(-rng.random()), rng.bit_generator.capsule)
+            if decider.n_candidates > 200:
+                break
+        n_candidates, found = n_candidates + decider.n_candidates, max(found, decider.bound_tightness)
+    assert n_candidates > 100
+    return found
 
 
 @NAMES
@@ -196,7 +216,7 @@ def test_too_small_bounds_do_not(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def smaller(*given: Any) -> tuple[Array, Array]:
         constants, worst = split(*given)
-        return constants / 100, worst
+        return constants / 30, worst
 
     monkeypatch.setattr(group_candidates, "_split", smaller)
     with pytest.raises(RunError, match="was proved to be at most"):
@@ -214,7 +234,9 @@ def test_no_observation_is_further_than_the_limit(name: str) -> None:
             assert (np.abs(row(phi - point)) <= limit * lengths * (1 + 1e-9)).all()
 
 
-@pytest.mark.parametrize("name", ["matches at home", "memberships", "each twice"])
+@pytest.mark.parametrize(
+    "name", ["matches at home", *(pytest.param(name, marks=pytest.mark.slow) for name in ("memberships", "each twice"))]
+)
 def test_flows_there_and_back_are_those_of_the_remainders(name: str) -> None:
     predictors, _ = likelihoods(name)
     point, sds, n = 0.1 * draws(1)[0], np.full(M, 0.2), 20_000
