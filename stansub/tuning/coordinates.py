@@ -41,6 +41,8 @@ _FLAT = 1e-8
 _SPREAD, _PROVED = 0.5, 3
 # Distance at which of two precisions the smaller is negligible.
 _FAR = 40.0
+# Distance of points such that a bend is near one of them.
+_VISIBLE = 4.0
 # Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
 
@@ -300,8 +302,9 @@ def _proved(
 
     functions = _affine(matrices, start, others)
     good = agree(functions)
-    bounded = _bounded(matrices, start, others, functions, np.repeat(matrices.sizes == 1, numbers))
-    better = np.flatnonzero((bounded.counts > 1) & agree(bounded))
+    rest = np.setdiff1d(np.arange(len(start)), effects)
+    bounded, is_bounded = _bounded(matrices, start, others, rest, functions, np.repeat(matrices.sizes == 1, numbers))
+    better = np.flatnonzero(is_bounded & agree(bounded))
     functions, good[better] = functions.replaced(better, bounded[better]), True
     kept = np.logical_and.reduceat(good, np.cumsum(numbers) - numbers)
     if not kept.any():
@@ -311,28 +314,40 @@ def _proved(
     return Effects(full, rows, np.zeros(kept.sum(), bool))
 
 
-def _affine(matrices: _Matrices, theta: FloatArray, others: Places) -> SoftMinima:
-    """Return functions as they would be if affine, from their values at and about a point."""
-    here = matrices.functions(theta)
-    slopes = np.zeros((len(here), len(others)))
-    for k, which in enumerate(others):
+def _affine(matrices: _Matrices, theta: FloatArray, others: Places, which: slice | Places = slice(None)) -> SoftMinima:
+    """Return some functions as they would be if affine, from their values at and about a point."""
+    here = matrices.functions(theta)[which]
+    columns = [sp.csc_array((len(here), 0))]
+    for k in others:
         moved = theta.copy()
-        moved[which] += _SPREAD
-        slopes[:, k] = (matrices.functions(moved) - here) / _SPREAD
-    slopes[np.abs(slopes) < _SAME] = 0
-    rows = sp.csr_array(slopes)
+        moved[k] += _SPREAD
+        slopes = (matrices.functions(moved)[which] - here) / _SPREAD
+        columns.append(sp.csc_array(np.where(np.abs(slopes) < _SAME, 0.0, slopes)[:, np.newaxis]))
+    rows = sp.csr_array(sp.hstack(columns))
     spread = sp.csr_array((rows.data, others[rows.indices], rows.indptr), shape=(len(here), len(theta)))
-    return SoftMinima.affine(spread, here - slopes @ theta[others])
+    return SoftMinima.affine(spread, here - rows @ theta[others])
 
 
 def _bounded(
-    matrices: _Matrices, start: FloatArray, others: Places, functions: SoftMinima, which: NDArray[np.bool_]
-) -> SoftMinima:
+    matrices: _Matrices,
+    start: FloatArray,
+    others: Places,
+    rest: Places,
+    functions: SoftMinima,
+    which: NDArray[np.bool_],
+) -> tuple[SoftMinima, NDArray[np.bool_]]:
     """Return functions of which some are replaced by soft minima of the affine functions at both ends of a line.
 
-    Far along a parameter that only one of the two depends on, the function is affine: one on either side.
+    Far along a parameter that only one of the two depends on, the function is affine: one on either side. Of a
+    parameter that only the other depends on, nothing may be visible near the start, so that all the rest are tried.
+
+    Returns
+    -------
+    functions : SoftMinima
+    is_bounded : ndarray of bool
+        Which were replaced, and are so where both affine functions are equal.
     """
-    here = matrices.functions(start)
+    here, is_bounded = matrices.functions(start), np.zeros(len(functions), bool)
     bends = np.zeros((len(others), len(here)), bool)
 
     def far(sign: int, k: int) -> FloatArray:
@@ -351,8 +366,24 @@ def _bounded(
         row[:] = which & (np.abs(low + high - 2 * here) > _SAME)
     while bends.any():
         most = int(bends.sum(axis=1).argmax())
-        bent = np.flatnonzero(bends[most])
-        ends = (_affine(matrices, far(sign, others[most]), others)[bent] for sign in (-1, 1))
-        functions = functions.replaced(bent, SoftMinima.of(*ends))
+        bent, k = np.flatnonzero(bends[most]), others[most]
+        before, beyond = (_affine(matrices, far(sign, k), rest, bent) for sign in (-1, 1))
+        functions = functions.replaced(bent, SoftMinima.of(before, beyond))
+        is_bounded[bent] = _bend_softly(matrices, start, k, before, beyond, bent)
         bends[:, bent] = False
-    return functions
+    return functions, is_bounded
+
+
+def _bend_softly(
+    matrices: _Matrices, start: FloatArray, k: int, low: SoftMinima, high: SoftMinima, which: Places
+) -> NDArray[np.bool_]:
+    """Return which functions are the soft minima of two affine ones where these are equal, along parameter k."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        equal = (high(start) - low(start)) / (low.rows - high.rows)[:, [k]].toarray().ravel()
+    good = np.abs(equal) <= _FAR
+    if good.any():
+        first, last, theta, soft = equal[good].min(), equal[good].max(), start.copy(), SoftMinima.of(low, high)
+        for step in np.linspace(first, last, 1 + int(np.ceil((last - first) / _VISIBLE))):
+            theta[k] = start[k] + step
+            good &= np.abs(soft(theta) - matrices.functions(theta)[which]) < _SAME
+    return np.asarray(good)

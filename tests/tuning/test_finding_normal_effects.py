@@ -1,6 +1,7 @@
 """Normal effects and their scales are found from gradients of priors and from arguments of the likelihood."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import priors_of_effects
@@ -88,6 +89,21 @@ def test_scales_may_be_bounded(draws: Array) -> None:
     points = np.random.default_rng(4).standard_normal((8, DIM))
     gaps = [compiled.log_density(theta) - normal_prior(theta) - about(bounded(theta)) for theta in points]
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
+
+
+def test_bounds_are_found_from_where_they_do_not_matter(draws: Array) -> None:
+    """Near 0 a scale looks the same with a bound of any form; elsewhere, one of another form is refused."""
+
+    def bounded(theta: Array, power: float) -> Array:
+        arguments = phi(theta)
+        arguments[1:4] /= (1 + np.exp(power * (theta[TAU] + theta[LOCAL] - theta[OMEGA]))) ** (1 / power)
+        return arguments
+
+    draws[-1, TAU] = -12
+    structure = found(normal_prior, draws, partial(bounded, power=2))
+    assert structure is not None
+    assert (structure.functions.minima.counts == 2).sum() == 3
+    assert found(normal_prior, draws, partial(bounded, power=1)) is None
 
 
 @pytest.mark.parametrize("place", [(1, 6), (6, 1), (0, 5), (5, 0)])

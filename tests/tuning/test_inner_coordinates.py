@@ -108,14 +108,27 @@ def test_bounded_scales() -> None:
         plain, slab = 2 * (theta[0] + theta[1:4]), np.array([theta[7], theta[7], 1.0])
         return np.asarray(np.sqrt(np.exp(plain + slab) / (np.exp(plain) + np.exp(slab))) * theta[4:7])
 
-    for first in (0.0, -9.0):  # also where the slab does not matter for one of the effects
+    for place, first in ((1, 0.0), (1, -9.0), (0, -12.0)):  # also where slabs do not matter for one effect, or any
         start = np.zeros(8)
-        start[1] = first
+        start[place] = first
         effects = find_effects(regularised, start, np.random.default_rng(1))
         assert effects.n_blocks == 3
         np.testing.assert_array_equal(effects.full.counts, 2)
         for theta in 3 * np.random.default_rng(4).standard_normal((5, 8)):
             np.testing.assert_allclose(effects.full.inward(theta)[4:7], regularised(theta), rtol=1e-5)
+
+
+def test_scales_that_are_bounded_otherwise_are_no_soft_minima() -> None:
+    """Where the bound does not matter, any bounded scale looks as if it was not bounded."""
+
+    def bounded(theta: Array) -> Array:
+        plain = np.exp(theta[0] + theta[1:4])
+        return np.asarray(plain / (1 + plain * np.exp(-theta[7])) * theta[4:7])
+
+    start = np.zeros(8)
+    assert find_effects(bounded, start, np.random.default_rng(1)).full.is_plain
+    start[0] = -17
+    np.testing.assert_array_equal(find_effects(bounded, start, np.random.default_rng(1)).full.counts, 1)
 
 
 def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
