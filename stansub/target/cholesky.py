@@ -55,14 +55,17 @@ class Factor(NamedTuple):
         return out
 
 
-def cholesky(precision: sp.csc_array) -> Factor:
+def cholesky(precision: sp.csc_array, order: NDArray[np.int32] | None = None) -> Factor:
     """Return the factor of a symmetric matrix, with an increased diagonal if it is not positive definite.
+
+    It is in a given order, or else in one of little fill-in.
 
     An average of Hessians over a few draws may have directions of negative curvature. The elements of L determine the
     increase: they stay as small as those of a precision with the same diagonal (Gill, Murray and Wright 1981, Practical
     Optimization, section 4.4.2.2).
     """
-    dim, scale, order = len(precision.indptr) - 1, _scale(precision), _order(precision)
+    dim, scale = len(precision.indptr) - 1, _scale(precision)
+    order = order_of(precision) if order is None else order
     columns, every = np.repeat(np.arange(dim), np.diff(precision.indptr)), np.argsort(order)
     scaled = precision.data / (scale[precision.indices] * scale[columns])
     # The diagonal is stored even if it is 0.
@@ -100,7 +103,7 @@ def _scale(matrix: sp.csc_array) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))))
 
 
-def _order(matrix: sp.csc_array) -> NDArray[np.int32]:
+def order_of(matrix: sp.csc_array) -> NDArray[np.int32]:
     """Return an order in which a matrix of this pattern has little fill-in."""
     return _order_of(matrix.indptr.astype(np.int32).tobytes(), matrix.indices.astype(np.int32).tobytes())
 

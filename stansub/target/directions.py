@@ -199,8 +199,9 @@ def directional(
         along = frame.outward[:, common].toarray() @ _directions(changes[:, common])
 
     def precisions(along: FloatArray) -> list[tuple[sp.csr_array, sp.csr_array]]:
-        nodes = [[predictors.expansion(point + s * _NODE * one).precision for s in (1, -1)] for one in along.T]
-        return [(up, down) for up, down in nodes]
+        nodes = [point + s * _NODE * one for one in along.T for s in (1, -1)]
+        found = [one.precision for one in predictors.expansions(nodes)]
+        return list(zip(found[::2], found[1::2], strict=True))
 
     first = [(up - down) / (-2 * _NODE) for up, down in precisions(along)]
     omitted = np.reshape([np.sum(changes * (changes @ one), axis=1) / 2 for one in first], (-1, len(changes)))

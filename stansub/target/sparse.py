@@ -414,6 +414,13 @@ class SparsePredictors:
         precision = sum(precisions[1:], start=precisions[0])
         return Quadratic.of(phi, sum(values) + self.constant, np.sum(gradients, axis=0), sp.csr_array(precision))
 
+    def expansions(self, points: Sequence[FloatArray]) -> list[Quadratic]:
+        """Return the expansions about points, which threads share if the observations are a single part."""
+        if self.n_observations > PART:
+            return [self.expansion(phi) for phi in points]
+        with one_blas_thread(), ThreadPoolExecutor(max_workers=THREADS) as pool:
+            return list(pool.map(self.expansion, points))
+
     def expanded(self, phi: FloatArray) -> tuple[float, FloatArray, sp.csr_array]:
         """Return value, gradient and precision of the expansion, without the constant."""
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), self.at(phi))

@@ -43,8 +43,9 @@ from stansub.wording import percent
 # as in CmdStan. The second of a pair has all signs changed: if labels of two components can be exchanged, one of the
 # two leads to each order.
 _PAIRS, _PAIRS_AT_LEAST, _MANY, _RADIUS = 32, 8, 150, 2.0
-# Climbs after which no maximum is expected if none ended at one.
-_TRIED = 8
+# Climbs after which no maximum is expected if none ended at one, and passes over the observations: where a likelihood
+# rises without end, climbs take all their steps.
+_TRIED, _PASSES = 8, 500
 # Rounds until enough climbs reached the best end, at most.
 _ROUNDS = 4
 # Observations of the first subset, at least and for each argument in phi; those that read an argument, which hold for
@@ -259,13 +260,14 @@ def _climbed(
     known: Sequence[_End] = (),
 ) -> list[_End]:
     """Return the different maxima at which climbs end, with known ones, by their evidence."""
-    found = list(known)
+    found, n_passes = list(known), 0
     for k, (phi, n_climbs) in enumerate(starts):
         progress.advance(k, len(starts))
-        end, _ = ridge_mode(predictors, progress, phi, region=region)
+        end, n_more = ridge_mode(predictors, progress, phi, region=region)
+        n_passes += n_more
         if end.is_finite and is_maximum(end, region) and _is_sure(predictors, end):
             found.append(_End.of(end, region, n_climbs))
-        elif k + 1 >= _TRIED and not found:
+        elif not found and (k + 1 >= _TRIED or n_passes >= _PASSES):
             break
     return _joined(found, region)
 

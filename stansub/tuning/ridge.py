@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.progress import Progress
-from stansub.target.cholesky import cholesky
+from stansub.target.cholesky import Factor, cholesky, order_of
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.types import FloatArray
@@ -169,7 +169,7 @@ def ridge_mode(
     """
     region = Region.whole(predictors.dim) if region is None else region
     begin = region.inside(np.zeros(predictors.dim) if start is None else start)
-    here, n_passes, damping = predictors.expansion(begin), 1, 0.0
+    here, n_passes, damping, ordering = predictors.expansion(begin), 1, 0.0, _Ordering()
     heights = list[float]()
     for _ in range(_SEARCH):
         progress.check()
@@ -178,7 +178,7 @@ def ridge_mode(
         if not here.is_finite or has_stalled:
             break
         slope, precision = region.expansion(here, damping)
-        step, is_definite, is_bounded = _step(region, here.point, slope, precision)
+        step, is_definite, is_bounded = _step(region, here.point, slope, precision, ordering)
         decrement = float(slope @ step)
         is_short = is_definite and not is_bounded and decrement <= (_DAMPED if damping else 1) * _DECREMENT
         if not np.isfinite(decrement) or is_short:
@@ -204,8 +204,24 @@ def is_maximum(end: Quadratic, region: Region) -> bool:
     return cholesky(precision).is_of(precision)
 
 
+class _Ordering:
+    """Order of the factors of a climb, which is found anew only for more entries than before.
+
+    Where observations saturate, entries vanish, and nearly every step would have a pattern of its own.
+    """
+
+    def __init__(self) -> None:
+        self._order, self._n_entries = np.empty(0, np.int32), -1
+
+    def cholesky(self, precision: sp.csc_array) -> Factor:
+        """Return a factor in this order."""
+        if precision.nnz > self._n_entries:
+            self._order, self._n_entries = order_of(precision), precision.nnz
+        return cholesky(precision, self._order)
+
+
 def _step(
-    region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array
+    region: Region, point: FloatArray, slope: FloatArray, precision: sp.csc_array, ordering: _Ordering
 ) -> tuple[FloatArray, bool, bool]:
     """Return the step, whether it is exact, and whether bounds end it.
 
@@ -213,7 +229,7 @@ def _step(
     pass were stopped, the step might lead down.
     """
     stopped, moves, diagonal = np.zeros(len(point), bool), np.zeros(len(point)), np.abs(precision.diagonal())
-    step, is_definite = _newton_step(precision, slope)
+    step, is_definite = _newton_step(precision, slope, ordering)
     for _ in range(_STOPS):
         more = ~stopped & (np.abs(region.nearest(point + step) - point - step) > _SLIGHT)
         if not is_definite or not more.any():
@@ -223,11 +239,11 @@ def _step(
         free = sp.diags_array((~stopped).astype(float))
         own = free @ precision @ free + sp.diags_array(np.where(stopped, diagonal, 0.0))
         right = np.where(stopped, diagonal * moves, slope - precision @ moves)
-        step, is_definite = _newton_step(sp.csc_array(own), right)
+        step, is_definite = _newton_step(sp.csc_array(own), right, ordering)
     return step, is_definite, bool(moves.any())
 
 
-def _newton_step(precision: sp.csc_array, slope: FloatArray) -> tuple[FloatArray, bool]:
+def _newton_step(precision: sp.csc_array, slope: FloatArray, ordering: _Ordering) -> tuple[FloatArray, bool]:
     """Return the step, and whether the precision is positive definite, so that the step is exact."""
-    factor = cholesky(precision)
+    factor = ordering.cholesky(precision)
     return factor.solve(slope), factor.is_of(precision)

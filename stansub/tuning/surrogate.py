@@ -187,7 +187,7 @@ def _normal(predictors: SparsePredictors, phis: Sequence[FloatArray], noise: flo
     if noise < _FAR:
         return Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1
     some = spread(np.array(phis), _AVERAGED)
-    return Approximation.plain(Quadratic.mean([predictors.expansion(phi) for phi in some]), is_mean=True), len(some)
+    return Approximation.plain(Quadratic.mean(predictors.expansions(list(some))), is_mean=True), len(some)
 
 
 def _between(one: Approximation, other: Approximation) -> Approximation:

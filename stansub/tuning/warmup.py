@@ -11,6 +11,7 @@ of single draws may be negative in some directions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +24,7 @@ from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Dynamics, Split
+from stansub.target.threads import THREADS, one_blas_thread
 from stansub.tuning.sampler_runs import adapted, spread
 from stansub.tuning.surrogate import Exploration, TunedSurrogate, find_start
 from stansub.types import FloatArray
@@ -55,7 +57,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         return None
     progress("Approaching the posterior")
     draws, phi = _warmed(posterior, dim, _WINDOWS, rng, progress), split.prior().phi
-    some = [split.predictors.expansion(phi(theta)) for theta in spread(draws, _AVERAGED)]
+    some = split.predictors.expansions([phi(theta) for theta in spread(draws, _AVERAGED)])
     about = Approximation.plain(Quadratic.mean(some), is_mean=True)
     tuner = Exploration.of(split, about, dim, rng, progress)[0].tuner
     progress("Tuning trajectories on the posterior")
@@ -64,7 +66,14 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     inner = tuned.inner
     assert isinstance(inner, NoUTurn)
     progress("Approaching the posterior from other starts")
-    others = [_approached(posterior, inner, rng, progress) for _ in range(1, _STARTS)]
+
+    def approached(own: np.random.Generator) -> FloatArray:
+        model = split.posterior()
+        assert model is not None
+        return _approached(model, inner, own, progress)
+
+    with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
+        others = list(pool.map(approached, rng.spawn(_STARTS - 1)))
     size = min(map(len, (tuned.draws, *others)))
     draws = np.vstack([one[-size:] for one in (tuned.draws, *others)])
     sds = np.std([phi(theta) for theta in tuned.draws], axis=0)

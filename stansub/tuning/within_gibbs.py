@@ -247,7 +247,7 @@ def _with_curvatures(
     setup: MetropolisWithinGibbs, posterior: AffinePosterior, levels: Sequence[Grouping], points: Sequence[FloatArray]
 ) -> MetropolisWithinGibbs:
     """Return the setup with mean curvatures of the log likelihood, made definite; of common ones with the prior's."""
-    precisions = [posterior.predictors.expansion(x).precision for x in points]
+    precisions = [one.precision for one in posterior.predictors.expansions(points)]
     found, centres = [], []
     for one in levels:
         inner, blocks = Invariants.of(one, setup.slices), [one.blocks(precision) for precision in precisions]

@@ -338,6 +338,9 @@ def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     truth = Weighted(posterior, tuned, 8000)
     for start in found.starts(4):
         assert max(z_scores(run(kernel, start, 2000), truth)) < MAX_Z
+    monkeypatch.setattr(warmup, "THREADS", 1)
+    alone = maxima.tune(split, posterior.dim, *np.random.default_rng(0).spawn(2), Progress())
+    np.testing.assert_array_equal(alone.draws, found.draws)
 
 
 def test_draws_that_run_away_make_no_warning_of_numpy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
+from stansub.target import sparse
 from stansub.target.cholesky import cholesky
 from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred, pairs
@@ -46,6 +47,24 @@ VARIED = [
     rows(places=[], gathered=True),
     rows(places=[1, 16], gathered=False),
 ]
+
+
+def test_expansions_about_several_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads share the points only if none of them is shared by threads itself."""
+    counts = Poisson(RNG.poisson(1.0, N).astype(float), np.ones(N))
+    predictors, points = SparsePredictors((VARIED[0],), counts), 0.1 * RNG.standard_normal((5, M))
+    together = predictors.expansions(list(points))
+    monkeypatch.setattr(sparse, "ThreadPoolExecutor", None)
+    for phi, one in zip(points, together, strict=True):
+        alone = predictors.expansion(phi)
+        np.testing.assert_array_equal(one.point, phi)
+        np.testing.assert_allclose(one.gradient, alone.gradient, rtol=1e-12)
+        np.testing.assert_allclose(one.values, alone.values, rtol=1e-12)
+    with pytest.raises(TypeError):
+        predictors.expansions(list(points))
+    with monkeypatch.context() as patch:
+        patch.setattr(sparse, "PART", N - 1)
+        assert len(predictors.expansions(list(points))) == 5
 
 
 @pytest.mark.parametrize("row", VARIED)

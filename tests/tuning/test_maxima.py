@@ -143,13 +143,21 @@ def test_spikes_about_single_observations_are_no_maxima() -> None:
 def test_a_likelihood_without_a_maximum_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few climbs show it: on the first subset, and from 0 on all observations."""
     climbs: list[int] = []
+    passes: list[int] = []
 
     def counted(predictors: SparsePredictors, *args: Any, **options: Any) -> Any:
+        end, n_passes = ridge_mode(predictors, *args, **options)
         climbs.append(predictors.n_observations)
-        return ridge_mode(predictors, *args, **options)
+        passes.append(n_passes)
+        return end, n_passes
 
     monkeypatch.setattr(maxima, "ridge_mode", counted)
     own = split(NONE)
+    assert not maxima._search(own, own.predictors.dim, np.random.default_rng(1), Progress())[0]
+    assert climbs == [N] * len(climbs)
+    assert sum(passes[:-2]) < maxima._PASSES <= sum(passes[:-1])
+    monkeypatch.setattr(maxima, "_PASSES", np.inf)
+    climbs.clear()
     assert not maxima._search(own, own.predictors.dim, np.random.default_rng(1), Progress())[0]
     assert climbs == [N] * (maxima._TRIED + 1)
     end, _ = ridge_mode(own.predictors, Progress())

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from stansub.errors import RunError
@@ -14,6 +15,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.stanc import canonical_code
 from stansub.stan.syntax import parse
+from stansub.target.cholesky import order_of
 from stansub.target.families import Poisson
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.tuning import ridge as tuning
@@ -185,6 +187,24 @@ def test_other_arguments_move_as_is_best_given_those_at_bounds() -> None:
         max(region.with_ridge(predictors.log_lik(one), one) for one in along), abs=0.1
     )
     assert n_passes < 15
+
+
+def test_a_climb_orders_its_factors_once_for_fewer_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries vanish where observations saturate; a matrix with more entries has an order of its own."""
+    orders: list[int] = []
+
+    def counted(matrix: sp.csc_array) -> NDArray[np.int32]:
+        orders.append(matrix.nnz)
+        return order_of(matrix)
+
+    monkeypatch.setattr(tuning, "order_of", counted)
+    rng, ordering = np.random.default_rng(1), tuning._Ordering()
+    for n, expected in ((10, [50]), (8, [50]), (12, [50, 54]), (10, [50, 54])):
+        matrix = np.eye(30) * 20
+        matrix[:n, n] = matrix[n, :n] = rng.standard_normal(n)
+        right, own = rng.standard_normal(30), sp.csc_array(matrix)
+        np.testing.assert_allclose(ordering.cholesky(own).solve(right), np.linalg.solve(matrix, right), rtol=1e-9)
+        assert orders == expected
 
 
 def test_a_search_that_hardly_gains_ends() -> None:
