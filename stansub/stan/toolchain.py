@@ -32,6 +32,7 @@ _WAIT_SECONDS = 0.2
 # Number of compiled programs after which headers are precompiled (more than in a first run, because it takes the time
 # that three programs save), and free bytes of the disk that it needs.
 _PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
+_PRECOMPILING = "Precompiling Stan's headers (about 20 s, once; halves later compilations)"
 # Maximum characters of a program's name in the progress display.
 _LONGEST_NAME = 16
 
@@ -104,11 +105,16 @@ def compile_library(
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            log(again if is_damaged(library) else title, remedy="compile the program first with `stansub check`")
+            stage = again if is_damaged(library) else title
+
+            def begin() -> None:
+                log(stage, remedy="compile the program first with `stansub check`")
+
+            begin()
             remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
-                keep(_made(wanted, build, name, log, check), library)
+                keep(_made(wanted, build, name, log, begin, check), library)
     return library
 
 
@@ -119,14 +125,16 @@ def _title(name: str, goal: str) -> str:
     return f"Compiling {short}{why}"
 
 
-def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callable[[], None]) -> Path:
+def _made(
+    wanted: _Wanted, build: Path, name: str, log: Progress, begin: Callable[[], None], check: Callable[[], None]
+) -> Path:
     """Compile the library in a folder that has its program: with few headers, or with all if that fails."""
     variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
     if wanted.header is not None:
         (build / "user_header.hpp").write_bytes(wanted.header)
         variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
     target = build / f"{wanted.stem}_model.so"
-    headers = _headers(wanted, build, variables, log, check)
+    headers = _headers(wanted, build, variables, log, begin, check)
     try:
         _run_make(wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check)
     except EndedError:
@@ -231,7 +239,12 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _headers(
-    wanted: _Wanted, build: Path, variables: Sequence[str], log: Progress, check: Callable[[], None]
+    wanted: _Wanted,
+    build: Path,
+    variables: Sequence[str],
+    log: Progress,
+    begin: Callable[[], None],
+    check: Callable[[], None],
 ) -> list[str]:
     """Return the headers that a program includes instead of all of Stan's; empty with BridgeStan's own Makefile."""
     if wanted.home.origin != "made":
@@ -251,6 +264,8 @@ def _headers(
         made.replace(kept)
         _remove_precompiled(wanted)
     _precompile(wanted, build, kept, log, check)
+    if log.stage is not None and log.stage.text == _PRECOMPILING:
+        begin()  # another thread may have reported that stage
     own = build / "named.hpp"
     code = translated.read_text(encoding="utf-8", errors="replace")
     own.write_text(headers.for_one(code + (wanted.header or b"").decode(errors="replace")), encoding="ascii")
@@ -269,16 +284,13 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
     programs = header.parent / "programs"
     with programs.open("ab") as counted:  # a byte for each
         counted.write(b".")
-    waiting, before = "Waiting for another process to precompile Stan's headers", log.stage
-    with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(waiting), check):
+    with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(_PRECOMPILING), check):
         needed = programs.stat().st_size > _PROGRAMS_FIRST and shutil.disk_usage(header.parent).free >= _HEADER_ROOM
         if needed and not is_ours(precompiled):
-            log("Precompiling Stan's headers (about 20 s, once; halves later compilations)")
+            log(_PRECOMPILING)
             precompiled.unlink(missing_ok=True)
             if not _made_precompiled(wanted, build, header, check):
                 programs.write_bytes(b"")
-    if before is not None and log.stage is not before:
-        log(before.text, remedy=before.remedy)
 
 
 def _made_precompiled(wanted: _Wanted, build: Path, header: Path, check: Callable[[], None]) -> bool:

@@ -537,10 +537,32 @@ def test_headers_that_another_process_precompiles_are_waited_for(no_download, fa
     said: list[str] = []
     with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
         library = pool.submit(toolchain.compile_library, CODE, name="c", progress=said.append)
-        wait_until(lambda: "Waiting for another process to precompile Stan's headers" in said)
+        wait_until(lambda: any(text.startswith("Precompiling Stan's headers") for text in said))
         (folder / "stan.hpp.gch").touch(0o644)
     assert library.result().is_file()
     assert not fake_make(of_headers=True)
+
+
+def test_a_program_that_waits_for_headers_counts_as_compiling_afterwards(no_download, fake_make):
+    """Even if another thread reported the precompilation first."""
+    compile_some("ab")
+    (folder,) = (no_download / "headers").iterdir()
+    said: list[str] = []
+    reported = threading.Event()
+
+    def hear(text: str) -> None:
+        said.append(text)
+        if not reported.is_set():
+            reported.set()
+            progress(toolchain._PRECOMPILING)
+
+    progress = Progress(hear)
+    with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
+        library = pool.submit(toolchain.compile_library, CODE, name="c", progress=progress)
+        wait_until(lambda: said.count(toolchain._PRECOMPILING) == 2)
+        (folder / "stan.hpp.gch").touch(0o644)
+    assert library.result().is_file()
+    assert said[-1].startswith("Compiling c")
 
 
 def test_precompiled_headers_that_others_could_have_written_are_not_used(no_download, fake_make):
