@@ -19,7 +19,9 @@ data {
   int I; int J; int L; matrix[J, I] y; array[J] vector[I] v; array[I] int g; matrix[I, 2] x; vector[J] w; vector[I] t;
   int N; array[J] vector[N] k; matrix[N, 2] z; matrix[2, I] r;
 }
-parameters { vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; real m; real<lower=0> s; }
+parameters {
+  vector[J] a; vector[I] b; vector[L] u; vector[2] c; matrix[J, I] e; matrix[2, J] d; real m; real<lower=0> s;
+}
 """
 LOOPS, CELLS = cell_by_cell.name, by_cells.name
 COLUMNS = "for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);"
@@ -49,7 +51,7 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
     data |= {"x": rng.normal(size=(k, 2)), "w": rng.normal(size=n), "t": rng.normal(size=k)}
     data["r"] = rng.normal(size=(2, k))
     parameters = {"a": rng.normal(size=n), "b": rng.normal(size=k), "u": rng.normal(size=2), "c": rng.normal(size=2)}
-    return data, {**parameters, "e": rng.normal(size=(n, k)), "m": 0.3, "s": 0.7}
+    return data, {**parameters, "e": rng.normal(size=(n, k)), "d": rng.normal(size=(2, n)), "m": 0.3, "s": 0.7}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,8 @@ def values() -> tuple[dict[str, Any], dict[str, Any]]:
             "for (j in 1 : J) { real n; real q; n = a[j]; for (i in 1 : I) { q = n * b[i]; y[j, i] ~ normal(q, s); } }",
             [CELLS],
         ),
+        ("for (j in 1 : J) for (i in 1 : I) y[j, i] ~ normal(d[2, j] - b[i], s);", [CELLS]),
+        ("for (j in 1 : J) y[j] ~ normal(d[1, j] + b', s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) y[j] ~ normal(a[j] + b', s);", [LOOPS, CELLS]),
         ("for (j in 1 : J) v[j] ~ normal(a[j] + (b + u[g] .* (x * c)) * w[j], s);", [LOOPS, CELLS]),
         ("for (i in 1 : I) y[ : , i] ~ normal(a + b[i] * t[i], s);", [LOOPS, CELLS]),

@@ -103,7 +103,7 @@ def _is_table(program: Program, loops: tuple[For, ...], body: tuple[Statement, .
     """Return whether nested loops run over the cells of a table of data whose rows have parameters."""
     places, sizes, changing = {one.variable for one in loops}, program.sizes_of_parameters, program.changing_names
     reads = [(str(base), [str(one) for one in indices]) for base, indices in map(flat, find(Subscript, body))]
-    own = {at[0] for name, at in reads if name in changing and at}
+    own = {index for name, at in reads if name in changing for index in at}
     of_parameters = {one.variable for one in loops if str(one.upper) in sizes}
     rows = {one.variable for one in loops if one.lower == ONE} & of_parameters & own
     computed = changing - {one.name for one in program.parameters.declarations}
