@@ -255,10 +255,12 @@ class Posterior:
     def _find_split(self, progress: Callable[[str], None] | None) -> Split:
         if not self.program.code or self.blocks.sums or not self.sizes:
             raise NoPredictorsError("the likelihood is not one sum over the rows of data of a program")
+        # A program in parts does not declare what only transformed data read.
+        followed = self.followed[0].values
         return split(
             self.program,
             self.sizes[0],
-            self.followed[0].values,
+            replace(followed, values={**self.values.values, **followed.values}),
             self.blocks.n_observations,
             self.full,
             self.points,

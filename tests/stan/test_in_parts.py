@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,3 +297,21 @@ transformed data {
         assert np.shape(found[name]) == np.shape(value)
     assert found["random"] == transformed_data.values(library, variables, data, seed=5)["random"]
     assert found["random"] != transformed_data.values(library, variables, data, seed=6)["random"]
+
+
+def test_a_split_reads_data_that_only_transformed_data_of_priors_read(tmp_path: Path) -> None:
+    """The program in parts does not declare them."""
+    program = tmp_path / "prior_means.stan"
+    program.write_text(
+        """
+        data { int N; int J; array[N] int<lower=1, upper=J> g; vector[N] y; vector<lower=0>[J] w; }
+        transformed data { vector[J] log_w = log(w); }
+        parameters { real a; vector[J] u; }
+        model { a ~ normal(0, 1); u ~ normal(log_w, 1); y ~ normal(a + u[g], 1); }
+        """
+    )
+    rng = np.random.default_rng(3)
+    data = {"N": 500, "J": 5, "g": rng.integers(1, 6, 500), "y": rng.standard_normal(500), "w": np.arange(1.0, 6.0)}
+    posterior = compile_model(program).with_data(data)
+    assert "w" not in posterior.followed[0].values.values
+    assert len(posterior.split().prior().phi(points(posterior, 1)[0])) == 6
