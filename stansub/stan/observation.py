@@ -67,6 +67,8 @@ from stansub.stan.typing import MATRIX, types_anywhere
 
 # Maximum number of statements that run one after the other; elements of a container that take as long to copy as one.
 _MOST_STATEMENTS, _COPIED = 3_000_000, 1000
+# Iterations of a loop after which the others are taken to add no term of the observations either.
+_TRIED = 100
 
 
 class ObservationTerm(NamedTuple):
@@ -322,7 +324,13 @@ class _Walk:
             return
         if values is None:
             raise NotFollowedError(f"`{shortened(one)}` runs over values of other observations")
-        for value in values:
+        own_names = {each.name for each in find(Declaration, [one])}
+        lasting = (writes(one) - own_names) & frame.values.keys()
+        leaves = any(find(Jump, [one])) or any(find(Return, [one]))
+        adds_alone, before = has_terms(one) and not lasting and not leaves, self.term
+        for k, value in enumerate(values):
+            if adds_alone and k == _TRIED and self.term is before:
+                return  # no term depends on the observations
             frame.values[one.variable] = value
             try:
                 self.run(one.body, frame)

@@ -816,6 +816,26 @@ def test_a_loop_that_copies_a_large_table_for_each_element_is_too_long() -> None
         follow(parse(text), {"N": 4000, "T": 20, "z": np.ones(4000)}, 4000)
 
 
+def test_a_long_loop_over_terms_of_no_observation_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms over other data, which may read observations, are not the terms of the observations."""
+    monkeypatch.setattr(observation, "_MOST_STATEMENTS", 1000)
+    text = """
+      data { int N; int M; vector[N] z; vector[M] y; array[M] int g; }
+      parameters { real a; real b; }
+      model {
+        for (n in 1:N) z[n] ~ normal(a, 1);
+        for (m in 1:M) {
+          real mu = b * z[g[m]];
+          y[m] ~ normal(mu, 1);
+        }
+      }
+    """
+    m = 2000
+    found = follow(parse(text), {"N": 5, "M": m, "z": np.ones(5), "y": np.ones(m), "g": np.ones(m, int)}, 5)
+    assert found.density is not None
+    assert found.density.name == "normal"
+
+
 def test_sizes_of_transformed_data_count_the_observations() -> None:
     text = """
       data {{ int N; vector[N] z; }} transformed data {{ int few = N - 2; vector[few] y = z[1 : few]; }}
