@@ -66,7 +66,10 @@ def visited_by_chains(model: Density, draws: Sequence[FloatArray]) -> VisitedMod
     draws : sequence of ndarray, shape (n, dim)
         Unconstrained draws of each chain.
     """
-    sd = np.sqrt(np.mean([one.var(axis=0) for one in draws], axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        sd = np.sqrt(np.mean([one.var(axis=0) for one in draws], axis=0))
+    if not np.isfinite(sd).all():  # draws that run away
+        return None
     centres: list[Centre] = []
     for one in draws:
         mean = one.mean(axis=0)

@@ -233,6 +233,13 @@ def test_chains_that_stay_at_other_places_show_nothing() -> None:
     assert visited_by_chains(target, [np.full((100, 2), 5.0), np.full((100, 2), 4.0)]) is None
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_chains_that_run_away_show_nothing() -> None:
+    target = Bounded(["b", "c"], [[2.0, 0.0], [-1.0, 0.0]], [1, 1])
+    draws = [*staying([2.0, 0.0], [-1e200, 0.0]), np.array([[1e200, 0.0], [1.0, 0.0]])]
+    assert visited_by_chains(target, draws) is None
+
+
 def test_records_are_read_back() -> None:
     found = VisitedModes([0.6, 0.4], [0, 0], 2, 4, {}, ["mu"], {}, [Restriction("ordered", ("mu",))])
     assert VisitedModes.of_record(asdict(found)) == found
