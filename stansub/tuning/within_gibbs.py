@@ -105,6 +105,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
         mode, more = ridge_mode(posterior.predictors, progress, _ASIDE * rng.spawn(1)[0].standard_normal(dim))
         n_passes += more
     read = _read(levels, dim)
+    progress("Finding moves that change no log likelihood")
     slices = (*_of_coordinates(~read), *symmetries(posterior.predictors, rng))
     setup = MetropolisWithinGibbs(coordinates, (), (), (), slices, np.full(len(slices), _WIDTH))
     x = _loosened(WithinGibbs(posterior, setup), rng, np.where(read, mode.point, start))
