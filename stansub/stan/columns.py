@@ -223,6 +223,8 @@ def _unknown(variable: str, pattern: str, tables: Sequence[Table]) -> str:
     names = [name for table in tables for name in table.types]
     near = _nearest(pattern, names)
     hint = f"did you mean {near!r}?" if near else f"columns are {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
+    if "," in pattern and {part.strip() for part in pattern.split(",")} <= set(names):
+        hint = f"a list of columns needs brackets: `columns={variable}=[{pattern}]`"
     where = " and ".join(table.name for table in tables)
     return f"{where}: no column {pattern!r}, which `columns` maps to {variable!r}; {hint}"
 

@@ -200,6 +200,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: read(frame(), columns={"x": ["x_1", "x_3"]}),
         "data: no column 'x_3', which `columns` maps to 'x'; did you mean 'x_",
     ),
+    "no brackets": (
+        lambda: read(frame(), columns={"x": "x_1,x_2"}),
+        "data: no column 'x_1,x_2', which `columns` maps to 'x'; a list of columns needs brackets: "
+        "`columns=x=[x_1,x_2]`",
+    ),
     "no matrix": (lambda: read(frame(), columns={}), "no column has that name; name its columns with `columns=x=["),
     "unknown variable": (
         lambda: read(frame(), columns={**COLUMNS, "groups": "group"}),
