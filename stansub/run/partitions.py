@@ -275,12 +275,14 @@ def opened(
     about = NearPoints(points) if points else near_inits(config.inits, config.chains)
     recipes = _recipes(sources, program, parts, seed=config.seed or 0, observations=config.observations, near=about)
     saved = None if config.observation_level else SavedQuantities.of(config).saved
-    with holding(recipes, config.executor, config.parallel_chains or THREADS, log) as holders:
+    with ExitStack() as stack:
         try:
-            yield described(holders, sources, program, Describe(saved), log)
+            holders = stack.enter_context(holding(recipes, config.executor, config.parallel_chains or THREADS, log))
+            data = described(holders, sources, program, Describe(saved), log)
         except NoPredictorsError as error:
+            stack.close()
             log(f"Data in one process: {error}")
-            yield data
+        yield data
 
 
 @contextmanager

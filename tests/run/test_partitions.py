@@ -32,13 +32,14 @@ from stansub.output.record import record_of
 from stansub.output.summary import details
 from stansub.progress import Progress, TimeLimitError
 from stansub.run import partitions
+from stansub.run.config import SampleConfig
 from stansub.run.executors import dask_client
 from stansub.run.partitions import DaskPartitions, Partitions
 from stansub.stan import partitions as stan_partitions
 from stansub.stan import syntax
 from stansub.stan.data import Data
 from stansub.stan.partition_requests import BlockSum, Describe, Description, LogDensities, Sample
-from stansub.stan.partitions import PartitionRecipe, stamp_of
+from stansub.stan.partitions import PartitionedData, PartitionRecipe, stamp_of
 from stansub.stan.source import Source
 from stansub.target import observations
 from stansub.target.partitioned import Derivatives
@@ -417,6 +418,27 @@ def test_likelihoods_without_predictors_have_all_rows_in_one_process(
     monkeypatch.setattr(Describe, "answer", none)
     draws = stansub.sample(PROGRAM, sources(folder), **OPTIONS | {"iter_sampling": 100})
     assert inference_data.attrs(draws)["settings"]["evaluator"] == "instances"
+
+
+def test_partitions_that_are_not_used_are_closed(folder: Path, many: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(self: Describe, posterior: Any, *, threads: int) -> None:
+        raise NoPredictorsError("nothing is known of it")
+
+    monkeypatch.setattr(Describe, "answer", none)
+    before = set(partitions._open._opening)
+    with partitions.opened(PROGRAM, sources(folder), SampleConfig(**SHORT), Progress()) as data:
+        assert isinstance(data, stansub.DataSources)
+        assert set(partitions._open._opening) == before
+
+
+def test_errors_of_a_run_are_not_those_of_opening_its_partitions(folder: Path, many: None) -> None:
+    def fail() -> None:
+        with partitions.opened(PROGRAM, sources(folder), SampleConfig(**SHORT), Progress()) as data:
+            assert isinstance(data, PartitionedData)
+            raise NoPredictorsError("found later")
+
+    with pytest.raises(NoPredictorsError, match="found later"):
+        fail()
 
 
 def test_a_run_resumes_from_its_partitions(logistic: CompiledModel, folder: Path, many: None, tmp_path: Path) -> None:
