@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stansub.errors import InputError, RunError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
-from stansub.kernels.recipes import Context, Leaves, parameters
+from stansub.kernels.recipes import Context, NotAdapted, parameters
 from stansub.output.layout import Layout
 from stansub.types import FloatArray
 
@@ -175,7 +175,7 @@ class ParticleGibbsKernel(DirectKernel):
 
 
 @dataclass(frozen=True)
-class ParticleGibbs:
+class ParticleGibbs(NotAdapted):
     """Kernel for `stansub.sample` that draws the paths of hidden states by particle Gibbs.
 
     Combine it with a kernel for the parameters: ``stansub.Sequence(states=ParticleGibbs(model, ["h"]), rest=...)``.
@@ -226,10 +226,6 @@ class ParticleGibbs:
             n_particles=self.n_particles,
             ancestor_sampling=self.ancestor_sampling,
         )
-
-    def leaves(self, names: Sequence[str]) -> Leaves:
-        """Return no leaves: nothing is adapted."""
-        return {}
 
 
 def _places(known: Sequence[str], names: Sequence[str]) -> Places:

@@ -23,7 +23,7 @@ import scipy
 from stansub.errors import InputError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
-from stansub.kernels.recipes import Context, Leaves, find
+from stansub.kernels.recipes import Context, NotAdapted, find
 from stansub.types import FloatArray, IntArray
 
 # From a generator and the weights, shape (p,), to the observations in the mini-batch of the next step.
@@ -145,7 +145,7 @@ class FixedSize:
 
 
 @dataclass(frozen=True)
-class PolyaGamma:
+class PolyaGamma(NotAdapted):
     """Kernel for `stansub.sample`: Pólya-Gamma Gibbs sampling of a logistic regression.
 
     Attributes
@@ -211,7 +211,3 @@ class PolyaGamma:
             raise InputError(f"{', '.join(self.names)} are {len(index)} parameters, but x has {regression.dim} columns")
         size = self.mini_batch if self.mini_batch is None or callable(self.mini_batch) else FixedSize(self.mini_batch)
         return PolyaGammaKernel(regression, index, len(context.names), size)
-
-    def leaves(self, names: Sequence[str]) -> Leaves:
-        """Return no leaves: nothing is adapted."""
-        return {}

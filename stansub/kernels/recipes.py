@@ -101,6 +101,14 @@ class Recipe(Protocol):
         """Return the leaves to be adapted, in the structure of the kernel's params."""
 
 
+class NotAdapted:
+    """Base of recipes of kernels in which nothing is adapted."""
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        """Return no leaves: nothing is adapted."""
+        return {}
+
+
 @dataclass(frozen=True)
 class Metropolis:
     """Metropolis-Hastings on all parameters.

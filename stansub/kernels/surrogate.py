@@ -13,7 +13,7 @@ Metropolis-Hastings ratio is that of the remainders alone,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -24,14 +24,14 @@ from stansub._loop import SurrogateDecider
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
-from stansub.kernels.recipes import Context, Leaves
+from stansub.kernels.recipes import Context, NotAdapted
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate
+from stansub.target.split import Dynamics, HamiltonianSampler, Sampler, Split, Surrogate, Transition
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8
@@ -127,6 +127,12 @@ class JointDecisions:
         }
 
 
+def _info(decision: Info, made: Transition) -> Info:
+    """Return the statistics of a step, from those of its decision and of the transition that it proposed."""
+    none = {one.name: one.dtype(0) for one in STATS}
+    return none | {**decision, **{one.name: getattr(made, one.name) for one in TRANSITION_STATS}}
+
+
 class SurrogateTransitions(DirectKernel):
     """Kernel of surrogate transitions; nothing is adapted."""
 
@@ -159,13 +165,7 @@ class SurrogateTransitions(DirectKernel):
         decision = self._decisions.decide(rng, self._at[1], there)
         if decision["accepted"]:
             self._at = proposed, there
-        info = {one.name: one.dtype(0) for one in STATS} | {
-            **decision,
-            "tree_depth": made.tree_depth,
-            "n_steps": made.n_steps,
-            "diverging": made.diverging,
-        }
-        return (State(proposed) if decision["accepted"] else state), info
+        return (State(proposed) if decision["accepted"] else state), _info(decision, made)
 
     def counts(self) -> dict[str, float]:
         """Return the observations evaluated and the counts of the decisions."""
@@ -192,14 +192,8 @@ class PosteriorTrajectories(DirectKernel):
         theta = np.array(state.position)
         made = self._transition(rng.bit_generator.capsule, theta)
         self.n_evaluated += made.n_steps * self._n
-        info = {one.name: one.dtype(0) for one in STATS} | {
-            "accepted": not np.array_equal(theta, state.position),
-            "n_obs_used": self._n,
-            "tree_depth": made.tree_depth,
-            "n_steps": made.n_steps,
-            "diverging": made.diverging,
-        }
-        return State(theta), info
+        moved = {"accepted": not np.array_equal(theta, state.position), "n_obs_used": self._n}
+        return State(theta), _info(moved, made)
 
 
 class MixedTransitions(DirectKernel):
@@ -233,8 +227,34 @@ class MixedTransitions(DirectKernel):
         return self._surrogate.counts() | {"n_obs_evaluated": float(self.n_evaluated)}
 
 
+class InnerSampler(ABC):
+    """Sampler of a surrogate as set up for a run."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Return the number of parameters."""
+
+    @property
+    def metric(self) -> tuple[FloatArray, Factor] | None:
+        """Return centre and factor of a metric of the parameters themselves; None for other metrics."""
+        return None
+
+    @abstractmethod
+    def bound(self, surrogate: Surrogate) -> Sampler:
+        """Return the sampler of a surrogate."""
+
+    def of_random_length(self) -> InnerSampler:
+        """Return the sampler with trajectories of random length; itself if they have no fixed length."""
+        return self
+
+    @abstractmethod
+    def describe(self, n: int) -> str:
+        """Return the sampler in words, with its transitions per decision."""
+
+
 @dataclass(frozen=True)
-class Hamiltonian:
+class Hamiltonian(InnerSampler):
     """Hamiltonian Monte Carlo as set up for a surrogate."""
 
     coordinates: Coordinates
@@ -247,12 +267,10 @@ class Hamiltonian:
 
     @property
     def dim(self) -> int:
-        """Return the number of parameters."""
         return len(self.centre)
 
     @property
     def metric(self) -> tuple[FloatArray, Factor] | None:
-        """Return centre and factor if they are those of the parameters themselves."""
         return (self.centre, self.factor) if self.coordinates.is_plain else None
 
     def on(self, surrogate: Dynamics) -> HamiltonianSampler:
@@ -267,15 +285,9 @@ class NoUTurn(Hamiltonian):
     method: ClassVar[str] = "NUTS"
 
     def bound(self, surrogate: Dynamics) -> Sampler:
-        """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).nuts, step_size=self.step_size, max_tree_depth=MAX_TREE_DEPTH)
 
-    def of_random_length(self) -> NoUTurn:
-        """Return itself: its trees have no fixed length."""
-        return self
-
     def describe(self, n: int) -> str:
-        """Return the sampler in words, with its transitions per decision."""
         return f"NUTS, {n} transition{'s' * (n > 1)} a decision"
 
 
@@ -291,15 +303,12 @@ class FixedLength(Hamiltonian):
         return f"HMC with {self.n_steps} steps"
 
     def bound(self, surrogate: Dynamics) -> Sampler:
-        """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).hmc, step_size=self.step_size, n_steps=self.n_steps)
 
     def of_random_length(self) -> RandomLength:
-        """Return trajectories of a random length, up to this one."""
         return RandomLength(self.coordinates, self.centre, self.factor, self.step_size, self.n_steps)
 
     def describe(self, n: int) -> str:
-        """Return the sampler in words, with its transitions per decision."""
         return f"HMC, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"
 
 
@@ -313,79 +322,54 @@ class RandomLength(Hamiltonian):
     n_steps: int
 
     def bound(self, surrogate: Dynamics) -> Sampler:
-        """Return the sampler of a surrogate with this step size."""
         return partial(self.on(surrogate).random_length_hmc, step_size=self.step_size, n_steps=self.n_steps)
 
-    def of_random_length(self) -> RandomLength:
-        """Return itself."""
-        return self
-
     def describe(self, n: int) -> str:
-        """Return the sampler in words, with its transitions per decision."""
         return f"HMC, {n} transition{'s' * (n > 1)} of up to {self.n_steps} steps a decision"
 
 
 @dataclass(frozen=True)
-class Gibbs:
-    """The Gibbs sampler as set up for a surrogate."""
-
-    metric: ClassVar[None] = None
+class OfEffects(InnerSampler):
+    """Sampler of effects and their scales."""
 
     effects: NormalEffects
-    """Effects and scales that a sweep updates."""
 
     @property
     def dim(self) -> int:
-        """Return the number of parameters."""
         return self.effects.dim
 
+
+@dataclass(frozen=True)
+class Gibbs(OfEffects):
+    """The Gibbs sampler as set up for a surrogate."""
+
     def bound(self, surrogate: Surrogate) -> Sampler:
-        """Return the sampler of a surrogate."""
         return surrogate.of_effects(self.effects).gibbs
 
-    def of_random_length(self) -> Gibbs:
-        """Return itself: its sweeps have no length."""
-        return self
-
     def describe(self, n: int) -> str:
-        """Return the sampler in words, with its sweeps per decision."""
         return f"Gibbs sampling, {n} sweep{'s' * (n > 1)} a decision"
 
 
 @dataclass(frozen=True)
-class GivenScales:
+class GivenScales(OfEffects):
     """Trajectories of effects with their scales fixed, between proposals of all scales.
 
     Both are in coefficients that are standard normal given the scales under a normal likelihood.
     """
 
-    metric: ClassVar[None] = None
-
-    effects: NormalEffects
     step_size: float
     n_steps: int
 
-    @property
-    def dim(self) -> int:
-        """Return the number of parameters."""
-        return self.effects.dim
-
     def bound(self, surrogate: Surrogate) -> Sampler:
-        """Return the sampler of a surrogate."""
         given_scales = surrogate.of_effects(self.effects).given_scales
         return partial(given_scales, step_size=self.step_size, n_steps=self.n_steps)
 
-    def of_random_length(self) -> GivenScales:
-        """Return itself."""
-        return self
-
     def describe(self, n: int) -> str:
-        """Return the sampler in words, with its transitions per decision."""
         return f"HMC given the scales, {n} transition{'s' * (n > 1)} of {self.n_steps} steps a decision"
 
 
 @dataclass(frozen=True)
-class SurrogateTransition:
+class SurrogateTransition(NotAdapted):
     """Surrogate transitions as set up for a run."""
 
     name: ClassVar[str] = "surrogate"
@@ -393,7 +377,7 @@ class SurrogateTransition:
 
     approximation: Approximation
     """Approximation of the log likelihood."""
-    inner: NoUTurn | FixedLength | RandomLength | Gibbs | GivenScales
+    inner: InnerSampler
     """Sampler of the surrogate."""
     sds: FloatArray
     """Shape (m,): approximate sds of phi."""
@@ -434,13 +418,9 @@ class SurrogateTransition:
         posterior = PosteriorTrajectories(*of_all)
         return MixedTransitions(SurrogateTransitions(split, self), posterior, self.share)
 
-    def leaves(self, names: Sequence[str]) -> Leaves:
-        """Return no leaves: nothing is adapted."""
-        return {}
-
 
 @dataclass(frozen=True)
-class PosteriorTransition:
+class PosteriorTransition(NotAdapted):
     """Trajectories on the posterior itself as set up about a mode."""
 
     name: ClassVar[str] = "nuts"
@@ -450,7 +430,3 @@ class PosteriorTransition:
     def bind(self, context: Context) -> Kernel:
         """Return the kernel of one chain."""
         return PosteriorTrajectories(context.dynamics, context.n_observations, self.inner)
-
-    def leaves(self, names: Sequence[str]) -> Leaves:
-        """Return no leaves: nothing is adapted."""
-        return {}

@@ -24,7 +24,6 @@ proof.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,7 +33,7 @@ from stansub.errors import RunError
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.metropolis import DECISIONS
-from stansub.kernels.recipes import Context, Leaves
+from stansub.kernels.recipes import Context, NotAdapted
 from stansub.target.affine import AffinePosterior
 from stansub.target.coordinates import Coordinates
 from stansub.target.inner_density import InnerDensity
@@ -242,7 +241,7 @@ def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class MetropolisWithinGibbs:
+class MetropolisWithinGibbs(NotAdapted):
     """Metropolis within Gibbs for levels as set up for a run."""
 
     name: ClassVar[str] = "gibbs"
@@ -270,7 +269,3 @@ class MetropolisWithinGibbs:
     def kernel(self, split: Split) -> Kernel:
         """Return the kernel of one chain on a posterior."""
         return WithinGibbs(AffinePosterior.of(split, self.coordinates), self)
-
-    def leaves(self, names: Sequence[str]) -> Leaves:
-        """Return no leaves: nothing is adapted."""
-        return {}
