@@ -75,6 +75,12 @@ class Layout:
         return {name: values[..., columns] for name, columns in self.columns.items()}
 
 
+def element_names(name: str, shape: Sequence[int]) -> list[str]:
+    """Return names of a variable's elements in C order, such as ``omega[2,3]``, or the name of a scalar."""
+    places = [",".join(str(index + 1) for index in at) for at in np.ndindex(*shape)]
+    return [f"{name}[{place}]" if place else name for place in places]
+
+
 def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return draws under the names of a `Layout`, from the names of other samplers.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stansub.output.convergence import LEAST_DRAWS, ess_bulk, ess_tail, r_hat
+from stansub.output.layout import element_names
 from stansub.run.chain import Chain
 from stansub.run.precision import Precision
 from stansub.types import FloatArray
@@ -124,7 +125,7 @@ class EarlyStopping:
             self._parts = []
         seen = sum(part.shape[1] for part in self._parts)
         added = self._constrain(np.stack([chain.sampling.kept.read(seen).theta for chain in chains]))
-        self._names = [name for variable, values in added.items() for name in _elements(variable, values.shape[2:])]
+        self._names = [name for variable, values in added.items() for name in element_names(variable, values.shape[2:])]
         self._parts.append(np.concatenate([one.reshape(*one.shape[:2], -1) for one in added.values()], axis=2))
 
 
@@ -139,12 +140,6 @@ def convergence(draws: FloatArray) -> tuple[float, float] | None:
         return math.nan, math.nan
     one = draws[:, :, np.newaxis]
     return min(ess_bulk(one).item(), ess_tail(one).item()), r_hat(one).item()
-
-
-def _elements(variable: str, shape: tuple[int, ...]) -> Iterator[str]:
-    """Yield names of a variable's elements, counted from 1."""
-    for at in np.ndindex(shape):
-        yield f"{variable}[{','.join(str(one + 1) for one in at)}]" if at else variable
 
 
 def _or_none(value: float) -> float | None:

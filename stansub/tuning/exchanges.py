@@ -23,7 +23,7 @@ import scipy
 from numpy.typing import NDArray
 
 from stansub.errors import InputError, RunError
-from stansub.output.layout import Layout
+from stansub.output.layout import Layout, element_names
 from stansub.target.factors import Density
 from stansub.types import FloatArray
 
@@ -100,8 +100,7 @@ class Coordinates:
 
     def names(self, name: str) -> list[str]:
         """Return names of a parameter's elements."""
-        indices = np.ndindex(self.places[name].shape)
-        return [f"{name}[{','.join(str(i + 1) for i in index)}]" if index else name for index in indices]
+        return element_names(name, self.places[name].shape)
 
     def moved(self, theta: FloatArray, source: Places, signs: FloatArray) -> FloatArray:
         """Return the unconstrained point whose coordinates are those of ``theta`` at ``source``, times signs.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from stansub.output.layout import Layout
 from stansub.types import FloatArray
 
 # Values that differ by less than this, in units of 1 + their size, are equal.
@@ -28,7 +27,7 @@ def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tu
     one, other : ndarray, shape (len(names),)
         Constrained values.
     """
-    arrays = _arrays(names)
+    arrays = Layout.from_names(names).columns
     for side in sorted({n for index in arrays.values() for n in index.shape if n > 1}):
         axes = {name: index.shape.index(side) for name, index in arrays.items() if side in index.shape}
         rows, columns = (
@@ -47,19 +46,3 @@ def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tu
         if matched and unchanged.all() and (places != np.arange(side)).any():
             return tuple(axes)
     return ()
-
-
-def _arrays(names: Sequence[str]) -> dict[str, NDArray[np.intp]]:
-    """Return the positions of each parameter's elements, in an array of its shape."""
-    elements: dict[str, list[tuple[tuple[int, ...], int]]] = {}
-    for place, name in enumerate(names):
-        # Elements of tuples, and parts of complex numbers, have names of their own.
-        stem, *indices = name.split(".") if re.fullmatch(r"\w+(\.\d+)*", name) else [name]
-        elements.setdefault(stem, []).append((tuple(int(index) - 1 for index in indices), place))
-    arrays = {}
-    for stem, found in elements.items():
-        array = np.empty(np.max([numbers for numbers, _ in found], axis=0).astype(int) + 1, np.intp)
-        for numbers, place in found:
-            array[numbers] = place
-        arrays[stem] = array
-    return arrays

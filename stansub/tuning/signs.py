@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import RunError
+from stansub.output.layout import element_names
 from stansub.target.split import Surrogate
 from stansub.tuning.sampler_runs import spread
 from stansub.types import FloatArray
@@ -111,8 +112,8 @@ def _single(parameters: Mapping[str, Places]) -> Iterator[Mirror]:
     """Yield changes of single parameters, and before them those of elements of small ones."""
     for name, places in parameters.items():
         if 1 < places.size <= _FEW:
-            for index in np.ndindex(places.shape):
-                yield Mirror((f"{name}[{','.join(str(i + 1) for i in index)}]",), places[index].reshape(1))
+            for element, place in zip(element_names(name, places.shape), places.ravel(), strict=True):
+                yield Mirror((element,), place.reshape(1))
         yield Mirror((name,), places.ravel())
 
 
