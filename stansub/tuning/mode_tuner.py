@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -118,8 +118,8 @@ def anchor(
     )
     if modes is None:
         modes = search(posterior, mode_rng, request.exact_free or test.thins, threads, log, request.points)
-    tuner = _ModeTuner(posterior, test, request, modes, log)
-    return tuner.tune_exact(order_rng, race_rng) if request.exact_free else tuner.tune(order_rng, race_rng)
+    tuner = _ModeTuner(posterior, test, request, modes, log, order_rng, race_rng)
+    return tuner.tune_exact() if request.exact_free else tuner.tune()
 
 
 def foreseen_at_mode(posterior: CutTarget, request: ModeRequest, progress: Callable[[str], None]) -> float | None:
@@ -132,11 +132,16 @@ def foreseen_at_mode(posterior: CutTarget, request: ModeRequest, progress: Calla
     """
     log = as_progress(progress)
     modes = search(posterior, streams.generator(request.seed, streams.Run.MODES), True, request.threads, log)
-    return _ModeTuner(posterior, Factorised(), request, modes, log).foreseen()
+    return VariatesTuner(posterior, Factorised(), request, modes, log).foreseen()
 
 
+@dataclass(frozen=True)
 class _ModeTuner(VariatesTuner):
     """Modes, and the choices to make there: control variates, a proposal and a test."""
+
+    order_rng: np.random.Generator
+    race_rng: np.random.Generator
+    """Generators for the choices of control variates and of a proposal."""
 
     def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
         """Return the test with this first look, if there are control variates for it to fit."""
@@ -147,28 +152,26 @@ class _ModeTuner(VariatesTuner):
         """Return the test with the latest of the first looks, for use without trials."""
         return self.first_look(variates, FIRST_LOOKS[-1])
 
-    def tune(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+    def tune(self) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup with control variates and a proposal, and the test with its looks or its replacement."""
         tuner = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
-        variates, choice = tuner.variates(order_rng)
-        return tuner.suiting(variates)._expanded(variates)._tune_with(variates, choice, order_rng, race_rng)
+        variates, choice = tuner.variates(self.order_rng)
+        return tuner.suiting(variates)._expanded(variates)._tune_with(variates, choice)
 
-    def tune_exact(
-        self, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def tune_exact(self) -> tuple[ModeSetup, StoppingRule]:
         """Like `tune`, but with exact decisions by proved bounds if they use the data better than the test."""
         if self.posterior.pilot is not None:
             return self._by_bounds(*self.proved())
         n = self.posterior.blocks.n_observations
         if (picked := self.foreseen()) is not None and picked > SURELY * n:
-            return self.of_blocks()._differenced_if_few()._besides_bounds(picked, order_rng, race_rng)
+            return self.of_blocks()._differenced_if_few()._besides_bounds(picked)
         try:
             variates, choice = self.proved()
         except NoPredictorsError as error:
             tuner = self.of_blocks()._differenced_if_few()
-            found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few(), order_rng, race_rng))
+            found, test = tuner._or_by_all(*tuner._without_bounds(tuner._few()))
             return found.noting(NoBounds(str(error))), test
-        return self._expanded(variates)._differenced_if_few()._tune_beside(variates, choice, order_rng, race_rng)
+        return self._expanded(variates)._differenced_if_few()._tune_beside(variates, choice)
 
     def _expanded(self, variates: Variates | None) -> Self:
         """Return the tuner with third derivatives if control variates have them or the proposal needs them."""
@@ -185,21 +188,19 @@ class _ModeTuner(VariatesTuner):
         threads = self.request.threads
         return replace(self, modes=with_differences(self.modes, self.posterior, threads=threads, log=self.log))
 
-    def _tune_beside(
-        self, variates: Variates, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def _tune_beside(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         """Return exact decisions by proved bounds, or the test if it is worth more."""
         few, picked = self._few(), variates.candidates(self.posterior)
         n_observations = self.posterior.blocks.n_observations
         if picked > n_observations or (few and _WORTH_BOUNDS * (STEP_COST + picked) > STEP_COST + n_observations):
-            return self._besides_bounds(picked, order_rng, race_rng)
+            return self._besides_bounds(picked)
         exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
         least = min(FIRST_LOOKS[0] * size, n_observations)
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
-        found, test = self._without_bounds(few, order_rng, race_rng)
+        found, test = self._without_bounds(few)
         gain = exact.merit / found.merit if raced and found.merit else None
         least_merit = _WORTH_BOUNDS * (found.merit or math.inf) if few else found.merit / _WORTH_PROOF
         if raced and exact.merit > 0 and exact.merit >= least_merit:
@@ -207,11 +208,9 @@ class _ModeTuner(VariatesTuner):
         lost = ExactLost(by_bounds.name, test.name, gain, min(picked, n_observations))
         return self._or_by_all(found.evaluating(exact.n_obs_evaluated).noting(lost), test)
 
-    def _besides_bounds(
-        self, picked: float, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def _besides_bounds(self, picked: float) -> tuple[ModeSetup, StoppingRule]:
         """Return other decisions, because those by proved bounds would pick so many observations."""
-        found, test = self._without_bounds(self._few(), order_rng, race_rng)
+        found, test = self._without_bounds(self._few())
         lost = ExactLost(Factorised().name, test.name, None, min(picked, self.posterior.blocks.n_observations))
         return self._or_by_all(found.noting(lost), test)
 
@@ -222,13 +221,11 @@ class _ModeTuner(VariatesTuner):
             return ExactOfFew(n_blocks)
         return ExactOfSmall(n_observations) if few_evaluations(self.request.n_steps, n_observations) else None
 
-    def _without_bounds(
-        self, few: Chosen | None, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def _without_bounds(self, few: Chosen | None) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup and the test without bounds: of exact decisions from all observations if they are few."""
         if few is None:
-            return self.tune(order_rng, race_rng)
-        found, test = replace(self, test=Exact()).tune(order_rng, race_rng)
+            return self.tune()
+        found, test = replace(self, test=Exact()).tune()
         return found.noting(few), test
 
     def _or_by_all(self, found: ModeSetup, test: StoppingRule) -> tuple[ModeSetup, StoppingRule]:
@@ -249,22 +246,23 @@ class _ModeTuner(VariatesTuner):
 
     def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
-        seed, tuner = self.request.seed, self.suiting(variates)
-        own = streams.generator(seed, streams.Run.FACTORISED)
-        factors, test = replace(tuner, test=Factorised())._tune_with(variates, choice, own, own)
+        tuner = self.suiting(variates)
+        factors, test = tuner._with(Factorised(), streams.Run.FACTORISED)._tune_with(variates, choice)
         # Factorised decisions lose at most half the share of expected candidates, compared with Metropolis-Hastings.
         if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
             return factors, test
-        own = streams.generator(seed, streams.Run.JOINT)
-        joint, poisson = replace(tuner, test=Poisson())._tune_with(variates, choice, own, own)
+        joint, poisson = tuner._with(Poisson(), streams.Run.JOINT)._tune_with(variates, choice)
         if joint.merit > _WORTH_JOINT * factors.merit:
             gain = joint.merit / factors.merit if factors.merit else None
             return joint.evaluating(factors.n_obs_evaluated).noting(JointTaken(gain)), poisson
         return factors.evaluating(joint.n_obs_evaluated), test
 
-    def _tune_with(
-        self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def _with(self, test: StoppingRule, stream: streams.Run) -> Self:
+        """Return the tuner of another test, with random numbers of its own."""
+        rng = streams.generator(self.request.seed, stream)
+        return replace(self, test=test, order_rng=rng, race_rng=rng)
+
+    def _tune_with(self, variates: Variates | None, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         modes, request = self.modes, self.request
         choices = updated({}, modes.choice(), choice)
         found = ModeSetup(modes, variates, None, request.proposal, 0.0, choices, 0)
@@ -282,13 +280,11 @@ class _ModeTuner(VariatesTuner):
                 "many parameters for them, or data in partitions; choose another proposal"
             )
         self.log("Trying proposals")
-        return self.race(found, runners, order_rng, race_rng)
+        return self.race(found, runners)
 
-    def race(
-        self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
-    ) -> tuple[ModeSetup, StoppingRule]:
+    def race(self, found: ModeSetup, runners: list[Candidate]) -> tuple[ModeSetup, StoppingRule]:
         """Choose one of several proposals, then looks and a test that suit it."""
-        mode, test = found.mode, self.first_look(found.variates, FIRST_LOOKS[1])
+        mode, rng, test = found.mode, self.race_rng, self.first_look(found.variates, FIRST_LOOKS[1])
         decider, walks = self._decider(found.variates, test), bool(named(self.request.proposal).fallback)
         theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
         decider.reset(theta)
@@ -299,7 +295,7 @@ class _ModeTuner(VariatesTuner):
                 break
         found = replace(found, n_obs_evaluated=decider.n_evaluated, independent=result.first_rate)
         if is_rare:
-            return self._walking(found, result.first_rate, order_rng)
+            return self._walking(found, result.first_rate)
         mixture, won = mixed(result, mode.cholesky)
         choices = updated(found.choices, won)
         found = replace(
@@ -318,14 +314,14 @@ class _ModeTuner(VariatesTuner):
         if self.request.test_free and self.test.error is not None:
             penalty, looked = choose_looks(pairs, Penalty(epsilon=self.test.error.value), n_blocks, rng)
             if counts_rightly(pairs, penalty, rng):
-                return self._compare(found, (test, penalty), looked, theta, rng)
+                return self._compare(found, (test, penalty), looked, theta)
         return found, test
 
-    def _walking(self, found: ModeSetup, accepted: float, rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+    def _walking(self, found: ModeSetup, accepted: float) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup of an adaptive random walk, because moves about the mode are rarely accepted."""
         mode, variates, choices = found.mode, found.variates, found.choices
         if variates is None and self.request.order_is_free(self.test):
-            variates, choice = self.that_pay(rng, step=optimal_scale(mode.dim))
+            variates, choice = self.that_pay(self.order_rng, step=optimal_scale(mode.dim))
             choices = updated(choices, choice)
         choices = updated(choices, WalkSinceFewAccepted(accepted))
         walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
@@ -352,17 +348,12 @@ class _ModeTuner(VariatesTuner):
         return replace(found, rate=result.rate, merit=result.merit), best
 
     def _compare(
-        self,
-        found: ModeSetup,
-        tests: tuple[StoppingRule, StoppingRule],
-        looked: Chosen,
-        theta: FloatArray,
-        rng: np.random.Generator,
+        self, found: ModeSetup, tests: tuple[StoppingRule, StoppingRule], looked: Chosen, theta: FloatArray
     ) -> tuple[ModeSetup, StoppingRule]:
         """Use the second of two tests, with its looks, if it is worth it."""
         results: list[Result] = []
         for one in tests:
-            result, n = self._tried(found, found.variates, one, theta, rng)
+            result, n = self._tried(found, found.variates, one, theta, self.race_rng)
             results, found = [*results, result], found.evaluating(n)
         (test, other), (first, second) = tests, results
         gain = second.merit / max(first.merit, 1e-300)
