@@ -23,7 +23,7 @@ from stansub.run.config import STEPS, SampleConfig
 from stansub.run.decisions import choose_test
 from stansub.run.inits import Inits, near_inits
 from stansub.run.prepare import mode_request, with_seed
-from stansub.run.progress import stage_progress
+from stansub.run.progress import Display, stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan import stanc
@@ -112,7 +112,7 @@ def report(
         console.print(Text(f"Written: {write}, in current syntax. Check this file next."), soft_wrap=True)
         return 0
     about = near_inits(inits, 1)
-    with stage_progress(progress or console, show=progress is not None and data is not None) as log:
+    with stage_progress(Display(progress or console, progress is not None and data is not None)) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
         surrogate = _surrogate(read.analysis, observations or "", found.posterior)
         picked = _picked(found.posterior, surrogate, log) if found.posterior is not None else None

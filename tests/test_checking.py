@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from rich.console import Console
 
 from stansub import checking
 from stansub.cli import main
+from stansub.run.progress import Display
 from stansub.stan import stanc
 from stansub.stan.analysis import NO_SIZE
 from stansub.stan.posterior import Posterior
@@ -57,9 +57,9 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
 def test_quiet_hides_progress(logistic_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage_progress, shown = checking.stage_progress, []
 
-    def watched(console: Console, *, show: bool) -> Any:
-        shown.append(show)
-        return stage_progress(console, show=show)
+    def watched(display: Display) -> Any:
+        shown.append(display.show)
+        return stage_progress(display)
 
     monkeypatch.setattr(checking, "stage_progress", watched)
     for arguments in ([], ["--quiet"]):

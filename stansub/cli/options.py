@@ -107,10 +107,9 @@ def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
 @contextmanager
 def stages(*, quiet: bool) -> Iterator[Progress]:
     """Display the stages of the block on standard error."""
-    from stansub.run.progress import stage_progress, wanted
+    from stansub.run.progress import Display, stage_progress
 
-    console = FlagConsole(stderr=True)
-    with stage_progress(console, show=wanted(not quiet, console)) as log:
+    with stage_progress(Display.of(not quiet, FlagConsole(stderr=True))) as log:
         yield log
 
 

@@ -237,9 +237,9 @@ def _planned(
     """Return the options, with the choices of a plan for the budget."""
     from stansub.output.words import TRANSITIONS
     from stansub.planning.plan import follow
-    from stansub.run.progress import stage_progress, wanted
+    from stansub.run.progress import Display, stage_progress
 
-    with stage_progress(console, show=wanted(settings.show_progress, console)) as progress:
+    with stage_progress(Display.of(settings.show_progress, console)) as progress:
         chosen, found = follow(model, data, budget=budget, config=settings, progress=progress)
     other = f" ({found.best.label} is predicted to be better)" if found.best is found.nuts else ""
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"

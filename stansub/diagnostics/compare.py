@@ -19,7 +19,7 @@ from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
 from stansub.output import files, inference_data
 from stansub.output.inference_data import InferenceData
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import data_of
 from stansub.run.reading import draws_of
 from stansub.stan.sources import DataLike
@@ -85,8 +85,7 @@ def compare(
     RunError
         If NUTS fails.
     """
-    console = console or default_console()
-    show = wanted(show_progress, console)
+    display = Display.of(show_progress, console)
     own = draws_of(draws)
     safe: AbstractContextManager[None] = nullcontext()
     if reference is not None:
@@ -99,10 +98,10 @@ def compare(
         program = Program.read(reference_model) if reference_model is not None else None
         wish = _ReferenceOptions(engine, program, settings, parallel_chains)
         folder = Path(draws).parent if isinstance(draws, str | Path) else None
-        other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
+        other = _obtain(inference_data.attrs(own), data, folder, wish, display, force=force)
         if folder is None:
             safe = files.rescuing(lambda: inference_data.keep(other, "reference.nc"))
-    with safe, stage_progress(console, show=show) as log:
+    with safe, stage_progress(display) as log:
         log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
 
@@ -121,10 +120,9 @@ def _obtain(
     data: DataLike | None,
     folder: Path | None,
     wish: _ReferenceOptions,
+    display: Display,
     *,
     force: bool,
-    show: bool,
-    console: Console,
 ) -> InferenceData:
     """Return the reference stored in `folder` if it fits, else a new one, stored there if there is a folder."""
     if not facts.get("model_code"):
@@ -134,9 +132,9 @@ def _obtain(
     program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
     path = reference_cache.default_path(program.name, folder) if folder is not None else None
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
-        _print(console, f"Reference: {path} (reused)")
+        display.line(f"Reference: {path} (reused)")
         return kept
-    with stage_progress(console, show=show) as log:
+    with stage_progress(display) as log:
         log("Reading the data")
         source = data_of(facts, data, program.syntax.data.declarations)
     if path is not None:
@@ -147,14 +145,14 @@ def _obtain(
         engine=wish.engine,
         reference_model=wish.program,
         parallel_chains=wish.parallel_chains,
-        show_progress=show,
-        console=console,
+        show_progress=display.show,
+        console=display.console,
         **{**_seed(facts), **wish.settings},
     )
-    _print(console, describe(inference_data.attrs(made)))
+    display.line(describe(inference_data.attrs(made)))
     if path is not None:
         reference_cache.store(made, path, overwrite=force)
-        _print(console, f"Reference: {path}")
+        display.line(f"Reference: {path}")
     return made
 
 
@@ -183,7 +181,3 @@ def _stored(
         if force:
             return None
         raise
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True)

@@ -20,7 +20,7 @@ from stansub.output import psis
 from stansub.output.inference_data import InferenceData
 from stansub.output.statistics import scalars
 from stansub.progress import Progress
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import draws_of
 from stansub.stan.data import digest_of
@@ -93,9 +93,8 @@ def loo(
     check_subset(observations, seed)
     check_scale(scale)
     own = draws_of(draws)
-    console = console or default_console()
     with (
-        stage_progress(console, show=wanted(show_progress, console)) as log,
+        stage_progress(Display.of(show_progress, console)) as log,
         posterior_of_draws(own, model=model, data=data, executor=executor, log=log) as posterior,
     ):
         theta = unconstrained_draws(own, posterior)

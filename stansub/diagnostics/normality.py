@@ -29,7 +29,7 @@ from stansub.run.inits import Init, Inits, load, near
 from stansub.run.limits import MOST, Count
 from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import find_mode_setup
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.run.state import Plan
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
@@ -191,8 +191,7 @@ def diagnose(
         looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
     )
     settings = {"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed}
-    console = console or default_console()
-    with stage_progress(console, show=wanted(show_progress, console)) as log:
+    with stage_progress(Display.of(show_progress, console)) as log:
         posterior, _ = make_posterior(
             model,
             data,

@@ -14,7 +14,7 @@ from stansub.output import inference_data
 from stansub.output.inference_data import InferenceData, attrs
 from stansub.run.constrain import SavedQuantities, constrain
 from stansub.run.limits import Count
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.reading import draws_of
 from stansub.stan.data import Data
@@ -83,9 +83,8 @@ def ppc(
     check_subset(observations, seed)
     Count().check("draws", n_draws)
     own = draws_of(draws)
-    console = console or default_console()
     with (
-        stage_progress(console, show=wanted(show_progress, console)) as log,
+        stage_progress(Display.of(show_progress, console)) as log,
         posterior_of_draws(own, model=None, data=data, executor=executor, log=log) as posterior,
     ):
         names = _replicated(posterior)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from stansub import clock
 from stansub.acceptance.decide import make_decider
@@ -38,7 +37,7 @@ from stansub.run.facts import facts as facts_of
 from stansub.run.inits import Inits
 from stansub.run.option import taking
 from stansub.run.posteriors import make_posterior
-from stansub.run.progress import stage_progress
+from stansub.run.progress import Display, stage_progress
 from stansub.run.sample import sample
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
@@ -82,7 +81,7 @@ def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, c
     given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
     stored = _stored(reference)
     looser = next((rule for rule in config.rules.values() if not rule.exact), Exact())
-    with stage_progress(config.terminal, show=config.show) as log:
+    with stage_progress(config.display) as log:
         posterior, _ = make_posterior(
             model,
             data,
@@ -111,13 +110,13 @@ def _run(
 ) -> Risk:
     """Run the experiment with this reference (draws and their source); ``about`` are facts about the posterior."""
     stored, source = reference
-    rules, console, show = config.rules, config.terminal, config.show
-    with stage_progress(console, show=show) as log:
+    rules, display = config.rules, config.display
+    with stage_progress(display) as log:
         log("Computing the truth from the reference draws")
         truth = make_truth(stored, posterior, functions, source=source, seed=config.streams())
         starts = _starts(posterior, truth, config)
-    if show:
-        console.print(_announced(config), highlight=False, soft_wrap=True)
+    if display.show:
+        display.line(_announced(config))
     courses, failures, stopped = _run_all(config, posterior, truth, functions, starts)
     kept = _kept(courses, failures, stopped, rules)
     left_out = [epsilon for epsilon in rules if epsilon not in kept]
@@ -234,7 +233,7 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
             parallel_chains=min(4, config.parallel),
             seed=config.root_seed,
             show_progress=config.show_progress,
-            console=config.terminal,
+            console=config.display.console,
         )
         engine = inference_data.attrs(made)
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
@@ -253,7 +252,7 @@ def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[Inference
             seed=config.root_seed,
             generated_quantities=False,
             show_progress=config.show_progress,
-            console=config.terminal,
+            console=config.display.console,
         )
     if str(made.attrs["stopped"]).startswith("interrupted"):
         raise InterruptError("the reference chains were interrupted: there are no results")
@@ -304,7 +303,7 @@ def _run_all(
     config: RiskConfig, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
 ) -> tuple[dict[Key, Trajectory], dict[Key, Exception], str]:
     """Return records and failures by (index of the setting, repeat), and why the runs ended early, if they did."""
-    stop, rules, console = np.zeros(1, dtype=np.int32), list(config.rules.values()), config.terminal
+    stop, rules, display = np.zeros(1, dtype=np.int32), list(config.rules.values()), config.display
 
     def make(place: int, repeat: int) -> Run:
         decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, rules[place])
@@ -334,13 +333,13 @@ def _run_all(
         running = [lane.run for lane in lanes]
         return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
 
-    with _progress(len(keys), done, show=config.show, console=console) as watch:
+    with _progress(len(keys), done, display) as watch:
         outcome = executors.run(
             [executors.Local(lane) for lane in lanes],
             parallel=len(lanes),
             stop=stop,
             watch=watch,
-            on_interrupt=lambda: console.print(
+            on_interrupt=lambda: display.console.print(
                 "Stopping. Finished runs will be shown; press Ctrl-C again to discard them."
             ),
         )
@@ -348,15 +347,15 @@ def _run_all(
 
 
 @contextmanager
-def _progress(n_runs: int, done: Callable[[], float], *, show: bool, console: Console) -> Iterator[Callable[[], None]]:
+def _progress(n_runs: int, done: Callable[[], float], display: Display) -> Iterator[Callable[[], None]]:
     """Display a bar over all runs; yields a function to call periodically."""
-    if not show:
+    if not display.show:
         yield lambda: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=console, refresh_per_second=2) as bar:
+    with Progress(*columns, console=display.console, refresh_per_second=2) as bar:
         task = bar.add_task("", total=n_runs)
 
         def watch() -> None:

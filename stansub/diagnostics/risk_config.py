@@ -23,7 +23,7 @@ from stansub.run import choices, decisions
 from stansub.run.limits import MOST, Count, Named
 from stansub.run.option import check, declared, documented, option
 from stansub.run.options import DataOptions
-from stansub.run.progress import default_console, wanted
+from stansub.run.progress import Display
 
 if TYPE_CHECKING:
     from stansub.run.inits import Inits
@@ -144,14 +144,9 @@ class RiskConfig(DataOptions, RiskOptions):
         return secrets.randbits(31) if self.seed is None else int(self.seed)
 
     @cached_property
-    def terminal(self) -> Console:
-        """Return the console for progress; standard error by default."""
-        return self.console or default_console()
-
-    @property
-    def show(self) -> bool:
-        """Return whether to show progress."""
-        return wanted(self.show_progress, self.terminal)
+    def display(self) -> Display:
+        """Return where to show progress."""
+        return Display.of(self.show_progress, self.console)
 
     def generator(self, repeat: int, stream: int) -> np.random.Generator:
         """Return one of the random streams of a repeat, the same for all error levels."""

@@ -29,7 +29,7 @@ from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.run.progress import stage_progress
+from stansub.run.progress import Display, stage_progress
 from stansub.stan import processes, toolchain
 from stansub.stan.cache import cache_dir, cache_errors, make_folder, require_private
 from stansub.stan.data import Data
@@ -119,15 +119,15 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     scratch_folder = tempfile.TemporaryDirectory(prefix="stansub-", ignore_cleanup_errors=True)
     with _quiet() as cmdstanpy, scratch_folder as place:
         scratch = Path(place)
-        began = clock.now()
-        with stage_progress(console, show=show) as log:
+        began, display = clock.now(), Display(console, show)
+        with stage_progress(display) as log:
             executable = _compiled(cmdstanpy, program, log)
         compiled_at = clock.now()
         file = scratch / "data.json"
         file.write_bytes(data.json())
         ready_at = clock.now()
         outputs = [scratch / f"chain_{chain + 1}.csv" for chain in range(settings.chains)]
-        with file_progress(scratch, settings, console=console, show=show):
+        with file_progress(scratch, settings, display):
             _sample(program.name, executable, file, outputs, settings)
         wall_time = clock.now() - ready_at
         with files.rescuing(lambda: files.keep_files(outputs)):

@@ -20,7 +20,7 @@ from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.progress import line_progress
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
-from stansub.run.progress import redrawn, stage_progress
+from stansub.run.progress import Display, redrawn, stage_progress
 from stansub.stan import toolchain
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
@@ -65,8 +65,8 @@ def run(
     inference_data.arviz_module()  # nutpie imports it too, less quietly
     import nutpie
 
-    began = clock.now()
-    with stage_progress(console, show=show) as log:
+    began, display = clock.now(), Display(console, show)
+    with stage_progress(display) as log:
         code = silenced(program.syntax).code
         path = toolchain.compile_library(code, name=program.name, goal="for NUTS", progress=log)
         library = Library(path)  # loading it here silences the program's print statements
@@ -95,7 +95,7 @@ def run(
         progress_bar=show and redrawn(console),
         blocking=False,
     )
-    with line_progress(console, show=show):
+    with line_progress(display):
         drawn = _wait(sampler, program.name)
     wall_time = clock.now() - ready_at
     posterior = inference_data.group(drawn, "posterior").data_vars

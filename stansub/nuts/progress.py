@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stansub.nuts.base import Settings
-from stansub.run.progress import redrawn, repeating, stage_progress
+from stansub.run.progress import Display, redrawn, repeating, stage_progress
 
 # Seconds between two checks of the files.
 _POLL = 0.3
 
 
 @contextmanager
-def line_progress(console: Console, *, show: bool) -> Iterator[None]:
+def line_progress(display: Display) -> Iterator[None]:
     """Print a line at intervals during the block, unless an engine's bars can be drawn."""
-    with stage_progress(console, show=show and not redrawn(console)) as log:
+    with stage_progress(replace(display, show=display.show and not redrawn(display.console))) as log:
         log("Running NUTS")
         yield
 
 
 @contextmanager
-def file_progress(folder: Path, settings: Settings, *, console: Console, show: bool) -> Iterator[None]:
+def file_progress(folder: Path, settings: Settings, display: Display) -> Iterator[None]:
     """Display a bar per chain during the block, from the lines of the CSV files in ``folder``.
 
     CmdStan flushes every draw to its file, while cmdstanpy captures the console output and draws its own bars on
     standard output.
     """
-    if not (show and redrawn(console)):
-        with line_progress(console, show=show):
+    if not (display.show and redrawn(display.console)):
+        with line_progress(display):
             yield
         return
     with Progress(
@@ -41,7 +41,7 @@ def file_progress(folder: Path, settings: Settings, *, console: Console, show: b
         MofNCompleteColumn(),
         TextColumn("{task.fields[state]:<8}"),
         TimeRemainingColumn(compact=True),
-        console=console,
+        console=display.console,
         refresh_per_second=5,
     ) as bars:
         chains = range(settings.chains)

@@ -24,7 +24,7 @@ from stansub.output.statistics import affordable, table
 from stansub.run.choices import cores
 from stansub.run.facts import versions
 from stansub.run.limits import MOST, Bounds, Count, Interval, check
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.stan import data as data_module
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.data import Data
@@ -111,12 +111,11 @@ def reference(
     RunError
         If the engine is missing or fails.
     """
-    console = console or default_console()
-    show = wanted(show_progress, console)
+    display = Display.of(show_progress, console)
     settings = _settings(chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth)
     engine = _asked_engine(engine, install_cmdstan=install_cmdstan)
     task = _Task.of(model, data)
-    with stage_progress(console, show=show) as log:
+    with stage_progress(display) as log:
         if install_cmdstan:
             cmdstan.install(log=log)
         chosen, reason = choose_engine(engine)
@@ -124,7 +123,7 @@ def reference(
         if reference_model is not None:
             task = task.by(_program(reference_model), data, log=log)
     lean, not_kept = _lean(task.ran, task.ran_values, settings)
-    run = making.run(lean, task.ran_values, settings, console=console, show=show)
+    run = making.run(lean, task.ran_values, settings, console=display.console, show=display.show)
     with files.rescuing(lambda: files.keep_arrays(run.posterior)):
         facts = {**task.identity(data), "engine": chosen, "engine_reason": reason, "settings": asdict(settings)}
         return _recorded(run, task, facts, not_kept)

@@ -25,7 +25,7 @@ from stansub.run.early_stopping import Check
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.facts import facts_of_run
 from stansub.run.prepare import Prepared, Setup
-from stansub.run.progress import stage_progress
+from stansub.run.progress import Display, stage_progress
 from stansub.run.state import Totals
 from stansub.run.thinning import by_ess
 from stansub.selection import updated
@@ -39,7 +39,6 @@ from stansub.wording import percent
 
 if TYPE_CHECKING:
     import xarray
-    from rich.console import Console
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")
@@ -139,9 +138,8 @@ def collect(
     prepared: Prepared,
     finished: Finished,
     progress: Progress,
+    display: Display,
     *,
-    console: Console,
-    show: bool,
     file: DrawsFile | None = None,
 ) -> xarray.DataTree:
     """Return the draws of a finished run with the facts about them.
@@ -159,7 +157,7 @@ def collect(
         If no chain has draws (see `usable`).
     """
     drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
-    with stage_progress(console, show=show, max_time=progress.left()) as log:
+    with stage_progress(display, max_time=progress.left()) as log:
         prepared.posterior.values.report_to(log)
         checked = _check_modes(prepared, drawn, stopped, log=log)
     visited, checked = _visited(prepared, drawn, checked)
@@ -174,7 +172,7 @@ def collect(
         "setup_times": progress.seconds,
         "wall_time": finished.seconds + clock.now() - finished.began,
     }
-    with stage_progress(console, show=show) as log:
+    with stage_progress(display) as log:
         gathered = _Gathered(prepared, drawn, attrs, every=setup.plan.thin // prepared.setup.plan.thin)
         if file is None or gathered.n_bytes <= inference_data.LARGE:
             log("Computing constrained values (Ctrl-C leaves out generated quantities)")

@@ -6,6 +6,7 @@ import importlib.util
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich import progress as bars
@@ -37,6 +38,24 @@ def wanted(show_progress: bool | None, console: Console) -> bool:
     if show_progress is not None:
         return show_progress
     return console.is_terminal or console.is_jupyter
+
+
+@dataclass(frozen=True)
+class Display:
+    """Console for progress, and whether to show it."""
+
+    console: Console
+    show: bool
+
+    @classmethod
+    def of(cls, show_progress: bool | None, console: Console | None = None) -> Display:
+        """Return the display that options of these names request."""
+        console = console or default_console()
+        return cls(console, wanted(show_progress, console))
+
+    def line(self, text: str) -> None:
+        """Print a line, whether or not progress is shown."""
+        self.console.print(text, highlight=False, soft_wrap=True)
 
 
 def redrawn(console: Console) -> bool:
@@ -113,22 +132,22 @@ class _SamplingLines:
 
 
 @contextmanager
-def chain_progress(chains: int, pooling: Progress, *, show: bool, console: Console) -> Iterator[View | None]:
+def chain_progress(chains: int, pooling: Progress, display: Display) -> Iterator[View | None]:
     """Display progress of chains and their ``pooling`` of draws during the block; yields None if nothing is shown."""
-    if not show:
+    if not display.show:
         yield None
-    elif redrawn(console):
-        with ProgressView(chains, pooling, console) as view:
+    elif redrawn(display.console):
+        with ProgressView(chains, pooling, display.console) as view:
             yield view
             view.refresh()  # notebooks would keep what was drawn before the end
     else:
         lines = _SamplingLines(pooling)
-        with _written(lambda: lines.stage, console):
+        with _written(lambda: lines.stage, display.console):
             yield lines
 
 
 @contextmanager
-def stage_progress(console: Console, *, show: bool, max_time: float | None = None) -> Iterator[Progress]:
+def stage_progress(display: Display, *, max_time: float | None = None) -> Iterator[Progress]:
     """Display the stages of the block: a bar for the current stage, and a line for each that took some time.
 
     If the console cannot redraw, lines at intervals replace the bar.
@@ -138,11 +157,12 @@ def stage_progress(console: Console, *, show: bool, max_time: float | None = Non
     max_time : float, optional
         Seconds after which calls raise `stansub.progress.TimeLimitError`.
     """
-    if not show:
+    if not display.show:
         progress = Progress(max_time=max_time)
         yield progress
         progress.end()
         return
+    console = display.console
     progress = Progress(max_time=max_time, on_end=leaving_lines(console))
     shown = _drawn if redrawn(console) else _written
     with shown(lambda: progress.stage, console):

@@ -15,7 +15,7 @@ from stansub.run import checkpoint, store
 from stansub.run.collect import Finished, collect
 from stansub.run.executors import Outcome
 from stansub.run.partitions import opened
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import Display, stage_progress
 from stansub.run.sample import check, resumed
 from stansub.stan.compilation import compile_model
 
@@ -39,14 +39,13 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     InputError
         If the file is no checkpoint or holds no draws after warmup yet.
     """
-    found, console = checkpoint.read(Path(path)), default_console()
+    found, display = checkpoint.read(Path(path)), Display.of(show_progress)
     if not any(one.sampling for one in found.chains.values()):
         raise InputError(f"{path} contains no draws after warmup yet")
-    config = replace(found.config(), resume=path, console=console)
+    config = replace(found.config(), resume=path, console=display.console)
     program, given = found.program(config)
-    show = wanted(show_progress, console)
     with contextlib.ExitStack() as partitions:
-        with stage_progress(console, show=show) as progress:
+        with stage_progress(display) as progress:
             points = found.facts(config).points
             data = partitions.enter_context(opened(program, given, config, progress, points=points))
             compiled = compile_model(program, progress=progress)
@@ -55,7 +54,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         outcome = Outcome("" if found.finished else "this is its last checkpoint")
         finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
         with ready.prepared.posterior.values.unchanged():
-            idata = collect(ready.prepared, finished, progress, console=console, show=show)
+            idata = collect(ready.prepared, finished, progress, display)
     check(idata)
     return container(idata)
 

@@ -7,14 +7,12 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from stansub import clock, memory
 from stansub.errors import DrawsWarning, NotMixingError
@@ -39,7 +37,7 @@ from stansub.run.option import taking
 from stansub.run.partitions import opened
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, mode_request, prepare
-from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
+from stansub.run.progress import Display, View, chain_progress, leaving_lines, stage_progress
 from stansub.selection import LevelsSettled, ProductsLeft, StepCost, TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
@@ -130,36 +128,29 @@ def draw(
         A file to which large draws are written in pieces, already checked. The returned tree is then thinned, and its
         attribute ``every`` gives the thinning interval. If the draws are few, no file is written.
     """
-    console = config.console or default_console()
-    show = wanted(config.show_progress, console)
+    display = Display.of(config.show_progress, config.console)
     memory.check_start()
     if config.checkpoint is not None and not _resumes_own_checkpoint(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
-    found = _checkpoint_to_resume(config, console)
+    found = _checkpoint_to_resume(config, display)
     # Imports overlap with reading data and compiling, not with the chains. A daemon thread that still imports when an
     # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
-    pooling = Progress(on_end=leaving_lines(console) if show else None)
+    pooling = Progress(on_end=leaving_lines(display.console) if display.show else None)
     with contextlib.ExitStack() as partitions:
-        with stage_progress(console, show=show, max_time=config.max_time) as progress:
-            progress.warn = partial(console.print, highlight=False, soft_wrap=True)
+        with stage_progress(display, max_time=config.max_time) as progress:
+            progress.warn = display.line
             data = partitions.enter_context(opened(model, data, config, progress))
             ready = _make_ready(model, data, config, found, pooling, progress, target)
-        _warn_of_mixing(ready.prepared.setup, console, fail=only_if_mixing)
-        return _draw(ready, pooling, progress, console=console, show=show, target=target)
+        _warn_of_mixing(ready.prepared.setup, display, fail=only_if_mixing)
+        return _draw(ready, pooling, progress, display, target)
 
 
 def _draw(
-    ready: ReadyRun,
-    pooling: Progress,
-    progress: Progress,
-    *,
-    console: Console,
-    show: bool,
-    target: Path | None,
+    ready: ReadyRun, pooling: Progress, progress: Progress, display: Display, target: Path | None
 ) -> xarray.DataTree:
     """Run the chains and collect their draws; if a step fails, save the draws so far."""
-    prepared, writer = ready.prepared, _writer(ready, pooling.stop, console)
+    prepared, writer = ready.prepared, _writer(ready, pooling.stop, display)
 
     def keep() -> Path | None:
         return keep_unconstrained(ready.chains, writer.path if writer is not None and not writer.failure else None)
@@ -167,13 +158,13 @@ def _draw(
     values = prepared.posterior.values
     values.report_to(pooling)
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
-        finished = run_chains(ready, writer, pooling, max_time=progress.left(), console=console, show=show)
+        finished = run_chains(ready, writer, pooling, display, max_time=progress.left())
     with (
         files.rescuing(keep, called="unconstrained draws"),
         values.unchanged(),
         DrawsFile(target) if target is not None else contextlib.nullcontext() as file,
     ):
-        tree = collect(prepared, finished, progress, console=console, show=show, file=file)
+        tree = collect(prepared, finished, progress, display, file=file)
         if file is not None and file.is_begun:
             values.check_files()
             check(tree)
@@ -182,7 +173,7 @@ def _draw(
         return tree
 
 
-def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
+def _warn_of_mixing(setup: Setup, display: Display, *, fail: bool) -> None:
     """Warn if the chains will hardly move, as far as is known before they start; raise `NotMixingError` if ``fail``."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft | LevelsSettled)]
     trouble = " ".join(sentence(one.trial) for one in notes if one.hardly_moves)
@@ -190,8 +181,7 @@ def _warn_of_mixing(setup: Setup, console: Console, *, fail: bool) -> None:
         raise NotMixingError(trouble)
     if trouble:
         effects = [name for one in setup.notes.values() if isinstance(one, ProductsLeft) for name in one.effects]
-        line = f"Warning: the chains will hardly move. {trouble} {declare_or_nuts(effects)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        display.line(f"Warning: the chains will hardly move. {trouble} {declare_or_nuts(effects)}")
 
 
 class ReadyRun(NamedTuple):
@@ -203,15 +193,14 @@ class ReadyRun(NamedTuple):
     found: Checkpoint | None
 
 
-def _checkpoint_to_resume(config: SampleConfig, console: Console) -> Checkpoint | None:
+def _checkpoint_to_resume(config: SampleConfig, display: Display) -> Checkpoint | None:
     """Return the checkpoint to resume from; None if there is none yet."""
     if config.resume is None:
         return None
     if files.locate(config.resume)[1] is not None:
         return checkpoint.read(Path(config.resume))
     # A job that may be restarted names its checkpoint every time.
-    line = f"{config.resume} does not exist: starting a new run, which is stored there"
-    console.print(line, highlight=False, soft_wrap=True)
+    display.line(f"{config.resume} does not exist: starting a new run, which is stored there")
     return None
 
 
@@ -261,10 +250,9 @@ def run_chains(
     ready: ReadyRun,
     writer: checkpoint.CheckpointWriter | None,
     pooling: Progress,
+    display: Display,
     *,
     max_time: float | None,
-    console: Console,
-    show: bool,
 ) -> Finished:
     """Run the chains until they finish, an interrupt or the time limit.
 
@@ -283,7 +271,7 @@ def run_chains(
     until = _until(prepared)
     with (
         remote.remote_chains(setup.config.executor, prepared, setup.threads) as remote_chains,
-        chain_progress(len(chains), pooling, show=show, console=console) as view,
+        chain_progress(len(chains), pooling, display) as view,
     ):
         outcome = chains_module.run(
             chains,
@@ -295,7 +283,7 @@ def run_chains(
             until=until,
             max_time=max_time,
             watch=_Watch(chains, view, prepared.posterior.values),
-            on_interrupt=lambda: console.print(
+            on_interrupt=lambda: display.console.print(
                 "Stopping. Draws so far will be saved; press Ctrl-C again to discard them."
             ),
         )
@@ -306,7 +294,7 @@ def run_chains(
     return Finished(chains, outcome, setup.adapted(adaptation), began, seconds, check)
 
 
-def _writer(ready: ReadyRun, stop: NDArray[np.int32], console: Console) -> checkpoint.CheckpointWriter | None:
+def _writer(ready: ReadyRun, stop: NDArray[np.int32], display: Display) -> checkpoint.CheckpointWriter | None:
     """Return the writer of this run's checkpoints. If the draws need a checkpoint and writing fails, the run stops."""
     prepared, chains, adaptation, found = ready
     config = prepared.setup.config
@@ -318,7 +306,7 @@ def _writer(ready: ReadyRun, stop: NDArray[np.int32], console: Console) -> check
         if sum(chain.sampling.bytes_ahead for chain in chains) > memory.room().size // 2:
             stop[0] = 1
         what = "Sampling stops" if stop[0] else "Sampling continues"
-        console.print(f"Warning: checkpointing disabled ({reason}). {what}.", soft_wrap=True)
+        display.line(f"Warning: checkpointing disabled ({reason}). {what}.")
 
     seconds = found.seconds if found is not None else 0.0
     return checkpoint.CheckpointWriter(

@@ -10,7 +10,7 @@ from rich.console import Console
 from stansub.progress import Progress
 from stansub.run import progress as display
 from stansub.run.chain import Status
-from stansub.run.progress import chain_progress, leaving_lines, stage_progress, wanted
+from stansub.run.progress import Display, chain_progress, leaving_lines, stage_progress, wanted
 
 STATUSES = [
     Status(steps=0, total=12_000, warmup=True, acceptance=0.0, share=0.0),
@@ -32,7 +32,7 @@ def terminal(width: int) -> Console:
 @pytest.mark.parametrize("width", [80, 120])
 def test_each_chain_has_a_line_that_fits(width: int) -> None:
     console = terminal(width)
-    with chain_progress(4, Progress(), show=True, console=console) as view:
+    with chain_progress(4, Progress(), Display(console, True)) as view:
         assert view is not None
         view.show(STATUSES, 1.0123)
         console.file = io.StringIO()
@@ -54,7 +54,7 @@ def test_each_chain_has_a_line_that_fits(width: int) -> None:
 def test_nothing_is_shown_where_nobody_looks() -> None:
     console = Console(file=io.StringIO())
     assert not wanted(None, console)
-    with chain_progress(4, Progress(), show=False, console=console) as view, stage_progress(console, show=False) as log:
+    with chain_progress(4, Progress(), Display(console, False)) as view, stage_progress(Display(console, False)) as log:
         assert view is None
         log("Compiling")
     assert list(log.seconds) == ["Compiling"]
@@ -78,7 +78,7 @@ def test_a_notebook_shows_progress_if_it_can_redraw(widgets: bool, monkeypatch: 
 
 def test_redirected_output_has_a_line_of_each_stage_that_took_some_time(clock: Clock) -> None:
     console = Console(file=io.StringIO())
-    with stage_progress(console, show=True) as log:
+    with stage_progress(Display(console, True)) as log:
         log("Reading")
         clock.advance(0.9)
         log("Compiling m (about half a minute)")
@@ -92,7 +92,7 @@ def test_redirected_output_has_a_line_of_each_stage_that_took_some_time(clock: C
 def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "_POLL", 0.01)
     console = Console(file=io.StringIO())
-    with stage_progress(console, show=True) as log:
+    with stage_progress(Display(console, True)) as log:
         log("Control variates: 80 blocks")
         log.advance(20, 80)
         for passed, n_lines in ((4, 0), (7, 1), (8, 1), (3, 2), (29, 3), (29, 3), (2, 4)):  # the longer, the less often
@@ -110,7 +110,7 @@ def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock, monkeypat
 def test_redirected_output_hears_of_sampling_and_meetings(clock: Clock) -> None:
     console = Console(file=io.StringIO())
     pooling = Progress(on_end=leaving_lines(console))
-    with chain_progress(4, pooling, show=True, console=console) as view:
+    with chain_progress(4, pooling, Display(console, True)) as view:
         assert view is not None
         view.show(STATUSES, None)
         clock.advance(12)
@@ -139,7 +139,7 @@ class Closed(io.StringIO):
 
 def test_a_run_goes_on_when_nobody_reads_its_lines(clock: Clock) -> None:
     done, pipe = False, Closed()
-    with stage_progress(Console(file=pipe), show=True) as log:
+    with stage_progress(Display(Console(file=pipe), True)) as log:
         log("Compiling")
         clock.advance(12)
         wait_until(lambda: pipe.tried)
@@ -151,7 +151,7 @@ def test_a_run_goes_on_when_nobody_reads_its_lines(clock: Clock) -> None:
 
 def test_a_terminal_shows_the_stage_how_far_it_is_and_leaves_a_line(clock: Clock) -> None:
     console = terminal(100)
-    with stage_progress(console, show=True) as log:
+    with stage_progress(Display(console, True)) as log:
         log("Control variates: 80 blocks")
         wait_until(lambda: "Control variates: 80 blocks" in screen(console))  # before anything is counted
         log.advance(20, 80)
