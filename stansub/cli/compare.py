@@ -10,7 +10,7 @@ import typer
 from stansub.cli.flags import FlagConsole, as_code
 from stansub.cli.options import Columns, Draws, Quiet, forcing, into, moving, sources_of, stages, taking
 from stansub.cli.reference import of_nuts
-from stansub.run.options import OUTPUT
+from stansub.run.option import OUTPUT
 
 _REFERENCE = "Reference"
 

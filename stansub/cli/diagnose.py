@@ -21,7 +21,7 @@ from stansub.cli.options import (
     taking,
     to_file,
 )
-from stansub.run.options import OUTPUT
+from stansub.run.option import OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperOption
 
 from stansub.cli.flags import FlagConsole, as_flags, flag_of
 from stansub.run import config, limits
-from stansub.run.options import DATA, OUTPUT
+from stansub.run.option import DATA, OUTPUT
 
 if TYPE_CHECKING:
     from stansub.progress import Progress

@@ -24,7 +24,7 @@ from stansub.cli.options import (
     to_file,
     words_of,
 )
-from stansub.run.options import OUTPUT
+from stansub.run.option import OUTPUT
 from stansub.wording import aligned, percent
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 from stansub.cli.flags import FlagConsole, as_flags
 from stansub.cli.options import Columns, Data, Model, Quiet, forcing, into, shared, sources_of, taking
 from stansub.errors import InterruptError
-from stansub.run.options import DECISIONS, OUTPUT
+from stansub.run.option import DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,7 +25,7 @@ from stansub.cli.options import (
 )
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
-from stansub.run.options import CHAINS, DATA, DECISIONS, OUTPUT
+from stansub.run.option import CHAINS, DATA, DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
     import xarray

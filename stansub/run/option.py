@@ -10,7 +10,7 @@ import numbers
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from stansub.run.limits import Bounds, Named
@@ -29,11 +29,11 @@ class Option:
 
     text: str
     """What the option does, in a sentence; names of other options in backticks."""
-    group: str = ""
-    """Section of the command line's help; empty for options of Python alone."""
     bounds: Bounds | None = None
     default: str = ""
     """What None means, in words."""
+    group: str = ""
+    """Section of the command line's help; empty for options of Python alone."""
     type_: str = ""
     """Type in docstrings, if the annotation is too long."""
     flag: str = ""
@@ -49,10 +49,14 @@ class Option:
     """Whether the short help of `sample` shows it."""
 
 
-def option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:
-    """Return a dataclass field that declares an option; ``means`` among ``more`` is `Option.default`."""
-    means = more.pop("means", "")
-    return field(default=default, metadata={"option": Option(text, group, bounds, means, **more)})
+def option(default: Any, text: str, bounds: Bounds | None = None, *, means: str = "", **more: Any) -> Any:
+    """Return a dataclass field that declares an option; ``means`` is `Option.default`."""
+    return field(default=default, metadata={"option": Option(text, bounds, means, **more)})
+
+
+# Groups of the options of `sample` in the command line's help, and what declares an option of each.
+CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
+of_chains, of_decisions, of_data, of_output = (partial(option, group=one) for one in (CHAINS, DECISIONS, DATA, OUTPUT))
 
 
 def declared(config: Any) -> dict[str, Option]:
