@@ -6,6 +6,7 @@ its stream unused and changes nothing else.
 
 from __future__ import annotations
 
+import secrets
 from enum import Enum, IntEnum
 
 import numpy as np
@@ -64,6 +65,11 @@ class Chain(IntEnum):
     AUDITS = 2
     TRIAL = 3
     QUANTITIES = 4
+
+
+def given_or_drawn(seed: int | None) -> int:
+    """Return a seed, drawn if none is given."""
+    return secrets.randbits(31) if seed is None else int(seed)
 
 
 def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.SeedSequence:

@@ -6,13 +6,13 @@ Both sides use the same proposal, so a difference is due to the test.
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from stansub import streams
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import DrawsWarning, InputError
 from stansub.run.config import SampleConfig
@@ -65,7 +65,7 @@ def compare_exact(
     """
     if given := [name for name in _ONE_RUN if options.get(name) is not None]:
         raise InputError(f"a checkpoint stores one run, but this comparison makes two: leave out `{given[0]}`")
-    seed = secrets.randbits(31) if options.get("seed") is None else options["seed"]
+    seed = streams.given_or_drawn(options.get("seed"))
     config = SampleConfig(**options | {"seed": seed})
     if config.make_test().exact:
         raise InputError("the test is already exact, so there is nothing to compare; choose another, such as 'pocock'")

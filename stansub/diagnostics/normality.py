@@ -6,7 +6,6 @@ mean. Bardenet, Doucet and Holmes (2014, figure 4) show data on which it is far 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -180,7 +179,7 @@ def diagnose(
     rule = _t_test(test, epsilon, looks, first_look)
     order = check_order(control_variates)
     check_proposal(proposal)
-    seed = secrets.randbits(31) if seed is None else int(seed)
+    seed = streams.given_or_drawn(seed)
     init = load(inits, 1)[0] if inits is not None else None
     request = ModeRequest(
         order=order,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from stansub import streams
 from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS
 from stansub.diagnostics.risk_runs import Budget
@@ -141,7 +141,7 @@ class RiskConfig(DataOptions, RiskOptions):
     @cached_property
     def root_seed(self) -> int:
         """Return the seed of everything random, drawn if none is given."""
-        return secrets.randbits(31) if self.seed is None else int(self.seed)
+        return streams.given_or_drawn(self.seed)
 
     @cached_property
     def display(self) -> Display:

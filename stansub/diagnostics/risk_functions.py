@@ -50,7 +50,7 @@ class Functions:
         model = posterior.full
         self._model = model
         self.parameters = Layout.from_names(model.param_names())
-        self._places = _flat(self.parameters)
+        self._places = self.parameters.places
         written = model.param_names(include_tp=True, include_gq=True)
         everything = Layout.from_names(written)
         derived = [name for name in everything.names if name not in self.parameters.names]
@@ -89,10 +89,6 @@ class Functions:
     def generator(self, seed: np.random.SeedSequence) -> Any:
         """Return a generator for generated quantities; one per thread."""
         return self._model.rng(int(seed.generate_state(1)[0]))
-
-
-def _flat(layout: Layout) -> NDArray[np.int64]:
-    return np.concatenate([places.ravel() for places in layout.columns.values()])
 
 
 def _spread(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import clock, memory
+from stansub import clock, memory, streams
 from stansub.errors import InputError
 from stansub.nuts import cmdstan, equivalence, exact, nutpie
 from stansub.nuts.base import Engine, Program, Run, Settings
@@ -288,7 +287,7 @@ def _settings(
         parallel_chains=min(int(chains), int(parallel_chains or cores())),
         iter_warmup=int(iter_warmup),
         iter_sampling=int(iter_sampling),
-        seed=secrets.randbits(31) if seed is None else int(seed),
+        seed=streams.given_or_drawn(seed),
         adapt_delta=float(adapt_delta),
         max_treedepth=int(max_treedepth),
     )

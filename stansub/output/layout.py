@@ -24,6 +24,11 @@ class Layout:
         """Return the variables in order."""
         return tuple(self.shapes)
 
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Return the positions of all values, those of each variable in C order."""
+        return np.concatenate([places.ravel() for places in self.columns.values()])
+
     @classmethod
     def from_names(cls, names: Iterable[str]) -> Layout:
         """Return the layout of indexed names such as ``beta.1``, ``omega.2.3`` or ``z.1.real``.

@@ -188,8 +188,7 @@ class _Values:
         names = model.param_names(include_tp=include_tp, include_gq=include_gq)
         layout = Layout.from_names(names)
         layout = layout.select(name for name in layout.names if name.partition(":")[0] not in out)
-        columns = np.concatenate([places.ravel() for places in layout.columns.values()])
-        return cls(include_tp, include_gq, len(names), layout, columns)
+        return cls(include_tp, include_gq, len(names), layout, layout.places)
 
 
 class Quantities:

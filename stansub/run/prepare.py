@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stansub import streams
 from stansub.acceptance.decreasing_level import DecreasingLevel
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import Exact, Guarantee, StoppingRule
@@ -128,7 +128,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     TimeLimitError
         If the time limit is reached before the run is ready.
     """
-    config = with_seed(config, secrets.randbits(31) if config.seed is None else int(config.seed))
+    config = with_seed(config, streams.given_or_drawn(config.seed))
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)

@@ -19,7 +19,7 @@ from stansub.acceptance.stopping import Exact, StoppingRule
 from stansub.decision_selection import ExactAlong
 from stansub.kernels.surrogate import NoUTurn, PosteriorTransition
 from stansub.progress import Progress
-from stansub.selection import TrajectoriesTaken, updated
+from stansub.selection import TrajectoriesTaken
 from stansub.target.cholesky import of_metric
 from stansub.target.coordinates import Coordinates
 from stansub.target.factors import CutTarget
@@ -32,7 +32,6 @@ from stansub.tuning.mode_variates import ModeRequest
 from stansub.tuning.race import Candidate, race
 from stansub.tuning.sampler_runs import TARGET, adapted, run, slowest_time, spread
 from stansub.types import FloatArray
-from stansub.variates_selection import NoVariatesForTest
 
 # Transitions that tune the step size, and those that test it.
 _ADAPTING, _TESTED = 100, 100
@@ -89,10 +88,8 @@ def or_along(
             return found, test
         gain = made.merit(n) / merit if merit else None
     taken = TrajectoriesTaken(made.n_steps, found.name, gain)
-    choices = updated(found.choices, NoVariatesForTest(Exact().name), ExactAlong(), taken)
-    choices.pop("first look", None)
-    found = replace(found, variates=None, trajectories=made.transition, name=made.transition.name, choices=choices)
-    return found, Exact()
+    found = found.without_variates(ExactAlong(), taken)
+    return replace(found, trajectories=made.transition, name=made.transition.name), Exact()
 
 
 def _tuned(

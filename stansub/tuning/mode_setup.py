@@ -10,7 +10,7 @@ import numpy as np
 
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.stopping import StoppingRule
+from stansub.acceptance.stopping import Exact, StoppingRule
 from stansub.errors import InputError
 from stansub.kernels.proposals import BuiltIn
 from stansub.kernels.surrogate import PosteriorTransition
@@ -21,6 +21,7 @@ from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode import Mode, Modes
 from stansub.tuning.mode_variates import Variates
 from stansub.types import FloatArray
+from stansub.variates_selection import NoVariatesForTest
 
 ORDERS = ("auto", "0", "1", "2")
 
@@ -78,6 +79,12 @@ class ModeSetup:
     def noting(self, choice: Chosen) -> ModeSetup:
         """Return the same setup with one more choice."""
         return replace(self, choices=updated(self.choices, choice))
+
+    def without_variates(self, *reasons: Chosen) -> ModeSetup:
+        """Return the setup of exact decisions from all observations, with the reasons for them."""
+        choices = updated(self.choices, NoVariatesForTest(Exact().name), *reasons)
+        choices.pop("first look", None)
+        return replace(self, variates=None, choices=choices)
 
     def evaluating(self, n: int) -> ModeSetup:
         """Return the same setup with ``n`` more observations counted."""

@@ -61,7 +61,6 @@ from stansub.tuning.race import (
 )
 from stansub.tuning.third_order import with_differences, with_third
 from stansub.types import FloatArray
-from stansub.variates_selection import NoVariatesForTest
 
 # Minimum probability with which every mode is proposed, however small its estimated evidence, and share of steps that
 # stay about the current mode.
@@ -240,9 +239,8 @@ class _ModeTuner(VariatesTuner):
         gain = found.merit / result.merit if result.merit else math.inf
         if gain > WORTH_ERROR:
             return found, test
-        choices = updated(found.choices, NoVariatesForTest(by_all.name), ExactByAll(test.name, gain))
-        choices.pop("first look", None)
-        return replace(found, variates=None, rate=result.rate, choices=choices, merit=result.merit), by_all
+        found = found.without_variates(ExactByAll(test.name, gain))
+        return replace(found, rate=result.rate, merit=result.merit), by_all
 
     def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
         """Return the setup and test of factorised decisions, or of joint ones if these use the data better."""
