@@ -127,7 +127,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         file.write_bytes(data.json())
         ready_at = clock.now()
         outputs = [scratch / f"chain_{chain + 1}.csv" for chain in range(settings.chains)]
-        with file_progress(scratch, settings, display):
+        with file_progress(outputs, settings, display):
             _sample(program.name, executable, file, outputs, settings)
         wall_time = clock.now() - ready_at
         with files.rescuing(lambda: files.keep_files(outputs)):

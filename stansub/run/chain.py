@@ -7,6 +7,7 @@ run, or a worker in another process, continues from it draw for draw.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -112,9 +113,9 @@ class Status(NamedTuple):
     """Steps done and planned, including warmup."""
     warmup: bool
     """Whether the chain is still in warmup."""
-    acceptance: float
-    share: float
-    """Share of proposals accepted and share of the data used, over the steps of the current phase."""
+    acceptance: float = math.nan
+    share: float = math.nan
+    """Share of proposals accepted and share of the data used, over the steps of the current phase; NaN if unknown."""
 
 
 class Chain:

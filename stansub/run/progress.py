@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -104,12 +105,13 @@ class ProgressView(bars.Progress):
         self._r_hat = r_hat
         for task, status in zip(self.task_ids, statuses, strict=True):
             state = "done" if status.steps == status.total else "warmup" if status.warmup else "sampling"
+            shown = status.steps and not math.isnan(status.acceptance)
             self.update(
                 task,
                 completed=status.steps,
                 total=status.total,
                 state=state if status.steps else "waiting",
-                detail=f"accept {status.acceptance:4.0%} data {status.share:6.1%}" if status.steps else "",
+                detail=f"accept {status.acceptance:4.0%} data {status.share:6.1%}" if shown else "",
             )
 
 
