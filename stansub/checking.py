@@ -78,25 +78,19 @@ def report(
     overwrite: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Print a verdict and what was recognised; with data, prove the cut numerically.
+    """Print a verdict and what was recognised; with data, prove the cut numerically near the inits.
+
+    The exit code that is returned is 0 if the program qualifies or was written, `errors.MAY_QUALIFY`, or that of an
+    `InputError`.
 
     Parameters
     ----------
-    data : path, mapping, table, DataSources or None
-        Data for the program, as `stansub.sample` takes them.
-    inits : optional
-        Values of the parameters near which the cut is proved, as `stansub.sample` takes them.
     console, progress : Console
         For the report, and for progress, if it is to be shown.
     write : Path, optional
         File for the program in current syntax, if it has arrays, comments or assignments in old syntax.
     verbose : bool
         Whether to say which programs are compiled.
-
-    Returns
-    -------
-    int
-        The exit code: 0 if the program qualifies or was written, `errors.MAY_QUALIFY`, or that of an `InputError`.
 
     Raises
     ------

@@ -73,16 +73,9 @@ def given_or_drawn(seed: int | None) -> int:
 
 
 def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.SeedSequence:
-    """Return the seed sequence of a stream.
+    """Return the seed sequence of a stream of a run, or of a chain, counted from 0.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the run.
-    chain : int
-        Chain of the stream, counted from 0.
-    number : int, optional
-        Distinguishes streams of one purpose.
+    ``number`` distinguishes streams of one purpose.
     """
     key = stream.value if isinstance(stream, Run) else (1 + chain, stream.value)
     return np.random.SeedSequence(seed, spawn_key=key if number is None else (*key, number))

@@ -56,21 +56,7 @@ def make_test(
     bounds: str | None = None,
     kappa: float | None = None,
 ) -> StoppingRule:
-    """Return a stopping rule from its name and settings; None means the rule's default.
-
-    Parameters
-    ----------
-    name : str
-        One of `TEST_NAMES`.
-    epsilon : float, optional
-        Error level of the t-tests: per look (austerity) or per decision (pocock, and the fallback of barker and
-        penalty).
-    delta : float, optional
-        Error level per decision of the concentration bounds.
-    bounds : {"proved", "learned"}, optional
-        Source of the bounds of thinned decisions.
-    kappa : float, optional
-        Multiplier of the bounds in joint decisions.
+    """Return a stopping rule from its name and settings, which are its fields; None means the rule's default.
 
     Raises
     ------

@@ -130,12 +130,7 @@ def _check_length(side: str, idata: InferenceData) -> None:
 
 
 def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
-    """Check that both sides are of the same model and data.
-
-    Returns
-    -------
-    tuple of str
-        What could not be checked because a side does not record it.
+    """Check that both sides are of the same model and data; return what could not be checked, as it is not recorded.
 
     Raises
     ------

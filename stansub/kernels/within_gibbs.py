@@ -57,13 +57,8 @@ _SAME = 1e-7
 def conditional_precision(density: InnerDensity, grouping: Grouping, x: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return minus the Hessian of G in the coefficients of each level, shape (n_levels, size, size).
 
-    One more gradient for each coefficient of a level determines it if levels are independent under G. Gradients of
-    normal densities are linear, so the step of the differences may be long.
-
-    Parameters
-    ----------
-    gradient : ndarray, shape (dim,)
-        The gradient of G at ``x``.
+    Besides the gradient of G at ``x``, one more for each coefficient of a level determines it if levels are independent
+    under G. Gradients of normal densities are linear, so the step of the differences may be long.
     """
     own = gradient[grouping.places]
     columns = []

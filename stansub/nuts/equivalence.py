@@ -25,12 +25,8 @@ TOLERANCE = 1e-8
 def check(program: Program, data: Data, other: Program, other_data: Data, *, log: Callable[[str], None]) -> str:
     """Compare the log densities of two programs at some parameter values.
 
-    Both are unnormalised: with the same posterior, they differ by the same constant everywhere.
-
-    Returns
-    -------
-    str
-        The result in words: that they agree, or that they could not be compared because their parameters differ.
+    Both are unnormalised: with the same posterior, they differ by the same constant everywhere. The result in words is
+    that they agree, or that they could not be compared because their parameters differ.
 
     Raises
     ------

@@ -41,17 +41,13 @@ def names(stem: str, form: str, n_chains: int) -> list[str]:
 def write(
     idata: InferenceData, folder: str | os.PathLike[str], stem: str, form: str, *, overwrite: bool = False
 ) -> list[Path]:
-    """Write the posterior to files, and return their paths.
+    """Write the posterior to files in a folder, which is created if needed, and return their paths.
 
     Parameters
     ----------
-    folder : path
-        Created if it does not exist.
     stem : str
         Prefix of the files' names.
     form : {"cmdstan-csv", "csv", "parquet"}
-    overwrite : bool
-        Whether existing files may be replaced.
 
     Raises
     ------

@@ -58,8 +58,6 @@ def trace(
     ----------
     path
         File to write; its suffix (.png, .pdf, .svg) is the format.
-    var_names
-        Variables to draw; all by default.
     max_vars
         Maximum number of scalar quantities; if there are more, those with the highest R-hat are drawn.
 
@@ -104,11 +102,6 @@ def n_pairable(idata: "InferenceData") -> int:
 @styled
 def pairs(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     """Draw joint draws of the most correlated quantities, with the distribution of each on the diagonal.
-
-    Parameters
-    ----------
-    path
-        File to write; its suffix (.png, .pdf, .svg) is the format.
 
     Raises
     ------
@@ -179,11 +172,6 @@ def records_share(idata: "InferenceData") -> bool:
 @styled
 def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     """Draw how much of the data each decision used, with audited decisions marked, and the acceptance.
-
-    Parameters
-    ----------
-    path
-        File to write; its suffix (.png, .pdf, .svg) is the format.
 
     Raises
     ------

@@ -316,17 +316,9 @@ def thinned(comparison: "Comparison", quantity: Quantity) -> tuple[Values, Value
 
 
 def kernel_density(values: Values, low: float, high: float, size: float) -> tuple[Values, Values]:
-    """Return a kernel density estimate on a grid from `low` to `high`, reflected at the ends.
+    """Return points from `low` to `high`, and a kernel density estimate there: reflected at the ends, with area one.
 
-    Parameters
-    ----------
-    size
-        Effective number of independent draws in `values`.
-
-    Returns
-    -------
-    tuple of ndarray
-        Grid points and density, of area one over the grid. The bandwidth is Silverman's (1986, equation 3.31).
+    ``size`` is the effective number of the draws. The bandwidth is Silverman's (1986, equation 3.31).
     """
     from scipy.ndimage import gaussian_filter1d
 
@@ -338,18 +330,7 @@ def kernel_density(values: Values, low: float, high: float, size: float) -> tupl
 
 
 def rank_counts(draws: Values, reference: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return counts of each chain's draws in bins of the ranks among all draws.
-
-    Parameters
-    ----------
-    draws, reference
-        Draws of shape (chain, draw).
-
-    Returns
-    -------
-    tuple of ndarray
-        Counts of shape (chain, bin) of either sampler.
-    """
+    """Return counts of each chain's draws in bins of the ranks among all draws, shape (chain, bin), of each sampler."""
     from scipy.stats import rankdata
 
     ranks = rankdata(np.concatenate([draws.ravel(), reference.ravel()]))
@@ -362,17 +343,9 @@ def rank_counts(draws: Values, reference: Values) -> tuple[NDArray[np.int64], ND
 
 
 def ecdf_difference(draws: Values, reference: Values, critical: float) -> tuple[Values, Values, float]:
-    """Return the difference of two empirical distribution functions.
+    """Return the share of the pooled draws up to each of them, and the difference of the distribution functions there.
 
-    Parameters
-    ----------
-    critical
-        Critical value of the Kolmogorov distribution.
-
-    Returns
-    -------
-    tuple
-        Share of the pooled draws up to each of them, the difference there, and half the width of the band.
+    The third value is half the width of the band, from a critical value of the Kolmogorov distribution.
     """
     first, second = draws.ravel(), reference.ravel()
     pooled = np.sort(np.concatenate([first, second]))

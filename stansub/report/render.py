@@ -58,21 +58,14 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
 def write(
     comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False, spell: Spell = str
 ) -> tuple[Path, ...]:
-    """Write report.html, report.md with its pictures, and comparison.json, all of them or none.
+    """Write report.html, report.md with its pictures, and comparison.json, all of them or none; return their paths.
+
+    The folder is created if needed. Other files in it stay as they are.
 
     Parameters
     ----------
-    folder
-        Created if it does not exist.
-    overwrite
-        Whether to replace an existing report; other files in the folder are unaffected.
     spell
         How to write the options in a text.
-
-    Returns
-    -------
-    tuple of Path
-        The files, the page first.
 
     Raises
     ------

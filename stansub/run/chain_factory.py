@@ -101,12 +101,10 @@ def make_chain(
     trial: bool = False,
     found: ModeSetup | None = None,
 ) -> Chain:
-    """Return chain number ``chain`` at its starting value, with random streams derived from ``seed``.
+    """Return chain number ``chain`` at its starting value ``theta``, with random streams derived from ``seed``.
 
     Parameters
     ----------
-    theta : ndarray, shape (dim,)
-        Starting value.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains.
     trial : bool

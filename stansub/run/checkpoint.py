@@ -355,15 +355,10 @@ class _RowBlocks:
 def check_target(path: Path, *, overwrite: bool = False) -> None:
     """Check that a run may be saved to a file: only checkpoints are ever overwritten.
 
-    Parameters
-    ----------
-    overwrite : bool
-        Whether an unfinished run in the file may be overwritten.
-
     Raises
     ------
     InputError
-        If the file is no checkpoint, or holds an unfinished run.
+        If the file is no checkpoint or, unless ``overwrite`` is set, holds an unfinished run.
     """
     target, there = files.locate(path)
     files.check_regular(path, there)

@@ -215,12 +215,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         """Return names of the options that prevent resuming another run.
 
         Options that affect the draws must be the same. The seed and numbers of steps may be omitted, and
-        ``iter_sampling`` may be larger than before.
-
-        Parameters
-        ----------
-        earlier : SampleConfig or mapping
-            Options of the other run, or their `record`.
+        ``iter_sampling`` may be larger than before. ``earlier`` are the options of the other run, or their `record`.
         """
         now, before = self.record(), earlier.record() if isinstance(earlier, SampleConfig) else dict(earlier)
         free = {name for name in ("seed", *_LENGTHS) if getattr(self, name) is None}

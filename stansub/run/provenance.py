@@ -24,12 +24,7 @@ from stansub.target.functions import FunctionFactors
 
 
 def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple[Declaration, ...]) -> DataLike:
-    """Return the data of draws, after checking that they are unchanged.
-
-    Parameters
-    ----------
-    data : path, mapping, table or DataSources, optional
-        The data, if the files that the draws record have been moved.
+    """Return the data of draws, as given or from the files that the draws record, once they are found unchanged.
 
     Raises
     ------

@@ -202,14 +202,7 @@ class Objective:
 def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, steps: FloatArray) -> FloatArray:
     """Return the Hessian from central differences of gradients, shape (dim, dim), symmetrised.
 
-    Parameters
-    ----------
-    theta, steps : ndarray, shape (dim,)
-
-    Returns
-    -------
-    ndarray
-        With NaN where both gradients are infinite, and infinities where their quotients are too large.
+    It is NaN where both gradients are infinite, and infinite where their quotients are too large.
     """
     up, down = theta + np.diag(steps), theta - np.diag(steps)
     # The actual step, after rounding, is the divisor.

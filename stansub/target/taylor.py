@@ -214,8 +214,6 @@ def build(
     order : {1, 2}
     steps : ndarray, shape (dim,), optional
         Steps of gradient differences: ``Mode.steps``. Not used with linear predictors.
-    progress : callable, optional
-        Called with a line of text; a `Progress` also receives counts.
 
     Raises
     ------

@@ -74,16 +74,10 @@ def choose_order(
     ----------
     mode : Mode
         Point at which the blocks would be expanded.
-    rng : Generator
-        Generator of pairs of points from the Laplace approximation, and of blocks.
     n_steps : int
         Approximate number of decisions of all chains together.
     step : float, optional
         Length of random-walk steps, in sds of the Laplace approximation; by default proposals are independent draws.
-    threads : int
-        Threads of the set-up, for the time given in the reason.
-    progress : callable, optional
-        Called with a line of text; a `Progress` also receives counts.
     """
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim

@@ -50,10 +50,6 @@ def learn(
         About one anchor.
     cholesky : ndarray, shape (dim, dim)
         Factor of the covariance of the normal approximation.
-    rng : Generator
-        Makes the draws.
-    factor : float
-        The safety factor.
 
     Raises
     ------

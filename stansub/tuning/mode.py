@@ -139,8 +139,6 @@ def find_modes(
 
     Parameters
     ----------
-    rng : Generator
-        Generator of starts and shares of the data.
     points : sequence of ndarray, shape (dim,), or Mode
         Starts that precede those drawn; Newton steps from a mode begin with its curvature.
     starts : int, optional
@@ -148,8 +146,6 @@ def find_modes(
     predictors : Predictors, optional
         How observations depend on the parameters; all the data are then evaluated without autodiff, and kinks are
         smoothed.
-    progress : callable, optional
-        Called with a line of text before slow work.
 
     Raises
     ------
