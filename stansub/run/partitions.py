@@ -81,9 +81,10 @@ class _Open:
             if (posterior := self._kept.get(recipe)) is None:
                 posterior, proved = recipe.open(self._proved.get(recipe))
                 with self._lock:
-                    if proved is not None:
+                    is_closed = self._opening.get(recipe) is not opening
+                    if proved is not None and not is_closed:
                         self._proved[recipe] = proved
-                    if self._has_room(posterior.values.nbytes):
+                    if not is_closed and self._has_room(posterior.values.nbytes):
                         self._kept[recipe] = posterior
         if digest and posterior.digest_of_rows() != digest:
             raise InputError(f"{recipe.name}: this worker has other rows than the one that opened them first")

@@ -277,6 +277,21 @@ def test_a_cluster_that_fails_while_it_closes_loses_nothing(monkeypatch: pytest.
     assert closed == [True]
 
 
+def test_a_partition_that_is_closed_while_it_opens_is_not_kept() -> None:
+    posterior: Any = SimpleNamespace(values=SimpleNamespace(nbytes=1))
+    kept = partitions._Open()
+
+    class Recipe:
+        def open(self, proved: Any) -> tuple[Any, Any]:
+            kept.close([recipe])
+            return posterior, object()
+
+    recipe: Any = Recipe()
+    assert kept.get(recipe, "") is posterior
+    assert not kept._kept
+    assert not kept._proved
+
+
 def test_partitions_without_room_are_opened_again_without_a_proof(
     logistic: CompiledModel, folder: Path, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
