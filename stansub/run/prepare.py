@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stansub import streams
 from stansub.acceptance.decreasing_level import DecreasingLevel
@@ -134,117 +134,109 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     given = read(model, data, progress)._replace(near=near(inits))
     with given.unchanged():
-        prepared = _prepare(given, inits, config, progress, folder)
+        prepared = _Preparation(given, inits, config, progress, folder).prepared()
     return replace(prepared, data_file=recorded_of(data))
 
 
-def _prepare(
-    given: ModelInput, inits: Sequence[Init], config: SampleConfig, progress: Progress, folder: Path | None
-) -> Prepared:
-    """Prepare surrogate transitions if they suit the model, otherwise decisions from parts of the data."""
-    rejected = None
-    if config.splits or config.moves_free:
-        found = transitions.find(given, config, progress)
-        if isinstance(found, transitions.TransitionSetup):
-            return _prepare_transitions(found, inits, config, progress, folder)
-        rejected = found
-    return _prepare_subsampled(given, inits, config, rejected, progress, folder)
+class _Preparation(NamedTuple):
+    """What a run is prepared from; see `prepare`."""
 
+    given: ModelInput
+    inits: Sequence[Init]
+    config: SampleConfig
+    progress: Progress
+    folder: Path | None
 
-def _prepare_transitions(
-    found: transitions.TransitionSetup,
-    inits: Sequence[Init],
-    config: SampleConfig,
-    progress: Progress,
-    folder: Path | None,
-) -> Prepared:
-    """Prepare a run of surrogate transitions."""
-    config, posterior, rule = config.of_length(transitions=True), found.posterior, found.rule
-    assert config.seed is not None
-    _check_memory(posterior, config, folder)
-    promise = rule.guarantee(None)
-    audit, audit_note = _audits(posterior, rule, promise, config)
-    starts, moved = found.starts(config, inits, progress)
-    setup = Setup(
-        config=config,
-        seed=config.seed,
-        asked_rule=rule,
-        rule=rule,
-        guarantee=promise.value,
-        range_kind="none",
-        found=None,
-        transition=found.transition,
-        moves=found.transition,
-        starts=starts,
-        plan=_plan(config, audit),
-        trial=False,
-        notes=updated({}, *found.notes, *_products(posterior, config), *moved, *audit_note),
-    )
-    return Prepared(setup, posterior, Ranges("none"), found.compiled_at, tuned=found.tuned)
+    def prepared(self) -> Prepared:
+        """Prepare surrogate transitions if they suit the model, otherwise decisions from parts of the data."""
+        rejected = None
+        if self.config.splits or self.config.moves_free:
+            found = transitions.find(self.given, self.config, self.progress)
+            if isinstance(found, transitions.TransitionSetup):
+                return self._of_transitions(found)
+            rejected = found
+        return self._subsampled(rejected)
 
+    def _of_transitions(self, found: transitions.TransitionSetup) -> Prepared:
+        """Prepare a run of surrogate transitions."""
+        config, posterior, rule = self.config.of_length(transitions=True), found.posterior, found.rule
+        assert config.seed is not None
+        _check_memory(posterior, config, self.folder)
+        promise = rule.guarantee(None)
+        audit, audit_note = _audits(posterior, rule, promise, config)
+        starts, moved = found.starts(config, self.inits, self.progress)
+        setup = Setup(
+            config=config,
+            seed=config.seed,
+            asked_rule=rule,
+            rule=rule,
+            guarantee=promise.value,
+            range_kind="none",
+            found=None,
+            transition=found.transition,
+            moves=found.transition,
+            starts=starts,
+            plan=_plan(config, audit),
+            trial=False,
+            notes=updated({}, *found.notes, *_products(posterior, config), *moved, *audit_note),
+        )
+        return Prepared(setup, posterior, Ranges("none"), found.compiled_at, tuned=found.tuned)
 
-def _prepare_subsampled(
-    given: ModelInput,
-    inits: Sequence[Init],
-    config: SampleConfig,
-    rejected: Chosen | None,
-    progress: Progress,
-    folder: Path | None,
-) -> Prepared:
-    """Prepare a run whose decisions use parts of the data; ``rejected`` says why surrogate transitions are not used."""
-    unfilled, config = config, config.of_length(transitions=False)
-    seed = config.seed
-    assert seed is not None
-    rule = config.make_test()
-    sized = _block_size if isinstance(given.model, Posterior) else _first_size
-    posterior, compiled_at = make_posterior(
-        given.model,
-        given.values,
-        block_size=config.block_size or partial(sized, rule, config),
-        seed=seed,
-        observations=config.observations,
-        near=given.near,
-        log=progress,
-    )
-    posterior = _with_decision_size(posterior, rule, config)
-    if config.max_error is not None:
-        rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
-    _check_memory(posterior, config, folder)
-    ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
-    found, fitted, notes = _mode_setup(posterior, rule, ranges, config, inits, progress)
-    if found is not None and _is_poor(found, fitted, posterior, config):
-        other = transitions.instead(given, config, found.independent, progress)
-        if other is not None:
-            return _prepare_transitions(other, inits, unfilled, progress, folder)
-        found, fitted = or_along(posterior, found, fitted, mode_request(config, ranges.source), progress)
-        if found.trajectories is not None:
-            config = unfilled.of_length(transitions=True)
-    if not _of_observations(found):
-        posterior = posterior.for_decisions(progress)
-    promise = fitted.guarantee(ranges.source)
-    fixed = config.block_size is not None or (
-        isinstance(given.model, Posterior | FunctionFactors) and not given.model.any_block_size
-    )
-    audit, audit_note = _audits(posterior, fitted, promise, config)
-    block_note = _block_note(posterior, fitted, found, given=fixed)
-    left = [rejected] if rejected is not None else []
-    setup = Setup(
-        config=config,
-        seed=seed,
-        # Cross-chain adaptation begins with the test before its looks were fitted, or the test that replaced it.
-        asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
-        rule=fitted,
-        guarantee=promise.value,
-        range_kind=ranges.kind,
-        found=found,
-        transition=None,
-        moves=moves_of(config, found, None),
-        starts=tuple(inits) if found is None or config.inits is not None else (None,) * config.chains,
-        plan=_plan(config, audit, _levels(fitted, config)),
-        trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, block_note, *ranges.notes, *audit_note, *_products(posterior, config), *left),
-    )
-    return Prepared(setup, posterior, ranges, compiled_at)
+    def _subsampled(self, rejected: Chosen | None) -> Prepared:
+        """Prepare a run whose decisions use parts of the data; ``rejected`` says why not surrogate transitions."""
+        given, config, progress = self.given, self.config.of_length(transitions=False), self.progress
+        seed = config.seed
+        assert seed is not None
+        rule = config.make_test()
+        sized = _block_size if isinstance(given.model, Posterior) else _first_size
+        posterior, compiled_at = make_posterior(
+            given.model,
+            given.values,
+            block_size=config.block_size or partial(sized, rule, config),
+            seed=seed,
+            observations=config.observations,
+            near=given.near,
+            log=progress,
+        )
+        posterior = _with_decision_size(posterior, rule, config)
+        if config.max_error is not None:
+            rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
+        _check_memory(posterior, config, self.folder)
+        ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
+        found, fitted, notes = _mode_setup(posterior, rule, ranges, config, self.inits, progress)
+        if found is not None and _is_poor(found, fitted, posterior, config):
+            other = transitions.instead(given, config, found.independent, progress)
+            if other is not None:
+                return self._of_transitions(other)
+            found, fitted = or_along(posterior, found, fitted, mode_request(config, ranges.source), progress)
+            if found.trajectories is not None:
+                config = self.config.of_length(transitions=True)
+        if not _of_observations(found):
+            posterior = posterior.for_decisions(progress)
+        promise = fitted.guarantee(ranges.source)
+        fixed = config.block_size is not None or (
+            isinstance(given.model, Posterior | FunctionFactors) and not given.model.any_block_size
+        )
+        audit, audit_note = _audits(posterior, fitted, promise, config)
+        block_note = _block_note(posterior, fitted, found, given=fixed)
+        left = [rejected] if rejected is not None else []
+        setup = Setup(
+            config=config,
+            seed=seed,
+            # Cross-chain adaptation begins with the test before its looks were fitted, or the test that replaced it.
+            asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
+            rule=fitted,
+            guarantee=promise.value,
+            range_kind=ranges.kind,
+            found=found,
+            transition=None,
+            moves=moves_of(config, found, None),
+            starts=tuple(self.inits) if found is None or config.inits is not None else (None,) * config.chains,
+            plan=_plan(config, audit, _levels(fitted, config)),
+            trial=_tests_normality(promise, fitted, config, posterior.full.param_unc_names()),
+            notes=updated(notes, block_note, *ranges.notes, *audit_note, *_products(posterior, config), *left),
+        )
+        return Prepared(setup, posterior, ranges, compiled_at)
 
 
 def _is_poor(found: ModeSetup, test: StoppingRule, posterior: Posterior, config: SampleConfig) -> bool:
