@@ -50,10 +50,7 @@ def amount(size: float) -> str:
 def room(root: Path = Path("/")) -> Room:
     """Return the smallest amount left by the machine, control groups and resource limits.
 
-    Parameters
-    ----------
-    root : Path
-        Folder with ``proc`` and ``sys``.
+    ``root`` is the folder with ``proc`` and ``sys``.
     """
     return min(_rooms(root))
 

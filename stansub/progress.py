@@ -116,13 +116,7 @@ class Progress:
         self._lock = threading.Lock()  # programs are compiled in parallel
 
     def __call__(self, text: str, *, remedy: str = "") -> None:
-        """Start a stage, or continue it, with a line of text.
-
-        Parameters
-        ----------
-        remedy : str
-            What you can do to shorten it, to follow "or".
-        """
+        """Start a stage, or continue it, with a line of text; ``remedy`` says what can shorten it, to follow "or"."""
         self.check()
         name = re.split(r": | \(", text, maxsplit=1)[0]
         with self._lock:

@@ -142,12 +142,8 @@ def level_of_looks(error: float, looks: Schedule, n_units: int) -> float:
 def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
     """Return the critical value c with P(|Z_k| > c at some look but the last) = 2 epsilon (see `Pocock`).
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 1); from 0.5 on, c is 0.
-    n : tuple of int
-        Units at each look; at least two looks, the last being the size of the population.
+    From an epsilon of 0.5 on, c is 0. ``n`` are the units at each look, of which there are two or more; the last is the
+    size of the population.
     """
     if epsilon >= 0.5:
         return 0.0

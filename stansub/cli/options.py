@@ -207,10 +207,7 @@ def declared(name: str, kind: Any, default: Any, **info: Any) -> inspect.Paramet
 def taking(*options: inspect.Parameter | str) -> Callable[[_Command], _Command]:
     """Have a command take options as ``**options``, ahead of its own, with values as Python has them.
 
-    Parameters
-    ----------
-    options
-        Names of options of `sample`, or what `shared` and `declared` make.
+    Options are names of those of `sample`, or what `shared` and `declared` make.
     """
     added = [shared(one) if isinstance(one, str) else one for one in options]
 

@@ -26,14 +26,9 @@ _WITHOUT = {
 
 
 def hint(flag: str, options: Collection[str]) -> str:
-    """Return what to use instead of an option that a command does not have; empty if it is of no known tool.
+    """Return what to use instead of a flag such as ``--num_samples``; empty if it is of no known tool.
 
-    Parameters
-    ----------
-    flag : str
-        The option as typed, such as ``--num_samples``.
-    options : collection of str
-        Names of the options that the command has.
+    ``options`` are the names of those that the command has.
     """
     word = flag.lstrip("-").replace("_", "-").lower()
     for name, words in _INSTEAD.items():

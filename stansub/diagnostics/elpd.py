@@ -64,14 +64,9 @@ class Sums(NamedTuple):
 
 
 def estimate_sum(values: FloatArray, sums: Sums) -> Estimate:
-    """Estimate the sum over all observations of values that are known for a random subset.
+    """Estimate the sum over all observations of values, shape (m,), that are known for a random subset.
 
-    Parameters
-    ----------
-    values : ndarray, shape (m,)
-        Values of the observations in the subset.
-    sums : Sums
-        Of the surrogates.
+    ``sums`` are those of the surrogates.
     """
     m, (n, total, squares, chosen) = len(values), sums
     difference = values - chosen

@@ -286,13 +286,9 @@ def _independent(side: Side, k: int) -> tuple[FloatArray, float]:
 
 
 def independence_lag(values: FloatArray, ess: float) -> tuple[int, float]:
-    """Return the smallest lag at which an AR(1) chain of this ESS has an autocorrelation of at most 0.05, and its
-    value.
+    """Return the smallest lag at which an AR(1) chain of this ESS correlates by at most 0.05, and by how much.
 
-    Parameters
-    ----------
-    values
-        Draws of one quantity, of shape (chain, draw).
+    ``values`` are draws of one quantity, of shape (chain, draw).
     """
     n_draws = values.shape[1]
     time = max(values.size / ess, 1.0) if ess > 0 else float(n_draws)

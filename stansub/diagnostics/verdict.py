@@ -68,11 +68,8 @@ class Evidence(NamedTuple):
 def judge(evidence: Evidence, *, level: float) -> Verdict:
     """Return the verdict.
 
-    Parameters
-    ----------
-    level
-        Probability of a verdict other than "agrees" if draws and reference come from the same distribution and
-        converged.
+    ``level`` is the probability of a verdict other than "agrees" if draws and reference come from the same distribution
+    and converged.
     """
     against = list(_broken(evidence))
     blind = [*_shared(evidence), *_mistrust(evidence)]

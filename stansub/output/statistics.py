@@ -144,10 +144,7 @@ def still(values: FloatArray) -> NDArray[np.bool_]:
 def scalar_names(name: str, values: Any) -> list[str]:
     """Return names of a variable's elements: indices from 1 as in Stan, or the labels of its dimensions.
 
-    Parameters
-    ----------
-    values
-        An `xarray.DataArray` of dimensions (chain, draw, ...).
+    ``values`` is an `xarray.DataArray` of dimensions (chain, draw, ...).
     """
     if values.ndim == 2:
         return [name]

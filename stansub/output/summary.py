@@ -74,10 +74,7 @@ def summarise(
 ) -> Summary:
     """Compute the table and the findings of draws.
 
-    Parameters
-    ----------
-    max_rows
-        Quantities shown; None for all. The checks cover more quantities than the table shows.
+    The table shows up to ``max_rows`` quantities, or all with None. The checks cover more.
     """
     n_scalars = count(idata, var_names)
     names = chosen_names(idata, var_names, max_rows)

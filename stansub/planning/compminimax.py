@@ -31,10 +31,7 @@ _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-10, 1.0, 201), np.linsp
 def logarithmic(largest: float, factor: float = 100.0) -> SpeedUp:
     """Return a speed-up that rises steeply at first: the mirror image of the exponential one.
 
-    Parameters
-    ----------
-    largest, factor : float
-        The speed-up is 1 at epsilon 0 and `factor` at `largest`.
+    It is 1 at epsilon 0 and ``factor`` at ``largest``.
     """
     return lambda epsilon: 1 + (factor - 1) * np.log1p((factor - 1) * epsilon / largest) / math.log(factor)
 

@@ -61,10 +61,7 @@ class Mixture(Measurement):
 def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
     """Return the share of the steps that each tried level represents, shape (n_tried,), under a decreasing level.
 
-    Parameters
-    ----------
-    tried : sequence of float
-        Increasing, with ``first`` and ``last`` between its ends.
+    The tried levels increase, and ``first`` and ``last`` are between their ends.
     """
     decreasing = DecreasingLevel(first, last, _STEPS)
     at = np.log([decreasing.level(step) for step in range(_STEPS)])

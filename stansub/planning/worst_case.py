@@ -59,10 +59,7 @@ def largest_alpha(tau: float) -> float:
 def worst_case(methods: Sequence[Measurement], seconds: float) -> WorstCase | None:
     """Return the compminimax epsilon for ``seconds`` of steps; None if they are less than one exact step.
 
-    Parameters
-    ----------
-    methods : sequence of Measurement
-        Error levels of a test, and exact methods, of which the fastest is used.
+    The methods are error levels of a test, and exact methods, of which the fastest is used.
     """
     exact = min((one for one in methods if one.method.exact), key=lambda one: one.seconds)
     steps = seconds / exact.seconds

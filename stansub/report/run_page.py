@@ -64,13 +64,7 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
 
 
 def pictures_of(draws: InferenceData, predicted: InferenceData | None = None) -> list[Picture]:
-    """Return the pictures of a report on draws.
-
-    Parameters
-    ----------
-    predicted : InferenceData, optional
-        Replicated data, as `stansub.ppc` returns them.
-    """
+    """Return the pictures of a report on draws; ``predicted`` are replicated data, as `stansub.ppc` returns them."""
     with tempfile.TemporaryDirectory() as folder:
         return [
             picture(stem, title, reading, _drawn(draw, Path(folder, f"{stem}.png")))

@@ -110,13 +110,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
         return 1 if self.thin == "auto" else self.thin
 
     def of_length(self, *, transitions: bool) -> SampleConfig:
-        """Return the options with default numbers of steps filled in.
-
-        Parameters
-        ----------
-        transitions : bool
-            Whether the steps are surrogate transitions.
-        """
+        """Return the options with default numbers of steps, or of surrogate transitions, filled in."""
         return self._filled(*(TRANSITIONS if transitions else STEPS), may_extend=True)
 
     def continuing(self, earlier: Mapping[str, Any]) -> SampleConfig:

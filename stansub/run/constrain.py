@@ -142,10 +142,7 @@ def _remedy(layout: Layout, kept: SavedQuantities, *, times: float) -> str:
 def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: SavedQuantities) -> int:
     """Return an upper bound of the bytes for draws, up to the written file, besides libraries and data.
 
-    Parameters
-    ----------
-    draws, warmup : int
-        Steps kept of each chain; those of warmup if they are kept.
+    ``draws`` and ``warmup`` are the steps kept of each chain; those of warmup count if they are kept.
     """
     plan, states = _Values.of(posterior, kept), chains * (draws + (warmup if kept.save_warmup else 0))
     column = 8 * chains * draws

@@ -47,14 +47,9 @@ class Moments:
 
 
 def pool(draws: Sequence[FloatArray]) -> Moments | None:
-    """Return mean and covariance of the draws of all chains; None if too few of them differ.
+    """Return mean and covariance of the draws of all chains, shape (n, dim) each; None if too few of them differ.
 
     The correlations are shrunk while draws are few, as in adaptive Metropolis.
-
-    Parameters
-    ----------
-    draws : sequence of ndarray, shape (n, dim)
-        One array a chain.
     """
     together = np.concatenate(draws)
     dim = together.shape[1]

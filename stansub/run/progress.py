@@ -152,12 +152,8 @@ def chain_progress(chains: int, pooling: Progress, display: Display) -> Iterator
 def stage_progress(display: Display, *, max_time: float | None = None) -> Iterator[Progress]:
     """Display the stages of the block: a bar for the current stage, and a line for each that took some time.
 
-    If the console cannot redraw, lines at intervals replace the bar.
-
-    Parameters
-    ----------
-    max_time : float, optional
-        Seconds after which calls raise `stansub.progress.TimeLimitError`.
+    If the console cannot redraw, lines at intervals replace the bar. After ``max_time`` seconds, calls raise
+    `stansub.progress.TimeLimitError`.
     """
     if not display.show:
         progress = Progress(max_time=max_time)

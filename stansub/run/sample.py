@@ -254,14 +254,9 @@ def run_chains(
     *,
     max_time: float | None,
 ) -> Finished:
-    """Run the chains until they finish, an interrupt or the time limit.
+    """Run the chains until they finish, an interrupt or the time limit in seconds.
 
-    Parameters
-    ----------
-    pooling : Progress
-        That of the chains' common work; its ``stop`` stops the chains too.
-    max_time : float, optional
-        Seconds.
+    ``pooling`` is the progress of their common work; its ``stop`` stops the chains too.
     """
     prepared, chains, adaptation, found = ready
     began, setup = clock.now(), prepared.setup

@@ -44,10 +44,7 @@ class Thinned(Chosen):
 def by_ess(kept: Sequence[Rows], precision: Precision | None) -> Thinned:
     """Return the interval for the rows of each chain.
 
-    Parameters
-    ----------
-    precision : Precision, optional
-        Precision at which the run was to stop; the ESS stays above it, and above the summary's limit.
+    The ESS stays above the summary's limit, and above that at which the run was to stop.
     """
     n = min(len(rows) for rows in kept)
     dim = int(kept[0].read(0, 1).theta.shape[1])

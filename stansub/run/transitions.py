@@ -151,10 +151,7 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
 def instead(given: ModelInput, config: SampleConfig, independent: float, progress: Progress) -> TransitionSetup | None:
     """Return surrogate transitions instead of moves about the mode that stay in tails; None if they do not suit.
 
-    Parameters
-    ----------
-    independent : float
-        Acceptance rate of independent draws from the normal approximation at the mode.
+    ``independent`` is the acceptance rate of independent draws from the normal approximation at the mode.
     """
     try:
         found = _with_surrogate(*_split(given, config, progress), config, progress, independent=independent)

@@ -84,10 +84,7 @@ class LevelPasses:
     def propose(self, x: FloatArray, which: int) -> tuple[FloatArray, FloatArray]:
         """Return the changes of the log likelihood by level of a grouping, and the gradient, both at a proposal.
 
-        Returns
-        -------
-        change : ndarray, shape (n_levels,)
-        slopes : ndarray, shape (n_levels, size)
+        Their shapes are (n_levels,) and (n_levels, size).
         """
         places = self._levels[which].places
         change, slopes = np.empty(len(places) + 1), np.empty(self._dim)

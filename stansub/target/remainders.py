@@ -385,10 +385,7 @@ class LinearPredictors:
     def third(self, weights: FloatArray) -> FloatArray:
         """Return third derivatives of the sum from those in one argument each, (n_observations,).
 
-        Returns
-        -------
-        ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
-            For j, then k <= j, then l <= k, times the number of permutations of j, k and l.
+        They are for j, then k <= j, then l <= k, times the number of permutations of j, k and l.
         """
         (z,), dim = self.matrices, self.design[0].shape[1]
         sums = [np.zeros((j + 1, j + 1)) for j in range(dim)]

@@ -296,12 +296,8 @@ def _line_search(
 ) -> tuple[tuple[FloatArray, float, FloatArray] | None, int]:
     """Halve the step until the log density rises enough (Armijo).
 
-    Returns
-    -------
-    tuple of (ndarray, float, ndarray) or None
-        The point, its log density and gradient; None if the log density never rises enough.
-    int
-        The number of points tried at which the log density is finite.
+    Return the point, its log density and gradient, or None if it never rises enough; and the number of points tried at
+    which it is finite.
     """
     slope, length, tried = float(gradient @ direction), 1.0, 0
     for _ in range(_MAX_HALVINGS):
