@@ -229,10 +229,7 @@ def _profiles(
 ) -> Profiles:
     """Return profiles of coordinates, except of common ones, and functions of two.
 
-    Parameters
-    ----------
-    ys : ndarray, shape (n, m)
-        Coordinates of draws.
+    ``ys`` are the coordinates of draws, shape (n, m).
     """
     draws = ys.copy()
     draws[:, frame.common] = 0.0

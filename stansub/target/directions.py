@@ -235,10 +235,7 @@ def _directions(changes: FloatArray) -> FloatArray:
 def _mean_changes(variances: FloatArray, precision: sp.csr_array, common: NDArray[np.int64]) -> FloatArray:
     """Return mean changes of all coefficients for a unit of each common one under the likelihood, shape (m, c).
 
-    Parameters
-    ----------
-    variances : ndarray, shape (m,)
-        Those of the coefficients over draws.
+    ``variances`` are those of the coefficients over draws.
     """
     m = len(variances)
     others = np.setdiff1d(np.flatnonzero(variances), common)

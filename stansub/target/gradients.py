@@ -66,10 +66,7 @@ class Team:
     ) -> list[R]:
         """Return ``work(evaluator, item)`` for each item, in the order of the items.
 
-        Parameters
-        ----------
-        watch : callable
-            Called in this thread with the numbers of finished tasks and of all tasks.
+        ``watch`` is called in this thread with the numbers of finished tasks and of all tasks.
         """
 
         def one(item: T) -> R:
@@ -177,10 +174,6 @@ class Objective:
         """Return central differences of gradients, shape (dim, dim), symmetrised; nan where gradients are undefined.
 
         The team's progress records how many of the 2 dim gradients are done.
-
-        Parameters
-        ----------
-        theta, steps : ndarray, shape (dim,)
         """
         up, down = theta + np.diag(steps), theta - np.diag(steps)
         rows = np.empty((self.dim, self.dim))

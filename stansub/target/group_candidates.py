@@ -123,10 +123,7 @@ def furthest(
 ) -> FloatArray:
     """Return upper limits, in lengths, of how far the arguments of any observation are from the expansion.
 
-    Parameters
-    ----------
-    phis : sequence of ndarray, shape (m,)
-        Arguments at draws, without shifts that cancel; the result has an element for each.
+    There is one for each of ``phis``, the arguments at draws, without shifts that cancel.
     """
     changes, found = np.array(phis) - quadratic.point, np.zeros(len(phis))
     for k, row in enumerate(predictors.rows):

@@ -21,10 +21,7 @@ _TOLERANCE = 1e-12
 def global_quadratic(evaluator: Evaluator, centre: FloatArray, reach: FloatArray) -> GlobalQuadratic | None:
     """Return the global part as a sum of quadratics of one parameter each; None if it is not such a sum.
 
-    Parameters
-    ----------
-    centre, reach : ndarray, shape (dim,)
-        The box in which the sum must hold: ``reach`` from the centre in either direction.
+    The sum must hold in a box: up to ``reach``, shape (dim,), from the centre in either direction.
     """
     middle = evaluator.global_log_density(centre)
     steps = np.diag(reach)

@@ -97,10 +97,7 @@ def _tuned(
 ) -> _Trajectories | None:
     """Return trajectories on a posterior about its mode; None if they hardly move, or if many diverge.
 
-    Parameters
-    ----------
-    advance : callable
-        Called with the number of transitions, and the most of them; may raise an exception to stop.
+    ``advance`` is called with the number of transitions, and the most of them; it may raise an exception to stop.
     """
     coordinates, done, n_gradients = Coordinates.plain(mode.dim), 0, 0.0
     factor, theta = of_metric(sp.csc_array(-mode.hessian)), mode.position

@@ -163,10 +163,7 @@ def lbfgs(
 def newton(objective: Objective, ascent: Ascent, tolerance: float, at: FloatArray | None = None) -> bool:
     """Take Newton steps, recomputing the curvature if that is cheaper; return whether they converged.
 
-    Parameters
-    ----------
-    at : ndarray, shape (dim,), optional
-        Where the curvature is that of this objective, if anywhere.
+    ``at`` is the point where the curvature is that of this objective, if anywhere.
     """
     assert ascent.hessian is not None
     position, hessian, fresh = ascent.position, ascent.hessian, False

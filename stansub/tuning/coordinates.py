@@ -94,11 +94,7 @@ class Effects:
     def matching(self, precision: sp.csr_array, points: FloatArray) -> Coordinates:
         """Return coordinates that suit a precision of the likelihood in its arguments.
 
-        Parameters
-        ----------
-        precision : csr_array, shape (m, m)
-        points : ndarray, shape (n, dim)
-            Draws over which the shares of precision are averaged.
+        Shares of the precision are averaged over points, shape (n, dim).
         """
         if self.full.is_plain:
             return self.full

@@ -44,12 +44,7 @@ class NormalApproximation(NamedTuple):
 def of_surrogate(split: Split, transition: SurrogateTransition, draws: FloatArray) -> NormalApproximation:
     """Return the normal approximation of the surrogate near its mode (after one Newton step), with its mean precision.
 
-    Both are in the parameters themselves, like moves about the mode, and need no data.
-
-    Parameters
-    ----------
-    draws : ndarray, shape (n, dim)
-        Draws of the surrogate.
+    Both are in the parameters themselves, like moves about the mode, and need no data. The draws are of the surrogate.
     """
     density, metric = split.surrogate(transition.approximation).model, transition.inner.metric
     return _of_draws(density, draws) if metric is None else _after_newton_step(density, *metric)

@@ -30,10 +30,7 @@ _LITTLE, _MANY = 2.5, 500
 def is_cheap(predictors: SparsePredictors, about: Quadratic, pattern: Factor) -> bool:
     """Return whether gradients of all the data cost little more than a step on a surrogate.
 
-    Parameters
-    ----------
-    pattern : Factor
-        A factor with the pattern of metrics.
+    ``pattern`` is a factor with the pattern of metrics.
     """
     if len(pattern.order) < _MANY or predictors.family.floor:  # with kinks, the user's program is differentiated
         return False
