@@ -21,21 +21,19 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import EndedError, RunError
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
-from stansub.target.approximation import Approximation
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Differentiable, Split, Surrogate
+from stansub.target.split import Split, Surrogate
 from stansub.tuning import surrogate, warmup
-from stansub.tuning.climbing import lbfgs
 from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
 from stansub.tuning.sampler_runs import spread
-from stansub.tuning.surrogate import TunedSurrogate, find_start
+from stansub.tuning.starting import find_start, highest, pinned
+from stansub.tuning.surrogate import TunedSurrogate
 from stansub.types import FloatArray
 from stansub.wording import percent
 
@@ -68,9 +66,8 @@ _WORTH, _MOST, _EQUAL = 30.0, 3, 1.0
 _WEIGHED, _ASTRAY = 40, 10.0
 # Distance in sds of both surrogates from which draws of two surrogates are about two modes.
 _APART = 3.0
-# Precision of a ridge about 0 with which the prior has a mode, and of one about the arguments of a maximum, with which
-# it has one where they are; iterations until it is found.
-_WEAK, _PINNED, _CLIMBED = 0.01, 100.0, 200
+# Precision of a normal density about 0 with which the prior has a mode.
+_WEAK = 0.01
 # Share of the posterior from which a mode counts.
 _SHARE = 1e-3
 
@@ -191,8 +188,7 @@ class _Prior(NamedTuple):
     def mode(self) -> Iterator[FloatArray]:
         """Yield the likelihood's arguments at its mode, if they are defined."""
         prior = self.split.prior()
-        theta, _ = self._climbed(prior.model, _WEAK)
-        if (phi := defined(prior, theta)) is not None:
+        if (phi := defined(prior, highest(prior.model, self.start, ridge=_WEAK))) is not None:
             yield phi
 
     def weighed(self, ends: Sequence[_End]) -> list[_End]:
@@ -208,23 +204,9 @@ class _Prior(NamedTuple):
         return _worth(sorted(found, key=lambda end: end.log_evidence, reverse=True))
 
     def _at(self, end: _End) -> float:
-        """Return the log density of the prior, up to a constant, at parameters that lead to the end of a climb."""
-        point = end.expansion.point
-        pinned = Quadratic.of(point, 0.0, np.zeros_like(point), _PINNED * sp.eye_array(len(point), format="csr"))
-        return self._climbed(self.split.surrogate(Approximation.plain(pinned)).model)[1]
-
-    def _climbed(self, density: Differentiable, ridge: float = 0.0) -> tuple[FloatArray, float]:
-        """Return where a density with a ridge about 0 is largest, and the log density there."""
-
-        def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-            try:
-                value, gradient = density.log_density_gradient(theta)
-            except RunError:
-                return -np.inf, np.zeros_like(theta)
-            return value - 0.5 * ridge * float(theta @ theta), gradient - ridge * theta
-
-        theta, _ = lbfgs(objective, self.start, max_iterations=_CLIMBED)
-        return theta, objective(theta)[0]
+        """Return the log density of the prior at parameters that lead to the end of a climb, up to a constant."""
+        density = pinned(self.split, end.expansion.point)
+        return density.log_density_gradient(highest(density, self.start))[0]
 
 
 def _stage(part: SparsePredictors, predictors: SparsePredictors) -> str:

@@ -122,15 +122,14 @@ class Region(NamedTuple):
         """
         if not self.simplexes:
             return slope, precision
-        constraint, across = np.zeros(len(point)), list[sp.coo_array]()
-        for one in self.simplexes:
-            shares = np.exp(point[one])
-            constraint[one] = slope[one].sum() * shares
-            places, own = np.arange(len(point))[one], shares / np.linalg.norm(shares)
-            grid = np.repeat(places, len(places)), np.tile(places, len(places))
-            across.append(sp.coo_array((np.outer(own, own).ravel(), grid), shape=precision.shape))
-        normal = sp.csr_array(sum(across[1:], across[0]))
-        along = sp.csr_array(sp.eye_array(len(point)) - normal)
+        places = np.concatenate([np.arange(one.start, one.stop) for one in self.simplexes])
+        which = np.repeat(np.arange(len(self.simplexes)), [one.stop - one.start for one in self.simplexes])
+        shares, constraint = np.exp(point[places]), np.zeros(len(point))
+        constraint[places] = np.bincount(which, slope[places])[which] * shares
+        across = shares / np.sqrt(np.bincount(which, shares**2))[which]
+        normals = sp.csr_array((across, (places, which)), shape=(len(point), len(self.simplexes)))
+        normal = normals @ normals.T
+        along = sp.eye_array(len(point), format="csr") - normal
         curved = precision + sp.diags_array(constraint, format="csr")
         return along @ (slope - constraint), sp.csr_array(along @ curved @ along + normal)
 

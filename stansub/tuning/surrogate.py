@@ -28,7 +28,7 @@ from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
 from stansub.target.joint_settings import Choice, choose_joint
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Differentiable, Split
+from stansub.target.split import Split
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.differences import Differences
 from stansub.tuning.normal import NormalApproximation, of_surrogate
@@ -37,6 +37,7 @@ from stansub.tuning.on_posterior import is_cheap, tuned_on_posterior
 from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror
+from stansub.tuning.starting import find_start, highest, is_definite, pinned
 from stansub.tuning.surrogate_effects import EffectsTuner
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
 from stansub.types import FloatArray
@@ -47,8 +48,6 @@ _ROUNDS, _EXPANSIONS = 3, 4
 _FARTHER = 5.0
 # Sds by which the level of remainders may be below that at earlier draws.
 _STRAYS = 3.0
-# Starting values to try.
-_STARTS = 50
 # Draws between which candidates of joint decisions are counted; their number varies by factors of ten.
 _DECIDED = 16
 # Sds of the remainders below which another expansion gains nothing, and one with terms along directions, which makes
@@ -204,25 +203,6 @@ def _choice(
     return choose_joint(predictors, about.quadratic, sds, phis, **costs)
 
 
-def find_start(density: Differentiable, dim: int, rng: np.random.Generator, *, radius: float = 0.5) -> FloatArray:
-    """Return unconstrained parameters where a density is defined, uniform within a radius or less.
-
-    Raises
-    ------
-    RunError
-        If none are found.
-    """
-    for attempt in range(_STARTS):
-        theta = rng.uniform(-radius, radius, dim) * 0.9**attempt
-        try:
-            value, gradient = density.log_density_gradient(theta)
-        except RunError:
-            continue
-        if np.isfinite(value) and np.isfinite(gradient).all():
-            return np.asarray(theta)
-    raise RunError("the density is not defined at any of the parameter values tried; choose another proposal")
-
-
 class _Explored(NamedTuple):
     """A surrogate with draws of it."""
 
@@ -265,6 +245,8 @@ class Exploration:
         """Return the exploration of a split, and parameters where the surrogate with this expansion is defined."""
         surrogate = split.surrogate(plain)
         start = find_start(surrogate.model, dim, rng)
+        if not is_definite(plain.quadratic):
+            start = highest(pinned(split, plain.point), start)
         effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
         own = rng.spawn(1)[0]
         structure = find_normal_effects(split, plain, effects.full, start[np.newaxis], own, progress.check)

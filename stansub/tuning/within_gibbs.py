@@ -30,7 +30,7 @@ from stansub.tuning.normal import NormalApproximation, of_draws
 from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror, proved
-from stansub.tuning.surrogate import find_start
+from stansub.tuning.starting import find_start
 from stansub.types import FloatArray
 
 # Rounds, sweeps of each, and draws over which curvatures are averaged, far apart in the second half of a round. With 5

@@ -12,6 +12,7 @@ import arviz as az
 import multilevel
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from multilevel import J, K, N
 
 import stansub
@@ -35,7 +36,8 @@ from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.rows import ColumnRows
-from stansub.tuning import maxima, on_posterior, surrogate, transitions, warmup
+from stansub.target.sparse import Quadratic
+from stansub.tuning import maxima, on_posterior, starting, surrogate, transitions, warmup
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
@@ -316,6 +318,18 @@ def test_trajectories_on_the_posterior_if_its_gradients_are_cheap(
     assert tune(split, posterior.dim, np.random.default_rng(0), Progress()).transition.on_posterior is None
 
 
+@pytest.mark.parametrize("bends_up", [False, True])
+def test_a_surrogate_that_bends_up_is_explored_from_its_expansion_point(posterior: Posterior, bends_up: bool) -> None:
+    """From elsewhere its draws run away. Others may start anywhere."""
+    split = posterior.split()
+    m = split.predictors.dim
+    point, sign = split.prior().phi(0.5 * np.random.default_rng(1).standard_normal(posterior.dim)), 1.0 - 2 * bends_up
+    bent = Approximation.plain(Quadratic.of(point, 0.0, np.zeros(m), sign * sp.eye_array(m, format="csr")))
+    _, start = surrogate.Exploration.of(split, bent, posterior.dim, np.random.default_rng(2), Progress())
+    distance = np.abs(split.prior().phi(start) - point).max()
+    assert distance < 0.1 if bends_up else distance > 0.3
+
+
 def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     posterior: Posterior, tuned: TunedSurrogate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +337,7 @@ def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     starts: list[Any] = []
 
     def noted(*args: Any, **options: Any) -> Any:
-        starts.append(surrogate.find_start(*args, **options))
+        starts.append(starting.find_start(*args, **options))
         return starts[-1]
 
     monkeypatch.setattr(warmup, "find_start", noted)
