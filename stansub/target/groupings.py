@@ -11,11 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.target.rows import Rows
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, slices
 from stansub.types import FloatArray
 
 # Rounding of a factor as a combination of others.
 _SAME = 1e-12
+# Observations for each coefficient that may absorb a shift, from which these coefficients are found.
+_EACH = 8
 
 
 class JoinedColumns(NamedTuple):
@@ -263,16 +266,19 @@ def _by_common(
     """Return the common coefficients of an argument that absorb a shift of a grouping, in all arguments.
 
     None are needed if the shift cancels within the grouping, as in a difference of two of its elements. They are found
-    on the first part of the observations; an observation that they do not suit joins these.
+    on a few of the observations; one that they do not suit joins these.
     """
     shifted = {*own.tolist(), *row.places.tolist()}
     change, alike = np.zeros(row.dim), [one for one in rows if one.read & shifted]
     change[own] = 1.0
     parts = slices(row.n)
-    known, factors = _equations(alike, change, row.places, parts[0])
-    coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
+    step = max(1, row.n // (_EACH * (len(row.places) + 1)))
+    known, factors = _equations(alike, change, row.places, np.arange(0, row.n, step))
     most = max(float(np.abs(_equations(alike, change, row.places, part)[1]).max()) for part in parts)
-    for _ in range(len(row.places) + 1):
+    for _ in range(len(row.places) + 2):
+        coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
+        if np.abs(known @ coefficients - factors).max() > _SAME * most:
+            return None
         number, misfit = 0, 0.0
         for part in parts:
             numbers, wanted = _equations(alike, change, row.places, part)
@@ -281,16 +287,13 @@ def _by_common(
                 number, misfit = part.start + int(np.argmax(errors)), float(errors.max())
         if not misfit:
             return row.places, np.asarray(coefficients, np.float64), False
-        if number < parts[0].stop:
-            return None
         numbers, wanted = _equations(alike, change, row.places, slice(number, number + 1))
         known, factors = np.concatenate([known, numbers]), np.concatenate([factors, wanted])
-        coefficients, *_ = np.linalg.lstsq(known, factors, rcond=None)
     return None
 
 
 def _equations(
-    rows: Sequence[SparseRows], change: FloatArray, places: NDArray[np.int64], part: slice
+    rows: Sequence[SparseRows], change: FloatArray, places: NDArray[np.int64], part: Rows
 ) -> tuple[FloatArray, FloatArray]:
     """Return some observations' numbers at common places, and what a change of phi adds, argument by argument."""
     numbers, added = [], []
