@@ -17,6 +17,7 @@ from stansub.progress import Progress
 from stansub.run import sample as driver
 from stansub.run import transitions
 from stansub.run.config import SampleConfig
+from stansub.run.progress import Display
 from stansub.run.thinning import Thinned
 from stansub.selection import Chosen, RaceOutcome, Rival
 from stansub.wording import BY_NUTS
@@ -139,13 +140,14 @@ def test_chains_that_hardly_move_are_warned_of_in_sentences(choice: Chosen, line
     """Names keep their capitals."""
     setup: Any = SimpleNamespace(notes={choice.about: choice})
     out = io.StringIO()
-    driver._warn_of_mixing(setup, Console(file=out), fail=False)
+    display = Display(Console(file=out), show=False)
+    driver._warn_of_mixing(setup, display, fail=False)
     assert out.getvalue() == f"Warning: the chains will hardly move. {line} {BY_NUTS}\n"
     setup.notes["products"] = selection.ProductsLeft(("z",))
-    driver._warn_of_mixing(setup, Console(file=out), fail=False)
+    driver._warn_of_mixing(setup, display, fail=False)
     assert "The likelihood multiplies z by other parameters: declare the product" in out.getvalue()
     with pytest.raises(NotMixingError, match=f"^{re.escape(line)}$"):
-        driver._warn_of_mixing(setup, Console(file=out), fail=True)
+        driver._warn_of_mixing(setup, display, fail=True)
 
 
 def test_records_are_plain() -> None:
