@@ -13,8 +13,8 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Column, SparseRows
 from stansub.types import FloatArray
 
-# Place among the variables of those of which each observation reads one element or none: they share columns, so that
-# variables of which it reads either take no more memory than one.
+# Place among the variables of those of which few observations read an element: variables that no observation reads
+# together share a column.
 TOGETHER = -1
 
 

@@ -33,8 +33,9 @@ from stansub.target.threads import THREADS
 
 _UNREAD = "stansub cannot read its likelihood: "
 # Elements of a variable, for each that an observation reads, up to which it is dense; observations from which they are
-# processed in parts, the fewest of a part, up to how many parts, and the most.
-_FEW, _ROWS, _PARTS, _MOST = 8, 1 << 16, 32, 1 << 18
+# processed in parts, the fewest of a part, up to how many parts, and the most; share of the observations that read a
+# variable from which it has a column of its own in any case.
+_FEW, _ROWS, _PARTS, _MOST, _OWN = 8, 1 << 16, 32, 1 << 18, 0.1
 
 
 def sparse_predictors(
@@ -127,7 +128,7 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
     n_rows, m = slopes.shape
     row = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(slopes.indptr))
     dense, columns = {}, dict[int, tuple[Column, ...]]()
-    together = sp.csr_array((n, m))
+    rare = list[sp.csr_array]()
     for k, variable in enumerate(variables):
         own = np.isin(np.arange(m), variable)[slopes.indices]
         if not own.any():
@@ -137,15 +138,26 @@ def _part(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) ->
             read = sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
             if reads.max() > 1:
                 columns[k] = columns_of(_by_factor(read))
+            elif np.count_nonzero(reads) > _OWN * n:
+                columns[k] = columns_of(read)
             else:
-                together, columns[k] = together + read, ()
+                rare, columns[k] = _apart(rare, read), ()
             continue
         some = np.flatnonzero(np.bincount(slopes.indices[own], minlength=m))
         column = np.searchsorted(some, slopes.indices[own])
         block = sp.coo_array((slopes.data[own], (row[own], column)), shape=(n_rows, len(some))).toarray()
         dense[k] = some.astype(np.int64), block
-    columns[TOGETHER] = columns_of(together)
+    columns[TOGETHER] = tuple(column for one in rare for column in columns_of(one))
     return Part(n, dense, columns, argument.offset)
+
+
+def _apart(several: Sequence[sp.csr_array], read: sp.csr_array) -> list[sp.csr_array]:
+    """Return matrices with another added to the first in whose rows it has nothing, or at their end."""
+    counts = np.diff(read.indptr)
+    free = (k for k, one in enumerate(several) if not (np.diff(one.indptr) * counts).any())
+    if (place := next(free, None)) is None:
+        return [*several, read]
+    return [one + read if k == place else one for k, one in enumerate(several)]
 
 
 def _by_factor(read: sp.csr_array) -> sp.csr_array:

@@ -18,6 +18,7 @@ from stansub.stan.observation import follow
 from stansub.stan.predictors import Text, arguments_of, predictors_of
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
+from stansub.target.groupings import Recentred
 from stansub.target.programs import ProgramFamily
 from stansub.target.rows import ColumnRows
 from stansub.target.sparse import SparsePredictors
@@ -181,6 +182,7 @@ def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
 
 def test_rows_followed_by_parts_keep_few_bytes_an_observation(tall: Data) -> None:
     """An int32 for the level, a byte for the outcome: the data hold everything else."""
+    of_tall(tall, cut=True)  # imports and caches
     tracemalloc.start()
     found = of_tall(tall, cut=True)
     kept = tracemalloc.get_traced_memory()[0] / found.n_observations
@@ -285,7 +287,7 @@ def test_observations_that_read_several_elements_of_a_variable(
     assert row.places.size == 1
     assert len(row.columns) == (2 if name == "of each twice" else 3)
     read = [set(column.places[column.places >= 0].tolist()) for column in row.columns]
-    assert read[0].isdisjoint(read[1])
+    assert read[0].isdisjoint(read[-1])
     parts = {"a": rng.standard_normal(1), "theta": rng.standard_normal(k), "v": rng.standard_normal(30)}
     phi = np.concatenate([parts[one.name] for one in own.arguments])
     eta = parts["a"] + function(data["w"], parts["theta"][i], parts["theta"][j]) + parts["v"][h]
@@ -301,7 +303,27 @@ def test_numbers_of_two_sides_take_no_memory() -> None:
     own = Analysis.of(parse(MATCHES.replace("WEIGHTED", WEIGHTED["difference"][0]))).likelihood_split("N")
     (row,) = sparse_predictors(own, data, n).rows
     assert [column.factors.strides for column in row.columns] == [(0,), (0,), (0,)]
-    assert [column.factors[0] for column in row.columns] == [1.0, -1.0, 1.0]
+    assert [column.factors[0] for column in row.columns] == [-1.0, 1.0, 1.0]
+
+
+SLOPES = """
+data { int N; int J; int K; array[N] int y; vector[N] x; array[N] int g; array[N] int h; }
+parameters { real a; vector[J] b; vector[K] u; real<lower=0> tau; }
+model { b ~ normal(0, tau); u ~ normal(0, tau); y ~ poisson_log(a + b[g] .* x + u[h]); }
+"""
+
+
+def test_a_covariate_that_is_zero_does_not_mix_groupings() -> None:
+    """If they shared columns, levels would take the place of slopes there, and their shifts would not cancel."""
+    rng, n, j, k = np.random.default_rng(8), 2_000, 20, 30
+    x, g, h = rng.integers(-3, 4, n) / 3, rng.integers(j, size=n), rng.integers(k, size=n)
+    data = {"N": n, "J": j, "K": k, "y": rng.poisson(1.0, n), "x": x, "g": g + 1, "h": h + 1}
+    found = sparse_predictors(Analysis.of(parse(SLOPES)).likelihood_split("N"), data, n)
+    slopes, levels = found.rows[0].columns
+    np.testing.assert_array_equal(levels.places, 1 + j + h)
+    np.testing.assert_array_equal(slopes.factors, x)
+    (shift,) = Recentred(found, np.zeros(found.dim)).shifts
+    np.testing.assert_array_equal(shift.places, 1 + j + np.arange(k))
 
 
 @pytest.mark.parametrize(("k", "places"), [(17, 1), (16, 17)])
