@@ -82,7 +82,8 @@ def selected(program: Program, *sizes: str) -> tuple[str, ...]:
     picked = list[Expression]()
     for base, indices in map(flat, find(Subscript, own)):
         selecting = indices if together(steps.sources, names(base)) & simplexes else indices[:1]
-        picked += [base] if together(depends, names(*selecting)) else []
+        if together(depends, names(*selecting)):
+            picked.append(base)
     picked += [one.expression for one in own if isinstance(one, Assign) and _is_scattered(program, one)]
     found = together(steps.sources, names(*picked))
     return tuple(one.name for one in declared if one.name in found and (one.name in simplexes or _is_effect(one)))

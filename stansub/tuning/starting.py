@@ -62,7 +62,7 @@ def pinned(split: Split, phi: FloatArray) -> Differentiable:
 def is_definite(quadratic: Quadratic) -> bool:
     """Return whether an expansion bends down, or not at all, in all directions.
 
-    From far away, draws of a surrogate with another one may run away from its expansion point.
+    With one that bends up somewhere, draws of a surrogate that start far from its expansion point may run away from it.
     """
     diagonal = quadratic.precision.diagonal()
     ridge = _ROUNDING * max(1.0, float(np.abs(diagonal).max()))
