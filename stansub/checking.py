@@ -108,12 +108,12 @@ def report(
     about = near_inits(inits, 1)
     with stage_progress(Display(progress or console, progress is not None and data is not None)) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
-        surrogate = _surrogate(read.analysis, observations or "", found.posterior)
-        picked = _picked(found.posterior, surrogate, log) if found.posterior is not None else None
+        surrogate = _surrogate(read.analysis, observations or "", found.posterior, log)
+        exact = _exact(found.posterior, surrogate, log) if found.posterior is not None else ""
     verdict = found.verdict()
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    lines = [*_refusal(found), *_origins(found), *_lines(read, found, observations, costs, surrogate, picked)]
+    lines = [*_refusal(found), *_origins(found), *_lines(read, found, observations, costs, exact)]
     for label, text in (
         *lines,
         *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
@@ -160,8 +160,7 @@ def _lines(
     found: Examination,
     observations: str | None,
     costs: _Costs | None,
-    surrogate: _Surrogate,
-    picked: float | None,
+    exact: str,
 ) -> Iterator[tuple[str, str]]:
     program, source, posterior = read.program, read.text, found.posterior
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
@@ -197,7 +196,7 @@ def _lines(
         f"the sum of global part and blocks equals the program's log density at {posterior.proof.points} points "
         f"(relative difference {posterior.proof.error:.0e})",
     )
-    yield "Exact", _exact(posterior, surrogate, picked)
+    yield "Exact", exact
 
 
 class _Surrogate(NamedTuple):
@@ -219,7 +218,7 @@ class _Surrogate(NamedTuple):
         return "is nearly normal" if self.predictors.family.is_known else "has several modes"
 
 
-def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:
+def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: Progress) -> _Surrogate:
     effects, products = analysis.effects(size), analysis.multiplies(size)
     is_small = posterior is not None and posterior.dim <= MANY
     selected = not is_small and bool(analysis.selected(size))
@@ -235,7 +234,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         if counting not in values.values:
             return without_data
         n, cut = values.integer(counting), cutting(values, counting)
-        found = sparse_predictors(own, values.values, n, cut=cut)
+        found = sparse_predictors(own, values.values, n, cut=cut, progress=log)
         return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
@@ -257,12 +256,12 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
         return None
 
 
-def _exact(posterior: Posterior, surrogate: _Surrogate, picked: float | None) -> str:
+def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> str:
     """Return whether decisions can be exact, or why not."""
-    n = posterior.blocks.n_observations
+    picked, n = _picked(posterior, surrogate, log), posterior.blocks.n_observations
     few = few_evaluations(SampleConfig().chains * sum(STEPS), n)
     try:
-        predictors = posterior.predictors()
+        predictors = posterior.predictors(log)
     except NoPredictorsError as error:
         if surrogate.predictors is None:
             return f"yes, from all observations, which are few; with more, no: {error}" if few else f"no: {error}"

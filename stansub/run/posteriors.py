@@ -114,7 +114,7 @@ def make_uncut(given: ModelInput, *, seed: int, observations: str | None, log: P
         # The text is checked before compiling, which takes a minute; rows of data are known only afterwards.
         if given.analysis.over_rows is None and size in values.values and (n := values.integer(size)):
             own = given.analysis.likelihood_split(size)
-            sparse = sparse_predictors(own, values.values, n, cut=cutting(values, size))
+            sparse = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=log)
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
     posterior = model.uncut(values, seed=seed, observations=observations, near=near, progress=log)

@@ -64,6 +64,7 @@ from stansub.stan.syntax import (
 )
 from stansub.stan.syntax import Expression as Node
 from stansub.stan.typing import MATRIX, types_anywhere
+from stansub.types import Check
 
 # Maximum number of statements that run one after the other; elements of a container that take as long to copy as one.
 _MOST_STATEMENTS, _COPIED = 3_000_000, 1000
@@ -82,7 +83,9 @@ class ObservationTerm(NamedTuple):
     """For each parameter, the unconstrained places of its elements, if it has one for each."""
 
 
-def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> ObservationTerm:
+def follow(
+    program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False, check: Check = lambda: None
+) -> ObservationTerm:
     """Return the likelihood of one observation.
 
     Parameters
@@ -91,13 +94,15 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
         The data, and transformed data as far as known.
     sparse : bool
         Whether slopes are sparse even for few observations.
+    check : callable
+        Called before each statement; raises an error if it is time to stop.
 
     Raises
     ------
     NotFollowedError
         If the text cannot be followed; the message says where.
     """
-    walk = _Walk(program, n)
+    walk = _Walk(program, n, check)
     given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
     frame = Frame(dict(given))
     declared = {one.name for one in program.transformed_data.declarations}
@@ -106,7 +111,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
     frame.values |= given | counts(program, given, n)
     walk.is_counting = True
     parameters = program.parameters.declarations
-    places = unconstrained(parameters, frame.values, lambda node: walk.of(node, frame), n, sparse=sparse)
+    places = unconstrained(parameters, frame.values, partial(walk.of, frame=frame), n, sparse=sparse, check=check)
     walk.run(program.transformed_parameters.statements, frame)
     before = list(walk.skipped)
     walk.run(program.model.statements, frame)
@@ -122,8 +127,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool 
 class _Walk:
     """A walk through statements."""
 
-    def __init__(self, program: Program, n: int) -> None:
-        self.program, self.n = program, n
+    def __init__(self, program: Program, n: int, check: Check) -> None:
+        self.program, self.n, self.check = program, n, check
         self.term: Number = 0.0
         self.skipped: list[str] = []
         # Reasons for skipped terms of the observations.
@@ -158,6 +163,7 @@ class _Walk:
                 self._give_up(one, f"`{shortened(one)}` is not supported", frame)
 
     def _count(self) -> None:
+        self.check()
         self.left -= 1
         if self.left < 0:
             raise NotFollowedError("its loops are too long")
@@ -275,8 +281,7 @@ class _Walk:
         if isinstance(condition, Sign):
             self._join(condition, then, orelse, frame)
             return
-        holds = decided(condition)
-        if np.ndim(holds) == 0:
+        if np.ndim(holds := decided(condition)) == 0:
             self.run(then if holds else orelse, frame)
             return
         mask = np.asarray(holds, bool)
@@ -442,8 +447,7 @@ class _Walk:
         value = self.of(condition, frame)
         if isinstance(value, Sign):
             return either(value, self.of(then, frame), self.of(orelse, frame), self.n)
-        holds = decided(value)
-        if np.ndim(holds) == 0:
+        if np.ndim(holds := decided(value)) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
 
@@ -456,8 +460,7 @@ class _Walk:
 
     def _call(self, name: str, arguments: Sequence[Value]) -> Value:
         name = normalised(name)
-        function = self.functions.get((name, len(arguments)))
-        if function is not None:
+        if (function := self.functions.get((name, len(arguments)))) is not None:
             return self._inlined(function, arguments)
         if name in FUNCTIONS:
             found = call(name, arguments, self.n)
@@ -472,7 +475,7 @@ class _Walk:
                 return self._inlined(function, arguments)
         value, of = density(name, arguments, self.n)
         each = value.each if isinstance(value, Total) else value
-        self.densities[id(each)] = (each, of)
+        self.densities[id(each)] = each, of
         return value
 
     def _inlined(self, function: Any, arguments: Sequence[Value]) -> Value:

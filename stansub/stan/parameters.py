@@ -16,6 +16,7 @@ from stansub.stan.elementary import exp
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, affine, apply
 from stansub.stan.syntax import Declaration
 from stansub.stan.syntax import Expression as Node
+from stansub.types import Check
 
 Draw = Callable[[], Number]
 _MOST_PARAMETERS = 1 << 17
@@ -31,6 +32,7 @@ def unconstrained(
     n: int,
     *,
     sparse: bool = False,
+    check: Check = lambda: None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Add each parameter's value to those of variables, and return the unconstrained places of their elements.
 
@@ -44,6 +46,8 @@ def unconstrained(
         Evaluates an expression of sizes or bounds with these values.
     sparse : bool
         Whether slopes are sparse even for few observations.
+    check : callable
+        Called for each unconstrained parameter; raises an error if it is time to stop.
 
     Raises
     ------
@@ -59,6 +63,7 @@ def unconstrained(
     units = iter(range(dim))
 
     def draw() -> Number:
+        check()
         unit = sp.csr_array(([1.0], [next(units)], [0, 1]), shape=(1, dim))
         return affine(unit if sparse or n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
 

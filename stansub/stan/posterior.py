@@ -283,6 +283,7 @@ class Posterior:
             terms=self.proof.terms,
             of_family=bool(self.analysis.functions & set(DERIVATIVES.values())),  # the user's bounds come first
             computed=computed,
+            check=log.check,
         )
 
     def constants(

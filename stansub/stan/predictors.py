@@ -30,7 +30,7 @@ from stansub.target.blocks import Blocks
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.threads import THREADS
-from stansub.types import FloatArray
+from stansub.types import Check, FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
@@ -46,9 +46,9 @@ class Text(NamedTuple):
     values: Data
     """Its data, and transformed data as far as known."""
 
-    def follow(self, n: int) -> ObservationTerm:
+    def follow(self, n: int, check: Check) -> ObservationTerm:
         """Return the likelihood of one of n observations."""
-        return follow(self.program, self.values.values, n)
+        return follow(self.program, self.values.values, n, check=check)
 
 
 def proved_predictors(
@@ -61,6 +61,7 @@ def proved_predictors(
     terms: Sequence[FloatArray],
     of_family: bool = False,
     computed: bool = False,
+    check: Check = lambda: None,
 ) -> LinearPredictors:
     """Return how observations depend on the parameters, proved.
 
@@ -76,6 +77,8 @@ def proved_predictors(
         Whether only a known family is acceptable.
     computed : bool
         Whether a design of columns of the data is computed from these however small it is.
+    check : callable
+        Called often; raises an error if it is time to stop.
 
     Raises
     ------
@@ -84,8 +87,8 @@ def proved_predictors(
     """
     n = blocks.n_observations
     with reading():
-        by_columns = partial(_by_columns, texts, n, sizes, 0 if computed else _COMPUTED)
-        for find in (by_columns, partial(predictors_of, texts, blocks.counts, of_family=of_family)):
+        by_columns = partial(_by_columns, texts, n, sizes, 0 if computed else _COMPUTED, check)
+        for find in (by_columns, partial(predictors_of, texts, blocks.counts, of_family=of_family, check=check)):
             if (found := find()) is None:
                 continue
             found = replace(found, order=order)
@@ -108,7 +111,13 @@ def reading(what: str = "") -> Iterator[None]:
         raise NoPredictorsError("stansub cannot read its text") from error  # which can say anything
 
 
-def predictors_of(texts: Sequence[Text], counts: Sequence[int], *, of_family: bool = False) -> LinearPredictors:
+def predictors_of(
+    texts: Sequence[Text],
+    counts: Sequence[int],
+    *,
+    of_family: bool = False,
+    check: Check = lambda: None,
+) -> LinearPredictors:
     """Return how the observations of each sum depend on the parameters, from its text; not yet proved.
 
     Raises
@@ -116,13 +125,16 @@ def predictors_of(texts: Sequence[Text], counts: Sequence[int], *, of_family: bo
     InputError
         If a text cannot be followed; the message says where.
     """
-    followed = [text.follow(n) for text, n in zip(texts, counts, strict=True)]
+    followed = [text.follow(n, check) for text, n in zip(texts, counts, strict=True)]
     if len(followed) == 1:
-        return _dense(*arguments_of(followed[0], counts[0], of_family=of_family))
-    return _dense(*in_sequence([in_program(one.term, n) for one, n in zip(followed, counts, strict=True)]))
+        return _dense(*arguments_of(followed[0], counts[0], of_family=of_family, check=check))
+    programs = [in_program(one.term, n, check=check) for one, n in zip(followed, counts, strict=True)]
+    return _dense(*in_sequence(programs))
 
 
-def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
+def arguments_of(
+    followed: ObservationTerm, n: int, *, of_family: bool = False, check: Check = lambda: None
+) -> tuple[Family, list[Argument]]:
     """Return the family of an observation's log likelihood, or a program of it, with its arguments; not yet proved.
 
     Raises
@@ -135,7 +147,7 @@ def arguments_of(followed: ObservationTerm, n: int, *, of_family: bool = False) 
     except NoPredictorsError:
         if of_family:
             raise
-    return in_program(followed.term, n)
+    return in_program(followed.term, n, check=check)
 
 
 class Affine(NamedTuple):
@@ -189,7 +201,9 @@ def affine_density(followed: ObservationTerm, n: int) -> Affine:
     return Affine(SPECS[name], given, rows)
 
 
-def _by_columns(texts: Sequence[Text], n: int, sizes: Sequence[str], computed_from: int) -> LinearPredictors | None:
+def _by_columns(
+    texts: Sequence[Text], n: int, sizes: Sequence[str], computed_from: int, check: Check
+) -> LinearPredictors | None:
     """Return predictors whose designs are columns of the data, if designs would have more numbers than the last.
 
     The text is followed with parts of the data; None if that fails for any reason, or if there are several sums. The
@@ -205,7 +219,7 @@ def _by_columns(texts: Sequence[Text], n: int, sizes: Sequence[str], computed_fr
         cut = Cut.of(text.values, *sizes)
         for rows in map(slice, ends, ends[1:]):
             k = rows.stop - rows.start
-            spec, given, arguments = affine_density(follow(text.program, cut.part(rows), k), k)
+            spec, given, arguments = affine_density(follow(text.program, cut.part(rows), k, check=check), k)
             if not collected:
                 dim = arguments[0].slopes.shape[1]
                 if n * len(arguments) * dim <= computed_from:

@@ -8,6 +8,7 @@ from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
@@ -30,7 +31,7 @@ from stansub.stan.slopes import Slopes, dense, dots, key_of, scaled, spread
 from stansub.target.families import Binomial
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import Family, NoPredictorsError
-from stansub.types import FloatArray
+from stansub.types import Check, FloatArray
 
 # Maxima: arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
 MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 12, 64, 1 << 28, 2048
@@ -85,8 +86,13 @@ def _tail_rounding(log_lik: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.1))
 
 
-def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]:
+def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tuple[ProgramFamily, list[Argument]]:
     """Return the program of an observation and the arguments of n, from the log likelihood of one; not yet proved.
+
+    Parameters
+    ----------
+    check : callable
+        Called often; raises an error if it is time to stop.
 
     Raises
     ------
@@ -98,15 +104,18 @@ def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]
         patterns, which = _patterns(term, n, limits=False)
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term := _in_one_form(term, {}), n, limits=False)
-    terms = [shorter(continuous(_resolved(term, which == k, {}))) for k in range(len(patterns))]
+    terms = []
+    for k in range(len(patterns)):
+        check()
+        terms.append(shorter(continuous(_resolved(term, which == k, {}))))
     try:
-        arguments = _Arguments.of(terms, n)
+        arguments = _Arguments.of(terms, n, check)
     except NoPredictorsError:
         # Kinds of observations may read parameters of their own in the same way.
         merged = pick(terms, which)
         if len(_patterns(merged, n)[0]) >= len(terms):
             raise
-        return in_program(merged, n)
+        return in_program(merged, n, check=check)
     variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
     if not arguments.slopes:
         raise NoPredictorsError("the likelihood does not depend on parameters")
@@ -227,7 +236,7 @@ class _Arguments:
     _known: dict[bytes, list[_Share]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
+    def of(cls, terms: Sequence[Number], n: int, check: Check) -> _Arguments:
         """Return the arguments of some expressions; those of fewer parameters, and of all observations, come first."""
         found = cls(n)
         leaves = {key_of(_slopes(one)): one for one in walk(terms) if one.kind == "affine"}
@@ -237,6 +246,7 @@ class _Arguments:
             return float((nonzero.sum(axis=0) > 0).sum()), -float((nonzero.sum(axis=1) > 0).mean())
 
         for one in sorted(leaves.values(), key=rank):
+            check()
             found.add(one)
         return found
 
@@ -262,18 +272,27 @@ class _Arguments:
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
 
     def _shares(self, slopes: Slopes) -> list[_Share] | None:
-        for k, z in enumerate(self.slopes):
-            factor = dots(slopes, z) / np.maximum(dots(z, z), np.finfo(float).tiny)
-            if _is_sum(slopes, [(factor, z)]):
-                factor = factor[:1] if (factor == factor[0]).all() else factor
-                return [_Share(k, _rounded(factor))]
         if not self.slopes:
             return None
+        # Few rows show most that is no sum.
         rows = np.random.default_rng(0).integers(0, self.n, 64)
-        few = [dense(each[rows % each.shape[0]]).ravel() for each in (*self.slopes, slopes)]
-        factors, *_ = np.linalg.lstsq(np.stack(few[:-1], axis=1), few[-1], rcond=None)
+        *few, own = (each[rows % each.shape[0]] for each in (*self.slopes, slopes))
+        allowed = _ROUNDING * (abs(slopes).max() + 1e-300)
+        for k, (z, some) in enumerate(zip(self.slopes, few, strict=True)):
+            if not _is_sum(own, [(_ratios(own, some), some)], allowed):
+                continue
+            factor = _ratios(slopes, z)
+            if _is_sum(slopes, [(factor, z)], allowed):
+                factor = factor[:1] if (factor == factor[0]).all() else factor
+                return [_Share(k, _rounded(factor))]
+        flat = sp.csr_array(sp.vstack([sp.coo_array(one).reshape((1, -1)) for one in (*few, own)]))
+        *given, sought = flat[:, np.unique(flat.indices)].toarray()
+        factors, *_ = np.linalg.lstsq(np.stack(given, axis=1), sought, rcond=None)
         factors = _rounded(factors)
-        if not _is_sum(slopes, [(np.array([factor]), z) for factor, z in zip(factors, self.slopes, strict=True)]):
+        if not all(
+            _is_sum(of_rows, [(np.array([factor]), z) for factor, z in zip(factors, parts, strict=True)], allowed)
+            for of_rows, parts in ((own, few), (slopes, self.slopes))
+        ):
             return None
         return [_Share(k, np.array([factor])) for k, factor in enumerate(factors) if factor]
 
@@ -288,13 +307,18 @@ def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:
     return np.asarray(np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors))
 
 
-def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
+def _ratios(slopes: Slopes, z: Slopes) -> FloatArray:
+    """Return the factor of other slopes that comes nearest to some, for each observation."""
+    return np.asarray(dots(slopes, z) / np.maximum(dots(z, z), np.finfo(float).tiny))
+
+
+def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]], allowed: float) -> bool:
     """Return whether slopes are a sum of others times factors, common to all observations or one for each."""
     rest, n = slopes, max(slopes.shape[0], *(max(len(factor), z.shape[0]) for factor, z in parts))
     rest = spread(slopes, n)
     for factor, z in parts:
         rest = rest - scaled(spread(z, n), factor)
-    return bool(abs(rest).max() <= _ROUNDING * (abs(slopes).max() + 1e-300))
+    return bool(abs(rest).max() <= allowed)
 
 
 def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:

@@ -8,7 +8,7 @@ results need several times the memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import InputError
+from stansub.progress import as_progress
 from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
 from stansub.stan.design import Cut
@@ -30,16 +31,22 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
 from stansub.target.sparse import Column, SparsePredictors, SparseRows, columns_of
 from stansub.target.threads import THREADS
+from stansub.types import Check
 
 _UNREAD = "stansub cannot read its likelihood: "
 # Elements of a variable, for each that an observation reads, up to which it is dense; observations from which they are
-# processed in parts, the fewest of a part, up to how many parts, and the most; share of the observations that read a
-# variable from which it has a column of its own in any case.
-_FEW, _ROWS, _PARTS, _MOST, _OWN = 8, 1 << 16, 32, 1 << 18, 0.1
+# processed in parts, the fewest of a part, up to how many parts, and the most; those that are tried before; share of
+# the observations that read a variable from which it has a column of its own in any case.
+_FEW, _ROWS, _PARTS, _MOST, _TRIED, _OWN = 8, 1 << 16, 32, 1 << 18, 1 << 12, 0.1
 
 
 def sparse_predictors(
-    own: LikelihoodSplit, values: Mapping[str, Any], n: int, *, cut: Cut | None = None
+    own: LikelihoodSplit,
+    values: Mapping[str, Any],
+    n: int,
+    *,
+    cut: Cut | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> SparsePredictors:
     """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
@@ -55,16 +62,18 @@ def sparse_predictors(
     NoPredictorsError
         If its text cannot be followed, or it has too many arguments.
     """
+    log = as_progress(progress)
+    log("Following the likelihood of an observation")
     if cut is not None and is_cut(own, n):
         try:
-            return _by_parts(own, n, cut)
+            return _by_parts(own, n, cut, log.check)
         except InputError:  # followed as a whole, it has another reason, or none
             pass
         finally:
             memory.give_back()
     with reading(_UNREAD):
-        followed = follow(own.likelihood, values, n, sparse=True)
-        family, arguments = arguments_of(followed, n)
+        followed = follow(own.likelihood, values, n, sparse=True, check=log.check)
+        family, arguments = arguments_of(followed, n, check=log.check)
     if family.floor:
         raise NoPredictorsError("the log likelihood has a kink, which surrogate transitions do not support")
     variables, m = _variables(followed), arguments[0].slopes.shape[1]
@@ -90,7 +99,7 @@ def _variables(followed: ObservationTerm) -> list[NDArray[np.int64]]:
     return [places for shape in followed.shapes for places in _vectors(shape)]
 
 
-def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
+def _by_parts(own: LikelihoodSplit, n: int, cut: Cut, check: Check) -> SparsePredictors:
     """Return the predictors of a known family."""
     n_parts = max(min(-(-n // _ROWS), _PARTS), -(-n // _MOST))
     ends = np.linspace(0, n, n_parts + 1).astype(int).tolist()
@@ -102,10 +111,11 @@ def _by_parts(own: LikelihoodSplit, n: int, cut: Cut) -> SparsePredictors:
     def affine(rows: slice) -> tuple[Affine, list[Part]]:
         k = rows.stop - rows.start
         with reading(_UNREAD):
-            followed = follow(own.likelihood, cut.part(rows), k, sparse=True)
+            followed = follow(own.likelihood, cut.part(rows), k, sparse=True, check=check)
             found = affine_density(followed, k)
         return found, [_part(one, _variables(followed), k) for one in found.arguments]
 
+    affine(slice(0, _TRIED))  # a family that is not known mostly shows here
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         # A few at a time: what is followed takes more memory than what stays of it.
         for some in (parts[first : first + THREADS] for first in range(0, n_parts, THREADS)):

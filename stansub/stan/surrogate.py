@@ -166,7 +166,7 @@ def split(
     """
     own = Analysis.of(program).likelihood_split(size)
     if predictors is None:
-        predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
+        predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=progress)
     try:
         options = {"suffix": "_surrogate", "goal": PROPOSALS, **COMPILED_WITH}
         library = toolchain.compile_library(own.surrogate, name=name, progress=progress, **options)
@@ -182,7 +182,7 @@ def split(
         if not (is_cut(own, n) or isinstance(whole, Shares)):
             raise
     # An observation may read rows of another part, or share.
-    found = replace(found, predictors=sparse_predictors(own, values.values, n))
+    found = replace(found, predictors=sparse_predictors(own, values.values, n, progress=progress))
     if not isinstance(whole, Shares):
         return _proved(found, whole, points, gradient)
     model = whole.undivided()

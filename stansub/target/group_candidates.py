@@ -16,21 +16,26 @@ import scipy.linalg
 from stansub import _loop
 from stansub.target.groupings import Recentred
 from stansub.target.remainders import SHARE, Family, NoPredictorsError
-from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
-from stansub.types import FloatArray
+from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows, slices
+from stansub.types import Check, FloatArray
 
 # Radius, in these lengths, of the boxes on which derivatives are bounded if they are unbounded on the whole line, and
 # multiples of it for moves that end beyond it.
 RADIUS, _MULTIPLES = 8.0, (1.0, 2.0, 4.0)
-# How much larger bounds on a wider box may be before decisions from all observations are cheaper, and the number of
-# observations at which this is tried first.
-_WIDE, _TRIED = 1e3, 64
+# How much larger bounds on a wider box may be before decisions from all observations are cheaper, the number of
+# observations at which this is tried first, and those that are then bounded at once.
+_WIDE, _TRIED, _AT_ONCE = 1e3, 64, 1 << 10
 # Relative to the diagonal of a precision.
 _RIDGE = 1e-10
 
 
 def grouped(
-    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, radius: float = RADIUS
+    predictors: SparsePredictors,
+    quadratic: Quadratic,
+    sds: FloatArray,
+    radius: float = RADIUS,
+    *,
+    check: Check = lambda: None,
 ) -> _loop.GroupedObservations:
     """Return the remainders of the expansion, for decisions.
 
@@ -42,6 +47,8 @@ def grouped(
         Approximate sds of phi.
     radius : float
         Half the width of the smallest boxes on which derivatives are bounded, in lengths.
+    check : callable
+        Called often; raises an error if it is time to stop.
 
     Raises
     ------
@@ -59,7 +66,7 @@ def grouped(
         """Write the records of some observations; return factors of the radii, and sums of lengths of terms."""
         lengths[:, own] = [_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)]
         eta = part.at(quadratic.point)
-        split, worst = _split(part.family, eta, lengths[:, own], radii)
+        split, worst = _split(part.family, eta, lengths[:, own], radii, check)
         constants = split.sum(0)
         with np.errstate(invalid="ignore"):
             roots = np.where(np.isfinite(constants) & (constants > 0), np.cbrt(split / constants), 1.0)
@@ -89,7 +96,7 @@ def grouped(
 
 
 def _split(
-    family: Family, eta: FloatArray, lengths: FloatArray, radii: Sequence[float]
+    family: Family, eta: FloatArray, lengths: FloatArray, radii: Sequence[float], check: Check
 ) -> tuple[FloatArray, FloatArray]:
     """Return constants by argument at the first radius, shape (q, n), and how much larger any are at each radius.
 
@@ -99,7 +106,10 @@ def _split(
     few = np.arange(0, eta.shape[1], max(eta.shape[1] // _TRIED, 1))
     tried = _worst(family.part(few).split(3, eta[:, few], lengths[:, few], radii))
     narrow = int(np.argmax(np.append(tried, np.inf) > _WIDE))
-    found = family.split(3, eta, lengths, radii[:narrow]) / 6
+    found = np.empty((narrow, *eta.shape))
+    for rows in slices(eta.shape[1], _AT_ONCE):
+        check()
+        found[..., rows] = family.part(rows).split(3, eta[:, rows], lengths[:, rows], radii[:narrow]) / 6
     constants = np.where(np.isfinite(found[0]).all(0), found[0], np.inf)
     return constants, np.append(_worst(found), np.full(len(radii) - narrow, np.inf))
 
@@ -150,12 +160,17 @@ def furthest(
 
 
 def shared(
-    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, radius: float = RADIUS
+    predictors: SparsePredictors,
+    quadratic: Quadratic,
+    sds: FloatArray,
+    radius: float = RADIUS,
+    *,
+    check: Check = lambda: None,
 ) -> tuple[_loop.GroupedObservations, Recentred]:
     """Return what all chains with an expansion share, created once."""
     latest = predictors.latest
     if not latest or latest[0][0] is not quadratic or latest[0][1][0] != radius:
-        made = grouped(predictors, quadratic, sds, radius), Recentred(predictors, quadratic.point)
+        made = grouped(predictors, quadratic, sds, radius, check=check), Recentred(predictors, quadratic.point)
         latest[:] = [(quadratic, (radius, made))]
     found: tuple[_loop.GroupedObservations, Recentred] = latest[0][1][1]
     return found

@@ -16,7 +16,7 @@ from stansub.target.foreseeing import SURELY, foreseeing
 from stansub.target.group_candidates import RADIUS, Joint, furthest, shared
 from stansub.target.remainders import SHARE, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.types import FloatArray
+from stansub.types import Check, FloatArray
 
 # Radii of the smallest boxes that are tried, as multiples of how far draws are at most.
 _BEYOND = (1.2, 0.8)
@@ -60,6 +60,7 @@ def choose_joint(
     *,
     noise: float = 0.0,
     microseconds: float = 0.0,
+    check: Check = lambda: None,
 ) -> Choice:
     """Return settings of joint decisions, if they make more effective draws in a time than all observations.
 
@@ -71,14 +72,16 @@ def choose_joint(
         Sd of what the surrogate omits.
     microseconds : float
         Time of the transitions on the surrogate for each decision.
+    check : callable
+        Called often; raises an error if it is time to stop.
     """
     n = predictors.n_observations
     few = predictors if predictors.family.is_known else foreseeing(predictors)
     if few is not predictors:
-        choice = _chosen(few, n, quadratic, sds, phis, noise, microseconds)
+        choice = _chosen(few, n, quadratic, sds, phis, noise, microseconds, check)
         if choice.joint is None and choice.candidates > SURELY * n:
             return choice
-    return _chosen(predictors, n, quadratic, sds, phis, noise, microseconds)
+    return _chosen(predictors, n, quadratic, sds, phis, noise, microseconds, check)
 
 
 def _chosen(
@@ -89,20 +92,25 @@ def _chosen(
     phis: Sequence[FloatArray],
     noise: float,
     microseconds: float,
+    check: Check,
 ) -> Choice:
     """Return the choice for ``n`` observations, given those or some of them."""
     error: NoPredictorsError | None = None
     for radius in _radii(predictors, quadratic, sds, phis):
         try:
-            observations, _ = shared(predictors, quadratic, sds, radius)
+            observations, _ = shared(predictors, quadratic, sds, radius, check=check)
         except NoPredictorsError as failed:
             error = failed
             continue
         decider, share = _loop.SurrogateDecider(observations, 1.0, 1.0), n / predictors.n_observations
-        costs = share * np.array([decider.costs(a, b) for a, b in pairwise(phis)])
+        costs = []
+        for a, b in pairwise(phis):
+            check()
+            costs.append(share * np.array(decider.costs(a, b)))
         each = _candidate_time(predictors)
         times = Times(share * predictors.microseconds, each, microseconds, each * share * decider.n_unbounded)
-        joint, candidates = _best(costs[:, 0], costs[:, 2], n, noise, times)
+        rates, _, squares = np.array(costs).T
+        joint, candidates = _best(rates, squares, n, noise, times)
         if joint is not None:
             return Choice(joint._replace(radius=radius))
         return Choice(None, _too_many(candidates, n, times.candidate * n / times.all), candidates)

@@ -40,7 +40,7 @@ from stansub.tuning.signs import Mirror
 from stansub.tuning.starting import find_start, highest, is_definite, pinned
 from stansub.tuning.surrogate_effects import EffectsTuner
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
-from stansub.types import FloatArray
+from stansub.types import Check, FloatArray
 
 # Rounds with a new metric, and expansions.
 _ROUNDS, _EXPANSIONS = 3, 4
@@ -195,12 +195,18 @@ def _between(one: Approximation, other: Approximation) -> Approximation:
 
 
 def _choice(
-    predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray], **costs: float
+    predictors: SparsePredictors,
+    about: Approximation,
+    sds: FloatArray,
+    phis: Sequence[FloatArray],
+    *,
+    check: Check,
+    **costs: float,
 ) -> Choice:
     """Return settings of joint decisions, or why decisions use all observations (see `choose_joint`)."""
     if about.is_mean:
         return Choice(None, "the approximation is a mean of several expansions, on whose errors no bounds are known")
-    return choose_joint(predictors, about.quadratic, sds, phis, **costs)
+    return choose_joint(predictors, about.quadratic, sds, phis, check=check, **costs)
 
 
 class _Explored(NamedTuple):
@@ -317,7 +323,8 @@ class Exploration:
         sds = np.std(phis, axis=0)
         some = list(spread(np.array(phis), _DECIDED))
         microseconds = tuned.n * tuned.transition_cost if np.isfinite(tuned.transition_cost) else 0.0
-        choice = _choice(predictors, found.approximation, sds, some, noise=found.noise, microseconds=microseconds)
+        costs = {"noise": found.noise, "microseconds": microseconds}
+        choice = _choice(predictors, found.approximation, sds, some, check=self.progress.check, **costs)
         transition = SurrogateTransition(found.approximation, tuned.inner, sds, choice.joint, tuned.n)
         memory.give_back()
         return TunedSurrogate(

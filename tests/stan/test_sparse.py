@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from recording import Limited
 from scipy import stats
 from scipy.special import expit
 
+from stansub.progress import TimeLimitError
 from stansub.stan import parameters, sparse
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data, load
 from stansub.stan.observation import follow
 from stansub.stan.predictors import Text, arguments_of, predictors_of
+from stansub.stan.row_program import in_program
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.groupings import Recentred
@@ -168,6 +171,34 @@ def test_columns_of_the_data_are_read_in_place(tall: Data) -> None:
     assert np.shares_memory(x, tall.values["x"])
     assert row.columns[0].factors.strides == (0,)
     assert len(row.offset) == 1
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_the_time_limit_ends_what_follows_a_text(tall: Data, cut: bool) -> None:
+    """It is checked throughout: before each statement, and for each parameter."""
+    own = Analysis.of(parse(TALL)).likelihood_split("N")
+    options = {"cut": cutting(tall, "N") if cut else None}
+    counting = Limited()
+    sparse_predictors(own, tall.values, tall.integer("N"), **options, progress=counting)
+    assert counting.n_checks > 200, "one for each level"
+    for n in range(0, counting.n_checks, 23):
+        with pytest.raises(TimeLimitError, match="in the stage 'Following the likelihood"):
+            sparse_predictors(own, tall.values, tall.integer("N"), **options, progress=Limited(max(n, 1)))
+
+
+def test_the_time_limit_ends_the_choice_of_arguments() -> None:
+    """Sparse rows of many observations are compared with those of all earlier arguments."""
+    text = "data { int N; matrix[N, 3] x; array[N] int y; } parameters { vector[3] a; real<lower=0> s; } model { "
+    text += "for (n in 1:N) target += log_mix(inv_logit(a[1] * x[n, 1]), bernoulli_logit_lpmf(y[n] | a[2] * x[n, 2]), "
+    text += "bernoulli_logit_lpmf(y[n] | a[3] * x[n, 3])); }"
+    rng = np.random.default_rng(9)
+    term = follow(parse(text), {"N": 50, "x": rng.standard_normal((50, 3)), "y": rng.integers(0, 2, 50)}, 50).term
+    counting = Limited()
+    _, arguments = in_program(term, 50, check=counting.check)
+    assert len(arguments) == 3 <= counting.n_checks - 1
+    for n in range(counting.n_checks):
+        with pytest.raises(TimeLimitError):
+            in_program(term, 50, check=Limited(n).check)
 
 
 def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:

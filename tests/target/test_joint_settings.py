@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from recording import Limited
 from scipy.special import expit
 
-from stansub.target import joint_settings
+from stansub.progress import TimeLimitError
+from stansub.target import group_candidates, joint_settings
 from stansub.target.families import Binomial
 from stansub.target.group_candidates import furthest
 from stansub.target.joint_settings import Times, choose_joint
@@ -38,6 +40,23 @@ def likelihood(kind: str) -> SparsePredictors:
 def draws(sd: float, n: int = 8) -> tuple[Array, list[Array], Array]:
     rng = np.random.default_rng(2)
     return np.zeros(M), [sd * rng.standard_normal(M) for _ in range(n)], np.full(M, sd)
+
+
+def test_the_time_limit_ends_the_bounds_on_all_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_candidates, "_AT_ONCE", 100)
+    predictors = likelihood("location-scale")
+    point, phis, sds = draws(0.01)
+    whole = choose_joint(
+        predictors, quadratic := predictors.expansion(point), sds, phis, check=(counting := Limited()).check
+    )
+    assert counting.n_checks >= N // 100
+    for n in range(0, counting.n_checks, 7):
+        predictors.latest.clear()
+        with pytest.raises(TimeLimitError):
+            choose_joint(predictors, quadratic, sds, phis, check=Limited(n).check)
+    monkeypatch.undo()
+    predictors.latest.clear()
+    assert choose_joint(predictors, quadratic, sds, phis) == whole, "bounds do not depend on how many are made at once"
 
 
 def test_kappa_makes_the_most_effective_draws_in_a_time() -> None:
