@@ -369,9 +369,11 @@ def _warnings(found: Examination, costs: _Costs | None) -> Iterator[str]:
             "larger blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
+        source, counts = found.source, found.posterior.counts if found.posterior is not None else ()
+        left_out = [one.located(source.text) for one in source.analysis.left_out(counts)]
         yield (
-            f"every step evaluates the global part, which takes as long as {share:,.0f} blocks: check whether it "
-            "computes something from all observations"
+            f"every step evaluates the global part, which takes as long as {share:,.0f} blocks: "
+            f"{'; '.join(left_out) or 'check whether it computes something from all observations'}"
         )
 
 

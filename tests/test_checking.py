@@ -13,8 +13,9 @@ from stansub import checking
 from stansub.cli import main
 from stansub.run.progress import Display
 from stansub.stan import stanc
-from stansub.stan.analysis import NO_SIZE
+from stansub.stan.analysis import NO_SIZE, Analysis
 from stansub.stan.posterior import Posterior
+from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning import mode_tuner
 
@@ -65,6 +66,42 @@ def test_quiet_hides_progress(logistic_data: Path, monkeypatch: pytest.MonkeyPat
     for arguments in ([], ["--quiet"]):
         assert check(LOGISTIC, logistic_data, *arguments) == 0
     assert shown == [True, False]
+
+
+# Numbers of claims of each policy, and their sizes.
+CLAIMS = """data {
+  int N; int M;
+  vector[N] x;
+  array[N] int claims;
+  array[M] int policy;
+  vector[M] x_claim;
+  vector[M] amount;
+}
+parameters { real a; real b; real s; }
+model {
+  a ~ normal(0, 1);
+  claims ~ poisson_log(a + b * x);
+  for (m in 1 : M) {
+    real mu = s + b * x[policy[m]];
+    amount[m] ~ normal(mu, 1);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("column", "advises"), [("x[policy[m]]", True), ("x_claim[m]", False)])
+def test_advises_columns_for_terms_that_read_rows_of_another_sum(column: str, advises: bool) -> None:
+    text = CLAIMS.replace("x[policy[m]]", column)
+    posterior = SimpleNamespace(dim=3, blocks=SimpleNamespace(n_observations=600), counts=("M",))
+    found = SimpleNamespace(posterior=posterior, source=SimpleNamespace(text=text, analysis=Analysis.of(parse(text))))
+    (warning,) = checking._warnings(found, checking._Costs(200e-6, 1e-6, False))
+    every = "every step evaluates the global part, which takes as long as 200 blocks: "
+    assert warning == every + (
+        "line 12: `claims ~ poisson_log(a + b * x);` is in it, because terms of M read rows of x, which N counts; "
+        "add the values that they read to the data, as columns of M rows"
+        if advises
+        else "check whether it computes something from all observations"
+    )
 
 
 DOUBTFUL = """

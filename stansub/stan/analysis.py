@@ -25,10 +25,11 @@ from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.scaled_effects import undeclared, with_scaled_effects
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import data_along, main_size, outcome_sizes, reads_observations
+from stansub.stan.sizes import data_along, main_size, observations_in, outcome_sizes, read_with, reads_observations
 from stansub.stan.structures import NamedStructure, named
 from stansub.stan.syntax import Declaration, Program, names
 from stansub.target.remainders import NoPredictorsError
+from stansub.wording import listed
 
 # Passes that write likelihoods over rows of data, or of groups of rows, without a new number of these.
 _BY_ROWS = frozenset((by_rows.name, with_residuals.name))
@@ -171,6 +172,22 @@ class Analysis:
             for one in entries(program, size):
                 others = one.reach & ~(Reach.OWN | Reach.GATHERED)
                 yield Remark(program.text(one.statement.span), f"depends on {others.words}")
+
+    def left_out(self, counts: Collection[str]) -> Iterator[Remark]:
+        """Yield sums over other rows that are in the global part, because terms of the observations read these rows.
+
+        Parameters
+        ----------
+        counts : collection of str
+            The integers that count the observations.
+        """
+        program, own = self.program, {name for size in counts for name in data_along(self.program, size)}
+        for size in (one for one in outcome_sizes(program) if one not in {*counts, *program.sizes_of_parameters}):
+            read = sorted(read_with(program, own, data_along(program, size)))
+            if read and (left_out := observations_in(program, size)):
+                own_rows = f"terms of {listed(sorted(counts))} read rows of {listed(read)}, which {size} counts"
+                advice = f"add the values that they read to the data, as columns of {listed(sorted(counts))} rows"
+                yield Remark(program.text(left_out[0].span), f"is in it, because {own_rows}; {advice}")
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ Here and in the modules that use this one, ``size`` is the name of the integer t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
@@ -96,6 +96,14 @@ def observations_in(program: Program, size: str) -> list[Statement]:
         return runs_over or bool(together(depends, step.reads))
 
     return [step.statement for step in steps.model if adds(step.statement) and reads(step)]
+
+
+def read_with(program: Program, own: Collection[str], others: Collection[str]) -> set[str]:
+    """Return which of other data terms read that also read some of ``own``."""
+    steps = Steps.of(program)
+    depends = steps.depending({"": own} | {name: [name] for name in set(others) - set(own)})
+    read = (together(depends, step.reads) for step in steps.evaluated if step.has_effects)
+    return {name for one in read if "" in one for name in one if name}
 
 
 def reads_observations(program: Program) -> bool:
