@@ -212,6 +212,6 @@ def _explain(posterior: Posterior, theta: FloatArray, init: Init, chain: int) ->
         where += f" ({' '.join(message.split())})"
     remedy = "change the values" if init.values else "give `inits` nearer to plausible values"
     return (
-        f"chain {chain + 1}: the log density is not finite at any starting value tried; {where}; {remedy} or look at "
+        f"chain {chain + 1}: the log density is not finite at any starting value tried: {where}; {remedy} or look at "
         "that part of the program"
     )

@@ -236,10 +236,13 @@ def arrange(
 
 
 def explain_undefined(population: Population, order: Places | None, theta: FloatArray) -> str:
-    """Return where the log density is not finite, in words: in the priors, or in which row of the user's data."""
+    """Return in words where the log density is not finite: without observations, or in which row of the user's data."""
     evaluator = population.evaluator()
     if not np.isfinite(evaluator.global_log_density(theta)):
-        return "the priors (the part without observations) are already not finite"
+        return (
+            "it is not finite even without observations: in a prior, or in an argument of the likelihood that reads no "
+            "data"
+        )
     undefined = np.flatnonzero(~np.isfinite(evaluator.block_log_lik(theta)))
     if not undefined.size or isinstance(population, OneBlock):
         return "the cause is not a single observation"

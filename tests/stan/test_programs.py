@@ -172,7 +172,9 @@ def test_impossible_first_observation_is_no_prior(compiled: Compiled, monkeypatc
     values = model.read_data(data)
     cut = Whole(model.silent, values, ["N"], 0)
     theta = np.zeros(cut.model().dim)
-    assert explain_undefined(cut.instances([("N",)], None, 8, ()), None, theta).startswith("the priors")
+    assert explain_undefined(cut.instances([("N",)], None, 8, ()), None, theta).startswith(
+        "it is not finite even without observations"
+    )
     assert _undefined(cut, ("N",), len(theta), theta) == "observation 1 of the data is impossible"
     assert _undefined(cut, ("N",), len(theta), np.full(len(theta), 1e160)).startswith(
         "the priors, or most observations"
@@ -195,4 +197,4 @@ def test_impossible_parameters_are_told_from_impossible_observations(compiled: C
     file = ROOT / "stan_models" / "normal_mean.stan"
     posterior = compiled(file).with_data(example(file), block_size=8)
     theta = np.full(posterior.dim, 1e160)
-    assert "priors" in explain_undefined(posterior.population, posterior.order, theta)
+    assert "in a prior, or in an argument" in explain_undefined(posterior.population, posterior.order, theta)
