@@ -55,13 +55,18 @@ ENOUGH_CLIMBS = 2
 class FewClimbs(Finding):
     """Hardly any climb of the likelihood reached its highest maximum."""
 
-    text = (
-        "{n_reached} of {n_starts} climbs of the likelihood from random starts reached its highest maximum, so that "
-        "there may be a higher one."
-    )
-    remedy = "Compare with a second run that has another `seed`, or `inits` near the posterior."
     n_reached: int
     n_starts: int
+
+    def describe(self) -> Words:
+        reached = f"{self.n_reached} of {self.n_starts} climbs of the likelihood from random starts"
+        text = f"{reached} reached its highest maximum, so that there may be a higher one."
+        if not self.n_reached:
+            text = (
+                "No climb of the likelihood from random starts reached the highest maximum found, so that there may be "
+                "a higher one: the climb from where its arguments are 0, or from the mode of the prior, led there."
+            )
+        return Words(text, "Compare with a second run that has another `seed`, or `inits` near the posterior.")
 
 
 @dataclass(frozen=True)

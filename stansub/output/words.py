@@ -39,7 +39,9 @@ def climbs(surrogate: Mapping[str, Any]) -> str:
     n_modes = surrogate["n_modes"]
     found = "one mode" if n_modes == 1 else f"{n_modes} modes, and chains started at each"
     text = f"{surrogate['n_starts']} climbs of the likelihood from random starts before sampling found {found}"
-    return f"{text}; {surrogate['n_reached']} reached the highest maximum" if "n_reached" in surrogate else text
+    if (n_reached := surrogate.get("n_reached")) is None:
+        return text
+    return f"{text}; {n_reached or 'none of them'} reached the highest maximum"
 
 
 def audited_decisions(audit: Audit, which: str = "audited") -> str:

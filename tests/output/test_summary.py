@@ -288,6 +288,10 @@ class TestFindings:
 
         (doubt,) = found(1)
         assert doubt.describe().text.startswith("1 of 256 climbs of the likelihood from random starts reached")
+        (doubt,) = found(0)
+        assert doubt.describe().text.startswith("No climb of the likelihood from random starts reached the highest")
+        nowhere = climbs(SurrogateSettled(0.2, 12, "HMC", 256, 0).record())
+        assert nowhere.endswith("; none of them reached the highest maximum")
         assert not found(2)
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
