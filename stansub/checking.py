@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -109,7 +109,7 @@ def report(
     with stage_progress(Display(progress or console, progress is not None and data is not None)) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, near=about, progress=log)
         surrogate = _surrogate(read.analysis, observations or "", found.posterior, log)
-        exact = _exact(found.posterior, surrogate, log) if found.posterior is not None else ""
+        exact = list(_exact(found.posterior, surrogate, log)) if found.posterior is not None else []
     verdict = found.verdict()
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
@@ -160,7 +160,7 @@ def _lines(
     found: Examination,
     observations: str | None,
     costs: _Costs | None,
-    exact: str,
+    exact: Sequence[tuple[str, str]],
 ) -> Iterator[tuple[str, str]]:
     program, source, posterior = read.program, read.text, found.posterior
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
@@ -196,7 +196,7 @@ def _lines(
         f"the sum of global part and blocks equals the program's log density at {posterior.proof.points} points "
         f"(relative difference {posterior.proof.error:.0e})",
     )
-    yield "Exact", exact
+    yield from exact
 
 
 class _Surrogate(NamedTuple):
@@ -256,24 +256,32 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
         return None
 
 
-def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> str:
-    """Return whether decisions can be exact, or why not."""
+def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> Iterator[tuple[str, str]]:
+    """Yield whether decisions can be exact, or why not and what follows."""
     picked, n = _picked(posterior, surrogate, log), posterior.blocks.n_observations
     few = few_evaluations(SampleConfig().chains * sum(STEPS), n)
     try:
         predictors = posterior.predictors(log)
     except NoPredictorsError as error:
-        if surrogate.predictors is None:
-            return f"yes, from all observations, which are few; with more, no: {error}" if few else f"no: {error}"
-        moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
-        return f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+        if surrogate.predictors is not None:
+            moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
+            yield "Exact", f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
+        elif few:
+            yield "Exact", f"yes, from all observations, which are few; with more, no: {error}"
+        else:
+            yield "Exact", f"no: {error}"
+            yield "", "a test on some of the observations is approximate; `test=exact` uses all of them"
+        return
     arguments = f"({_count(len(predictors.design), 'argument')} per observation)"
     if picked is None or picked <= n:
-        return f"yes {arguments}"
+        yield "Exact", f"yes {arguments}"
+        return
     wide = f"bounds on the likelihood {arguments} are so wide that a decision by them would evaluate all {n:,}"
     if few:
-        return f"yes, from all observations, which are few; {wide}"
-    return f"only from all observations: {wide}; a test on some of them is approximate, and used if it makes more draws"
+        yield "Exact", f"yes, from all observations, which are few; {wide}"
+    else:
+        approximate = "a test on some of them is approximate, and used if it makes more draws"
+        yield "Exact", f"only from all observations: {wide}; {approximate}"
 
 
 def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:

@@ -235,7 +235,10 @@ def test_exactness_without_bounds(
     monkeypatch.setattr(Posterior, "predictors", refuse)
     monkeypatch.setattr(mode_tuner, "_FEW_EVALUATIONS", few)
     assert check(LOGISTIC, logistic_data) == 0
-    assert f"Exact         {begins}: there are no bounds\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"Exact         {begins}: there are no bounds\n" in out
+    follows = f"{'':14}a test on some of the observations is approximate; --test exact uses all of them\n"
+    assert (follows in out) is (begins == "no")
 
 
 def test_a_reduce_sum(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
