@@ -320,7 +320,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
         "Option '--seed' requires an argument (see `stansub sample --help`)",
     ),
     "no data given": (lambda: ["sample", LOGISTIC], "Missing argument"),
-    "not a number": (lambda: options("--chains", "many"), "--chains"),
+    "not a number": (lambda: options("--chains", "many"), "valid integer (see `stansub sample --help`)"),
     "no such test": (lambda: options("--test", "bootstrap"), "austerity"),
     # the program
     "no program": (lambda: ["sample", "none.stan", "data.json"], "none.stan: no such file"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -31,6 +32,8 @@ from stansub.cli.sample import sample
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 
 _READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
+# Words of pydantic, which some versions of Typer use.
+_NOT_A_NUMBER = re.compile(r"Input should be a valid (\w+), unable to parse string as an? \w+")
 
 app = typer.Typer(
     name="stansub",
@@ -132,7 +135,7 @@ def _usage(error: Any, begun: str) -> int:
         options = {one.name for one in context.command.params}
         if instead := other_tools.hint(flag, options):
             return _fail(f"no such option: {flag}; {instead} (see `{name} --help`)", 2)
-    message = error.format_message().rstrip(".").replace("Value error, ", "")  # pydantic's, in some versions of Typer
+    message = _NOT_A_NUMBER.sub(r"must be a valid \1", error.format_message().rstrip(".").replace("Value error, ", ""))
     return _fail(f"{message} (see `{name} --help`)", 2)
 
 
