@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.proof import TOLERANCE, Whole, relative_error
 from stansub.stan.shares import SumOfParts
 from stansub.stan.sources import DataLike
+from stansub.stan.syntax import Program, parse
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray
 
@@ -83,6 +85,8 @@ def ppc(
     check_subset(observations, seed)
     Count().check("draws", n_draws)
     own = draws_of(draws)
+    if code := attrs(own).get("model_code"):  # before it is compiled
+        _predictions(str(attrs(own).get("model", "model")), parse(str(code)))
     with (
         stage_progress(Display.of(show_progress, console)) as log,
         posterior_of_draws(own, model=None, data=data, executor=executor, log=log) as posterior,
@@ -120,16 +124,21 @@ def _replicated(posterior: Posterior) -> dict[str, str]:
             f"{posterior.name}: the observations are the cells of a table, and the program cannot predict some of them "
             "alone; keep the table that it predicts with `save` when you sample"
         )
-    counts, outcomes = set(posterior.counts), {one.name: one for one in posterior.values.declarations}
-    found = {}
-    for one in posterior.program.generated_quantities.declarations:
+    return _predictions(posterior.name, posterior.program, posterior.counts)
+
+
+def _predictions(name: str, program: Program, counts: Collection[str] | None = None) -> dict[str, str]:
+    """Return the same from the text of a program, of those that ``counts`` size, if it is given."""
+    outcomes, found = {one.name: one for one in program.data.declarations}, {}
+    for one in program.generated_quantities.declarations:
         base = next((one.name.removesuffix(end) for end in _SUFFIXES if one.name.endswith(end)), "")
-        if base in outcomes and one.sizes and one.sizes[0] in counts and one.sizes == outcomes[base].sizes:
+        is_counted = one.sizes and (counts is None or one.sizes[0] in counts)
+        if base in outcomes and is_counted and one.sizes == outcomes[base].sizes:
             found[one.name] = base
     if not found:
         raise InputError(
-            f"{posterior.name}: no generated quantity replicates data: declare one with the name and sizes of a data "
-            "variable followed by _rep, such as `array[N] real y_rep` for `vector[N] y`"
+            f"{name}: no generated quantity replicates data: declare one with the name and sizes of a data variable "
+            "followed by _rep, such as `array[N] real y_rep` for `vector[N] y`"
         )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.run.config import SampleConfig
 from stansub.stan.posterior import Posterior
+from stansub.stan.syntax import Program
 from stansub.types import FloatArray
 
 
@@ -41,6 +42,18 @@ class SavedQuantities:
         saved, dropped = (frozenset(str(names).split(",") if names else ()) for names in (config.save, config.drop))
         return cls(config.generated_quantities, config.observation_level, config.save_warmup, saved, dropped)
 
+    @staticmethod
+    def known(program: Program) -> list[str]:
+        """Return the variables of a program that may be kept."""
+        blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
+        return [one.name for block in blocks for one in block.declarations]
+
+    def check(self, known: Sequence[str]) -> None:
+        """Raise InputError if a name is not that of a known variable."""
+        if unknown := sorted((self.saved | self.dropped) - set(known)):
+            option = "save" if unknown[0] in self.saved else "drop"
+            raise InputError(f"`{option}={unknown[0]}`: no such variable; the program has {', '.join(known)}")
+
     @property
     def log_likelihood(self) -> bool:
         """Return whether ``log_lik`` has its own group."""
@@ -54,13 +67,9 @@ class SavedQuantities:
         InputError
             If a name matches no variable, or nothing would be kept.
         """
-        program = posterior.program
-        blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
-        known = [one.name for block in blocks for one in block.declarations]
+        known = self.known(posterior.program)
         known = known or list(Layout.from_names(posterior.full.param_names()).names)  # a posterior of functions
-        if unknown := sorted((self.saved | self.dropped) - set(known)):
-            option = "save" if unknown[0] in self.saved else "drop"
-            raise InputError(f"`{option}={unknown[0]}`: no such variable; the program has {', '.join(known)}")
+        self.check(known)
         tall = set() if self.observation_level else set(_tall(posterior)) - self.saved
         out = tall | self.dropped | (set(known) - self.saved if self.saved else set())
         if self.saved | self.dropped and not set(known) - out - {LOG_LIK}:

@@ -133,6 +133,8 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     given = read(model, data, progress)._replace(near=near(inits))
+    if known := SavedQuantities.known(given.analysis.program):
+        SavedQuantities.of(config).check(known)
     with given.unchanged():
         prepared = _Preparation(given, inits, config, progress, folder).prepared()
     return replace(prepared, data_file=recorded_of(data))

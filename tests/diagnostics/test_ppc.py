@@ -86,12 +86,15 @@ def test_pictures_of_integers_and_constants(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
-def test_a_program_without_replicated_data_is_refused(compiled: Compiled, tmp_path: Path) -> None:
+def test_a_program_without_replicated_data_is_refused(
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = ROOT / "stan_models" / "normal_mean.stan"
     data = {"N": 90, "y": np.random.default_rng(3).normal(1.0, 2.0, 90).tolist(), "sigma": 2.0}
     (tmp_path / "data.json").write_text(json.dumps(data))
     compiled(file)
     draws = stansub.sample(str(file), str(tmp_path / "data.json"), **SHORT)
+    monkeypatch.setattr(module, "posterior_of_draws", lambda *given, **options: pytest.fail("compiles a program"))
     with pytest.raises(InputError, match="normal_mean: no generated quantity replicates data: declare one"):
         stansub.ppc(draws)
 

@@ -1,5 +1,6 @@
 """Constrained values of draws: transformed parameters and generated quantities."""
 
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot
@@ -12,7 +13,7 @@ from stansub import CompiledModel
 from stansub.findings import LeftOut
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
-from stansub.run import constrain
+from stansub.run import constrain, prepare
 
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 100, "iter_sampling": 60, "seed": 4, "test": "exact"}
 
@@ -108,6 +109,15 @@ def test_variables_that_cannot_be_saved_or_dropped(
 ) -> None:
     with pytest.raises(stansub.InputError, match=message):
         stansub.sample(quantities, sample_data, **SHORT, **options)
+
+
+def test_unknown_variables_are_refused_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mean.stan"
+    text = "data { int N; vector[N] y; } parameters { real mu; } model { y ~ normal(mu, 1); }"
+    file.write_text(text)
+    monkeypatch.setattr(prepare._Preparation, "prepared", lambda own: pytest.fail("nothing is prepared"))
+    with pytest.raises(stansub.InputError, match="`drop=nu`: no such variable; the program has mu"):
+        stansub.sample(str(file), {"N": 3, "y": [1.0, 2.0, 3.0]}, drop="nu", **SHORT)
 
 
 def test_asking_for_more_values_does_not_change_the_others(default: Any, full: Any) -> None:
