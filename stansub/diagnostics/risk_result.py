@@ -104,7 +104,8 @@ def headlines(found: Risk) -> list[str]:
                     f"{epsilon:g}"
                 )
             against = ", ".join(f"{word} with epsilon {', '.join(those)}" for word, those in groups.items() if those)
-            line += f"; compared with exact decisions ({_sized(mse[0.0])}), {against}"
+            exact = f"compared with exact decisions ({_sized(mse[0.0])}), " if best else ""
+            line += f"; {exact}{against}"
         lines.append(line)
     return lines
 

@@ -289,7 +289,7 @@ def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
         ax.stairs(heights, edges, color=_colour(chain), linewidth=1.3, baseline=None)
         top = max(top, 1.1 * heights.max())
     ax.set(xlim=(0, chains * n), ylim=(0, top))
-    ax.yaxis.set_major_locator(few_ticks())
+    count_ticks(ax.yaxis)
     count_ticks(ax.xaxis)
     ax.grid(visible=False, axis="x")
 

@@ -78,6 +78,15 @@ def count_ticks(axis: Any) -> None:
     axis.set_major_formatter("{x:,.0f}")
 
 
+def log_ticks(axis: Any) -> None:
+    """Show 1, 2 and 5 times powers of ten on a logarithmic axis, without exponents."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:,g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def percent_ticks() -> Any:
     """Return a formatter of shares in percent."""
     from matplotlib.ticker import FuncFormatter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stansub.output.style import CHAIN_COLOURS, INK, blank, literal, styled
+from stansub.output.style import CHAIN_COLOURS, INK, blank, entitle, literal, log_ticks, styled
 from stansub.planning.plan import BudgetPlan, budgets
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def figure(found: BudgetPlan) -> Figure:
         ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
     ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
     ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, including set-up, without compilation")
+    log_ticks(ax.xaxis)
     ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
-    ax.set_title(f"{literal(found.name)}: {found.best.label} is best within {found.budget:g} s", loc="left")
+    entitle(picture, f"{literal(found.name)}: {found.best.label} is best within {found.budget:g} s")
     picture.legend(loc="outside right upper", title="bands: 90 %")
     return picture
