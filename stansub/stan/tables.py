@@ -295,7 +295,7 @@ class _Text:
             raise InputError(
                 f"{self._table.name}: column {self.wanted.column!r} has {len(names):,} levels "
                 f"({', '.join(names[:3])}{', ...' * (len(names) > 3)}), numbered 1 to {len(names):,}, but the program "
-                f"allows at most {upper:,}"
+                f"allows at most {upper:,}{'; write outcomes as 0 and 1, or as booleans' if upper == 1 else ''}"
             )
         return tuple(names)
 

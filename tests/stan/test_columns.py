@@ -186,7 +186,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "level above": (lambda: read(frame(group=[1, 9, 2] * 2), {"J": 3}), "row 2 is 9, but the upper bound is 3"),
     "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), numbered 1 to 3"),
-    "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), numbered"),
+    "text for truth": (
+        lambda: read(frame(y=["no", "yes"] * 3)),
+        "column 'y' has 2 levels (no, yes), numbered 1 to 2, but the program allows at most 1; write outcomes as 0 and "
+        "1, or as booleans",
+    ),
     "text for numbers": (
         lambda: read(frame(x_2="a")),
         "column 'x_2' is of type large_string, but the variable needs",
