@@ -23,6 +23,7 @@ from stansub.output.style import (
     ORANGE,
     blank,
     clipped,
+    count_ticks,
     entitle,
     few_ticks,
     literal,
@@ -299,6 +300,7 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
         label = f"audited and found wrong ({len(draw):,})"
         ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=label)
     ax.set(xlim=(0, share.shape[1]), xlabel="Draw")
+    count_ticks(ax.xaxis)
     scale_shares(ax, share, means)
     reading = "Lower values save work. At equilibrium, a strict test needs most of the data."
     _entitle(figure, comparison, "share of the data used by a decision", reading)
