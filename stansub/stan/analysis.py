@@ -133,10 +133,7 @@ class Analysis:
 
         A program that passes write over rows of data has them as data (`over_rows`).
 
-        Raises
-        ------
-        NoPredictorsError
-            If the text shows no likelihood in arguments of its own.
+        Raises `NoPredictorsError` if the text shows no likelihood in arguments of its own.
         """
         found = _likelihood_split(self, size or self.size)
         if isinstance(found, NoPredictorsError):

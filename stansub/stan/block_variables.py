@@ -29,11 +29,6 @@ def with_block_variables(program: Program, size: str) -> Program:
     """Return a program whose blocks declare such variables; the program itself if there are none.
 
     It has the same parameters and the same log density.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations.
     """
     reading, replacements = _Reading.of(program, size), list[tuple[Span, str]]()
     for block in (program.transformed_parameters, program.model):

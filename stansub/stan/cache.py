@@ -31,10 +31,8 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def cache_dir() -> Path:
     """Return the folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
 
-    Raises
-    ------
-    InputError
-        If its name has characters that make and the linker cannot handle, it is a file, or other users can write to it.
+    Raises `InputError` if its name has characters that make and the linker cannot handle, it is a file, or other users
+    can write to it.
     """
     chosen = os.environ.get("STANSUB_CACHE")
     cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
@@ -54,13 +52,7 @@ def cache_dir() -> Path:
 
 
 def require_private(folder: Path) -> None:
-    """Raise an error if anyone but the user or the superuser can change the content of a cache folder, if it exists.
-
-    Raises
-    ------
-    InputError
-        If others can change it.
-    """
+    """Raise InputError if anyone but the user or the superuser can change a cache folder, if it exists."""
     try:
         facts = folder.stat()
     except OSError:
@@ -118,12 +110,7 @@ def _is_private_group(gid: int, uid: int) -> bool:
 def cache_errors(folder: Path) -> Iterator[None]:
     """Turn a failure to write under the cache directory into a one-line error.
 
-    Raises
-    ------
-    InputError
-        If the folder is read-only or similar.
-    RunError
-        If the disk is full or fails.
+    Raises `InputError` if the folder is read-only or similar; `RunError` if the disk is full or fails.
     """
     try:
         yield

@@ -38,15 +38,13 @@ class VaryingError(NotFollowedError):
 def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
     """Return a value for each observation, if needed evaluated for each value of an integer of the data.
 
+    Raises `VaryingError`, too, if the value is a container, whose size may differ: what reads it is then evaluated for
+    each value.
+
     Parameters
     ----------
     evaluate : callable
         Raises `VaryingError` where ``known`` does not have the integer's value.
-
-    Raises
-    ------
-    VaryingError
-        Also if the value is a container, whose size may differ: what reads it is evaluated for each value then.
     """
     try:
         return evaluate()

@@ -50,11 +50,6 @@ def with_category_tables(program: Program, size: str) -> Program:
 
     It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
     functions.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations.
     """
     return with_declared(program, lambda one: _declaring(one, size))
 

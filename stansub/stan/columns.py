@@ -55,6 +55,8 @@ def read_columns(
 ) -> tuple[dict[str, NDArray[Any]], Origins]:
     """Read the variables that have no value yet and whose columns are in a table.
 
+    Raises `InputError` if columns are missing, or their values do not fit.
+
     Parameters
     ----------
     given : mapping
@@ -67,11 +69,6 @@ def read_columns(
     values : dict
         Arrays of int64 or float64.
     origins : Origins
-
-    Raises
-    ------
-    InputError
-        If columns are missing, or their values do not fit.
     """
     _check_names(declarations, tables, columns)
     choices = [choice for declaration in declarations if (choice := _choice(declaration, tables, columns)) is not None]
@@ -129,13 +126,7 @@ def inferred(
 def remedy(
     declaration: Declaration, given: Mapping[str, Any], declarations: Sequence[Declaration], tables: Sequence[Table]
 ) -> str:
-    """Return a remedy for a variable with neither value nor column; empty if nothing is like it.
-
-    Parameters
-    ----------
-    given : mapping
-        Values by name.
-    """
+    """Return a remedy for a variable with neither a ``given`` value nor a column; empty if nothing is like it."""
     declared = {one.name for one in declarations}
     if alike := _nearest(declaration.name, [name for name in given if name not in declared]):
         return f"; the data have {alike!r}, which it does not declare"

@@ -75,10 +75,7 @@ class Whole:
     ) -> Instances:
         """Return blocks of ``size`` observations, in an order that numbers the sums consecutively.
 
-        Raises
-        ------
-        InputError
-            If the data cannot be cut this way.
+        Raises `InputError` if the data cannot be cut this way.
         """
         (names,) = sums
         blocks = Blocks(self.data.integer(names[0]), size)
@@ -95,13 +92,7 @@ class InParts:
 
     @staticmethod
     def values(parts: Parts, exporting: Library | None, data: Data, *, seed: int) -> Data:
-        """Return the data with the values of transformed data.
-
-        Raises
-        ------
-        InputError
-            If these values are not available.
-        """
+        """Return the data with the values of transformed data; InputError if these values are not available."""
         values: dict[str, Any] = dict(data.values)
         if exporting is not None:
             values |= transformed_data.values(exporting, parts.computed, data, seed=seed)

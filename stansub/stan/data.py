@@ -98,13 +98,7 @@ class Data:
         return Arrays(self.values, axes, sizes)
 
     def model(self, library: Library, *, seed: int = 0) -> Model:
-        """Return the program with all of the data.
-
-        Raises
-        ------
-        InputError
-            If the program rejects the data.
-        """
+        """Return the program with all of the data; InputError if the program rejects the data."""
         arrays = self.arrays({}, ()) if library.takes_arrays else None
         return library.model(self.json(), seed=seed) if arrays is None else library.model_of(arrays, seed=seed)
 
@@ -135,11 +129,8 @@ class Data:
     def axes(self, sizes: Iterable[str]) -> dict[str, int]:
         """Return variables declared along one of the size variables, with the axis of that size.
 
-        Raises
-        ------
-        InputError
-            If a variable has such a size twice (``matrix[N, N]``), another size that changes with it (``N + 1``), or
-            is a tuple that has it.
+        Raises `InputError` if a variable has such a size twice (``matrix[N, N]``), another size that changes with it
+        (``N + 1``), or is a tuple that has it.
         """
         sizes = set(sizes)
         dimensions = Dimensions.of(self.values, self.declarations)
@@ -237,10 +228,7 @@ class Raw:
 
         Sizes that are not given follow from the variables that have them.
 
-        Raises
-        ------
-        InputError
-            If a variable is missing, has the wrong type or size, or violates a bound.
+        Raises `InputError` if a variable is missing, has the wrong type or size, or violates a bound.
         """
         with unchanged(self.files):
             return self._checked(declarations)
@@ -273,10 +261,7 @@ def load(source: DataLike) -> Raw:
     A JSON file is read as in CmdStan, optionally compressed by gzip. Tables are opened, and `Raw.checked` reads the
     columns that the program declares.
 
-    Raises
-    ------
-    InputError
-        If a file cannot be read, or a variable is given twice.
+    Raises `InputError` if a file cannot be read, or a variable is given twice.
     """
     sources = DataSources.of(source)
     values: dict[str, Any] = {}
@@ -299,13 +284,7 @@ def load(source: DataLike) -> Raw:
 
 
 def read(source: DataLike, declarations: tuple[Declaration, ...]) -> Data:
-    """Read data (see `load`) and check them against the data block.
-
-    Raises
-    ------
-    InputError
-        As `load` and `Raw.checked` do.
-    """
+    """Read data (see `load`) and check them against the data block (see `Raw.checked`)."""
     return load(source).checked(declarations)
 
 

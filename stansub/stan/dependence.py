@@ -77,13 +77,7 @@ class Steps:
         return (*self.transformed, *self.model)
 
     def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
-        """Return, for each variable that depends on any of some groups of variables, the names of these groups.
-
-        Parameters
-        ----------
-        groups : mapping
-            From the name of a group to its variables.
-        """
+        """Return, for each variable that depends on variables of some named groups, the names of these groups."""
         found: dict[str, frozenset[str]] = {}
         for group, variables in groups.items():
             for name in variables:

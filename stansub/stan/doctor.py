@@ -104,10 +104,7 @@ def clear() -> str:
 
     Programs in use keep running, and compilations are unaffected.
 
-    Raises
-    ------
-    InputError, RunError
-        If a file cannot be removed.
+    Raises `InputError` or `RunError` if a file cannot be removed.
     """
     cache = cache_dir()
     kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers")]

@@ -46,15 +46,10 @@ _RESHAPED = frozenset(
 
 
 def effects(program: Program, *sizes: str) -> tuple[str, ...]:
-    """Return the names of parameters that are effects with an unknown scale.
+    """Return the names of parameters that are effects with an unknown scale; ``sizes`` count the observations.
 
     They have several elements and no bounds, or are arrays of ordered vectors, and a density or a product outside the
     likelihood ties them to other parameters: ``u ~ normal(0, tau)``, ``u = tau * z``, ``c[j] ~ normal(mu, tau)``.
-
-    Parameters
-    ----------
-    sizes : str
-        The integers that count the observations.
     """
     declared = {one.name: one for one in program.parameters.declarations}
     steps, depends = Steps.of(program), of_observations(program, *sizes)

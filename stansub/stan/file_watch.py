@@ -32,13 +32,7 @@ class WatchedFile:
         return cls(path, _state(path))
 
     def mapped(self) -> WatchedFile:
-        """Return the same file, mapped into memory.
-
-        Raises
-        ------
-        OSError
-            If it cannot be mapped.
-        """
+        """Return the same file, mapped into memory; OSError if it cannot be mapped."""
         return replace(self, mapping=MappedFile(os.fspath(self.path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -65,10 +59,7 @@ def unchanged(files: Sequence[WatchedFile]) -> Iterator[None]:
 
     Within the block, lost parts of a mapped file read as zeros. Outside it, the process ends with a message.
 
-    Raises
-    ------
-    RunError
-        If a file has changed.
+    Raises `RunError` if a file has changed.
     """
     with ExitStack() as stack:
         for file in files:

@@ -57,13 +57,7 @@ def is_data_file(path: Path) -> bool:
 
 
 def opened(part: Any, name: str) -> Table | Values:
-    """Open a table, or read the values of a file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Open a table, or read the values of a file; InputError if it cannot be read."""
     if isinstance(part, Mapping):
         return Values(part)
     if isinstance(part, DataPartitions):
@@ -118,13 +112,7 @@ def _arrays(path: Path) -> Values:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object from a file.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, unreadable or not a JSON object.
-    """
+    """Return a JSON object from a file; InputError if the file is missing, unreadable or not a JSON object."""
     return _parse(_text(path), path)
 
 

@@ -73,10 +73,7 @@ class Slicer:
     def model(self, start: int, stop: int) -> Model:
         """Return an instance with the observations at the places ``start`` to ``stop - 1``.
 
-        Raises
-        ------
-        InputError
-            If the data cannot be cut or the program rejects them.
+        Raises `InputError` if the data cannot be cut or the program rejects them.
         """
         if self._arrays is not None:
             places = np.arange(start, stop) if self.order is None else self.order[start:stop]
@@ -106,10 +103,7 @@ class BlockModels:
     def get(self, block: int, room: int) -> tuple[Model, bool]:
         """Return the model of a block, and whether it is kept; models are kept up to a memory limit.
 
-        Raises
-        ------
-        InputError
-            If the program rejects the data of the block.
+        Raises `InputError` if the program rejects the data of the block.
         """
         if (known := self._kept.get(block)) is not None:
             return known, True
@@ -201,32 +195,16 @@ class Instances:
 def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Instances:
     """Return the instances of all blocks and of the global part, from the user's program.
 
-    Parameters
-    ----------
-    points : sequence of ndarray
-        Unconstrained parameters at which the program's log density is finite.
-
-    Raises
-    ------
-    InputError
-        If the program rejects the data of the first block.
+    Its log density must be finite at the ``points``. Raises `InputError` if it rejects the data of the first block.
     """
     shared = _global_models(slicer, points, n_observations=blocks.n_observations)
     return made((slicer,), blocks, shared)
 
 
 def made(slicers: tuple[Slicer, ...], blocks: Blocks, shared: tuple[Model, ...], *, alone: bool = False) -> Instances:
-    """Return the instances of all blocks, given those of the global part.
+    """Return the instances of all blocks, given those of the global part; arguments are fields of `Instances`.
 
-    Parameters
-    ----------
-    slicers, blocks, shared, alone
-        Fields of `Instances`.
-
-    Raises
-    ------
-    InputError
-        If the program rejects the data of the first block, or memory does not hold instances.
+    Raises `InputError` if the program rejects the data of the first block, or memory does not hold instances.
     """
     _check_memory(slicers, blocks)
     models, room = BlockModels(slicers, blocks, shared[0].dim), max(_ALWAYS, memory.room().size // _SHARE)

@@ -120,27 +120,13 @@ class Library:
         return text
 
     def model(self, data: bytes, *, seed: int = 0) -> Model:
-        """Instantiate the program with data.
-
-        Raises
-        ------
-        InputError
-            If the program rejects the data.
-        """
+        """Instantiate the program with data; InputError if the program rejects the data."""
         return self._made("bs_model_construct", data, seed)
 
     def model_of(self, data: Arrays, rows: Places | None = None, *, seed: int = 0) -> Model:
-        """Instantiate the program with data in memory, if the library accepts them.
+        """Instantiate the program with data in memory, or with some rows of them, if the library accepts them.
 
-        Parameters
-        ----------
-        rows : ndarray of int32 or int64, optional
-            Rows, in order, that are the model's data; all by default.
-
-        Raises
-        ------
-        InputError
-            If the program rejects the data.
+        Raises `InputError` if the program rejects the data.
         """
         chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
         some = (None, 0) if chosen is None else (chosen.ctypes.data_as(_rows_p), len(chosen))
@@ -239,13 +225,7 @@ class Model(_Owner):
             return list(pool.map(self.log_density_or_message, points))
 
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log density and its gradient, shape (dim,).
-
-        Raises
-        ------
-        RunError
-            If the program raises an error.
-        """
+        """Return the log density and its gradient, shape (dim,); RunError if the program raises an error."""
         value, gradient = ctypes.c_double(), np.empty(self.dim)
         message = self._call(
             "bs_log_density_gradient", False, True, self._checked(theta), ctypes.byref(value), gradient
@@ -263,13 +243,7 @@ class Model(_Owner):
         rng: Rng | None = None,
         out: FloatArray | None = None,
     ) -> FloatArray:
-        """Return constrained values, in the order of `param_names`.
-
-        Raises
-        ------
-        RunError
-            If the program raises an error.
-        """
+        """Return constrained values, in the order of `param_names`; RunError if the program raises an error."""
         theta = self._checked(theta)
         if out is None:
             out = np.empty(self.param_num(include_tp=include_tp, include_gq=include_gq))
@@ -301,10 +275,7 @@ class Model(_Owner):
     def param_unconstrain_json(self, values: bytes) -> FloatArray:
         """Return the unconstrained parameters, shape (dim,), of constrained ones in JSON.
 
-        Raises
-        ------
-        InputError
-            When a parameter is missing, has the wrong size or violates its constraint.
+        Raises `InputError` when a parameter is missing, has the wrong size or violates its constraint.
         """
         out = np.empty(self.dim)
         message = self._call("bs_param_unconstrain_json", values, out)

@@ -81,10 +81,7 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     If the likelihood reads a local variable with another size, this is assumed to count them, too: brms's models with
     several outcomes have a size for each.
 
-    Raises
-    ------
-    NoPredictorsError
-        If the text shows no such split.
+    Raises `NoPredictorsError` if the text shows no such split.
     """
     program = silenced(program)
     steps = Steps.of(program)

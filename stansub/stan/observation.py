@@ -88,6 +88,8 @@ def follow(
 ) -> ObservationTerm:
     """Return the likelihood of one observation.
 
+    Raises `NotFollowedError` if the text cannot be followed; the message says where.
+
     Parameters
     ----------
     values : mapping

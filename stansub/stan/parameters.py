@@ -38,6 +38,8 @@ def unconstrained(
 
     The places have one dimension if a parameter does not have one for each element.
 
+    Raises `NotFollowedError` if there are too many, or a parameter has an unsupported type.
+
     Parameters
     ----------
     values : dict

@@ -47,10 +47,7 @@ class Describe:
     def answer(self, holder: Posterior, *, threads: int = 1) -> Description:
         """Return the description.
 
-        Raises
-        ------
-        NoPredictorsError
-            If the likelihood has no linear predictors of a family that decisions know.
+        Raises `NoPredictorsError` if the likelihood has no linear predictors of a family that decisions know.
         """
         values, predictors = holder.values, holder.predictors()
         if predictors.family.floor:

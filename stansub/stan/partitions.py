@@ -76,15 +76,8 @@ class PartitionRecipe:
     def open(self, known: Proved | None = None) -> tuple[Posterior, Proved | None]:
         """Return the posterior of the partition's rows, and what stays known of it without them.
 
-        Parameters
-        ----------
-        known : Proved, optional
-            What was known when it was opened before; the rows are then compared by their digest, and not proved again.
-
-        Raises
-        ------
-        InputError
-            If the file is not the one that the run was started with, or the rows do not fit the program.
+        If that is ``known`` from before, the rows are compared by their digest, and not proved again. Raises
+        `InputError` if the file is not the one that the run was started with, or the rows do not fit the program.
         """
         if self.stamp and stamp_of(self.part) != self.stamp:
             raise InputError(f"{self.name}: this worker has another file than the process that started the run")
@@ -178,13 +171,7 @@ class PartitionedData(Data):
     def posterior(
         self, compiled: CompiledModel, *, seed: int, observations: str | None, near: Near | None = None, log: Progress
     ) -> Posterior:
-        """Return the posterior of all rows.
-
-        Raises
-        ------
-        InputError
-            If the pilot does not fit the program.
-        """
+        """Return the posterior of all rows; InputError if the pilot does not fit the program."""
         pilot = self._pilot(compiled, seed, observations, near, log)
         counts = tuple(one.n_observations for one in self.described)
         found = pilot.predictors(log)
@@ -232,10 +219,7 @@ def pooled(
 ) -> PartitionedData:
     """Return data in partitions from the descriptions of these, with the names of the partitions and of all.
 
-    Raises
-    ------
-    InputError
-        If partitions have different values of what all observations share.
+    Raises `InputError` if partitions have different values of what all observations share.
     """
     one, *others = described
     for name, other in zip(names[1:], others, strict=True):

@@ -65,10 +65,7 @@ def plan(analysis: Analysis) -> Plan:
 def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     """Return the programs to compile for surrogate transitions, and why; ``size`` counts the observations.
 
-    Raises
-    ------
-    NoPredictorsError
-        If the text shows no surrogate.
+    Raises `NoPredictorsError` if the text shows no surrogate.
     """
     code, parts = analysis.likelihood_split(size).surrogate, analysis.over_rows
     programs = (

@@ -102,10 +102,7 @@ class Posterior:
     def check(self, source: str = "") -> None:
         """Raise `NotASumError`, which says what prevents subsampling, unless the proof holds.
 
-        Parameters
-        ----------
-        source : str
-            The user's file, for line numbers.
+        Line numbers are those of ``source``, the user's file.
         """
         if self.proof.holds and self.proof.is_empty:
             hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""

@@ -65,6 +65,8 @@ def proved_predictors(
 ) -> LinearPredictors:
     """Return how observations depend on the parameters, proved.
 
+    Raises `NoPredictorsError` if the text cannot be followed, or the result is wrong; the message says where.
+
     Parameters
     ----------
     texts : sequence of Text
@@ -120,10 +122,7 @@ def predictors_of(
 ) -> LinearPredictors:
     """Return how the observations of each sum depend on the parameters, from its text; not yet proved.
 
-    Raises
-    ------
-    InputError
-        If a text cannot be followed; the message says where.
+    Raises `InputError` if a text cannot be followed; the message says where.
     """
     followed = [text.follow(n, check) for text, n in zip(texts, counts, strict=True)]
     if len(followed) == 1:
@@ -137,10 +136,7 @@ def arguments_of(
 ) -> tuple[Family, list[Argument]]:
     """Return the family of an observation's log likelihood, or a program of it, with its arguments; not yet proved.
 
-    Raises
-    ------
-    NoPredictorsError
-        If it has too many arguments, or is no known family and ``of_family`` is set.
+    Raises `NoPredictorsError` if it has too many arguments, or is no known family and ``of_family`` is set.
     """
     try:
         return _in_family(followed, n)
@@ -170,10 +166,8 @@ def _in_family(followed: ObservationTerm, n: int) -> tuple[Family, list[Argument
 def affine_density(followed: ObservationTerm, n: int) -> Affine:
     """Return the density of an observation, with its affine arguments.
 
-    Raises
-    ------
-    NoPredictorsError
-        If there is not exactly one, it is of no known family, or an argument is not affine under its link.
+    Raises `NoPredictorsError` if there is not exactly one, it is of no known family, or an argument is not affine under
+    its link.
     """
     if followed.density is None:
         raise NoPredictorsError("there is not exactly one density of data")

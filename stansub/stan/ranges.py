@@ -36,10 +36,7 @@ LIPSCHITZ = "log_lik_lipschitz_i"
 def range_function(posterior: Posterior, *, progress: Callable[[str], None] | None = None) -> RangeFunction:
     """Compile the program's ``log_lik_range``, whose value times 2 x block size is the range of the block sums.
 
-    Raises
-    ------
-    InputError
-        If the program has no such function.
+    Raises `InputError` if the program has no such function.
     """
     code = rewrite.range_program(rewrite.silenced(posterior.program))
     goal = "for log_lik_range"

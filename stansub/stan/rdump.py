@@ -27,17 +27,9 @@ _END = re.compile(r"\s*(?:[;\n]|$)")
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """Read the assignments of a file.
+    """Read the assignments of a file: numbers, arrays of int64 or float64, and text as it is in the file.
 
-    Returns
-    -------
-    dict
-        Numbers, arrays of int64 or float64, and text as it is in the file.
-
-    Raises
-    ------
-    InputError
-        If the text contains anything that data of Stan programs do not.
+    Raises `InputError` if the text contains anything that data of Stan programs do not.
     """
     text = _COMMENT.sub(lambda found: found[1] or "", text)
     values: dict[str, Any] = {}

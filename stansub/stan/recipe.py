@@ -51,10 +51,7 @@ class PosteriorRecipe:
     def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
         """Return the posterior; its program need not be compiled if the user's cache is shared.
 
-        Raises
-        ------
-        RunError
-            If the posterior has another cut of the data.
+        Raises `RunError` if the posterior has another cut of the data.
         """
         near = NearPoints(self.points)
         if self.evaluator == "uncut":

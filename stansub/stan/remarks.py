@@ -28,15 +28,10 @@ class Remark:
 
 
 def find_line(source: str, statement: str) -> int | None:
-    """Return the line of a statement in the user's own file, counted from 1.
+    """Return the line of a statement in the user's own file, from 1; None if it is not there, but in an included file.
 
     Comments, white space, parentheses, braces and colons (``x[, 1]`` is ``x[:, 1]``) are ignored, because the canonical
     text may have others.
-
-    Returns
-    -------
-    int or None
-        None if it is not found, for example because it comes from an included file.
     """
     wanted = [token.text for token in _significant(statement)]
     try:

@@ -113,17 +113,14 @@ def constants_program(program: Program, function: str, n: str) -> str:
     Its elements are the user's ``function(i, ...)`` for i from 1 to ``n``. The other arguments are the data of the same
     names. An argument ``metric`` that is not a variable is data of the derived program.
 
+    Raises `InputError` if the program has no such function, or an argument is not the name of a data variable.
+
     Parameters
     ----------
     function : str
         ``log_lik_lipschitz_i`` or another function that returns a constant for each observation.
     n : str
         The number of observations as a Stan expression of data.
-
-    Raises
-    ------
-    InputError
-        If the program has no such function, or an argument is not the name of a data variable.
     """
     known, metric = program.data_names, takes_metric(program, function)
     arguments = _by_name(
@@ -156,10 +153,7 @@ def range_program(program: Program) -> str:
     suffix ``_new`` refers to the proposal. The unconstrained parameters are those of the program at the current state,
     then at the proposal.
 
-    Raises
-    ------
-    InputError
-        If the program has no such function, or an argument is neither data nor a parameter.
+    Raises `InputError` if the program has no such function, or an argument is neither data nor a parameter.
     """
     parameters = {variable.name for variable in program.parameters.declarations}
     at_proposal = {name: Name(f"{name}_new") for name in parameters}

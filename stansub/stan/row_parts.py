@@ -54,13 +54,7 @@ class CollectedRows:
         return bool(self._dense.keys() | self._columns.keys() - {TOGETHER})
 
     def add(self, rows: slice, part: Part) -> None:
-        """Add the next observations.
-
-        Raises
-        ------
-        NoPredictorsError
-            If a variable is dense in one part and not in another.
-        """
+        """Add the next observations; NoPredictorsError if a variable is dense in one part and not in another."""
         for k, (elements, block) in part.dense.items():
             own = self._dense.setdefault(k, {})
             for element, values in zip(elements.tolist(), block.T, strict=True):

@@ -58,10 +58,8 @@ class Argument(NamedTuple):
 def tail_rounding(family: Family, *, logits: bool = False) -> Callable[[FloatArray], FloatArray] | None:
     """Return the rounding errors of Stan's log likelihoods of a family, as a function of these; None if negligible.
 
-    Parameters
-    ----------
-    logits : bool
-        Whether a program of a binomial family may compute probabilities from logits, and round these, as others may.
+    With ``logits``, a program of a binomial family may compute probabilities from logits, and round these, as others
+    may.
     """
     code = family.code if isinstance(family, ProgramFamily) else None
     tails = code is not None and (np.isin(_LOSING, code.codes[:, 0]).any() or _has_complement(code))

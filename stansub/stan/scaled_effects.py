@@ -55,11 +55,6 @@ def with_scaled_effects(program: Program, size: str) -> Program:
 
     It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
     products, or if the likelihood reads effects in many ways, as factor models do.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations.
     """
     return with_declared(program, lambda one: _declaring(one, size))
 

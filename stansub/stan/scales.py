@@ -36,14 +36,9 @@ _PRODUCTS = ("*", ".*")
 
 
 def without_scales(statements: Sequence[Statement], arguments: Sequence[Declaration]) -> Mapping[str, str]:
-    """Return Stan code of arguments in which such scales are fixed if `FIXED` is 1, by name, unconstrained.
+    """Return Stan code of a likelihood's arguments with such scales fixed if `FIXED` is 1, by name, unconstrained.
 
-    Parameters
-    ----------
-    statements : sequence of Statement
-        Those of the likelihood.
-    arguments : sequence of Declaration
-        Its arguments; positive ones are read by their logarithm.
+    Positive arguments are read by their logarithm.
     """
     plain = {one.name for one in arguments if not one.type.array_dims}
     vectors = {one.name for one in arguments if one.type.base == "vector"} & plain

@@ -134,13 +134,7 @@ class Shares(SumOfParts):
         return first + last - both
 
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log density and its gradient, shape (dim,).
-
-        Raises
-        ------
-        RunError
-            If the program raises an error.
-        """
+        """Return the log density and its gradient, shape (dim,); RunError if the program raises an error."""
 
         def of(model: Model) -> FloatArray:
             value, gradient = model.log_density_gradient(theta)

@@ -81,12 +81,7 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     """Return statements of the model block that add to the target and read data with ``size`` as a dimension.
 
     They read the data themselves or through computed variables, or are in a loop over the data or a branch that the
-    data decide. Calls of functions ``*_lp`` are among them.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations, or an expression that sizes them.
+    data decide. Calls of functions ``*_lp`` are among them. ``size`` may be an expression.
     """
     steps = Steps.of(program)
     depends = steps.depending({size: data_along(program, size)})

@@ -37,11 +37,8 @@ class Source(NamedTuple):
 def read(stan_file: str | Path) -> Source:
     """Read a program; ``#include`` is resolved from its folder.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it would be valid
-        with its arrays, comments and assignments in current syntax.
+    Raises `InputError` if the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` if it
+    would be valid with its arrays, comments and assignments in current syntax.
     """
     if not isinstance(stan_file, str | Path):
         raise InputError(f"the program must be the path of a .stan file, not of type {type(stan_file).__name__}")

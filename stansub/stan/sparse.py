@@ -50,17 +50,14 @@ def sparse_predictors(
 ) -> SparsePredictors:
     """Return the rows of a likelihood with n observations, of a known family or else a program; not yet proved.
 
+    Raises `NoPredictorsError` if its text cannot be followed, or it has too many arguments.
+
     Parameters
     ----------
     values : mapping
         Data of all observations.
     cut : Cut, optional
         The same data, to process them part by part.
-
-    Raises
-    ------
-    NoPredictorsError
-        If its text cannot be followed, or it has too many arguments.
     """
     log = as_progress(progress)
     log("Following the likelihood of an observation")

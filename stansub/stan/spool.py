@@ -30,10 +30,7 @@ def arrays_of(n_bytes: int) -> Empty:
 def _in_file(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array in a file, cached in memory by the system as space allows.
 
-    Raises
-    ------
-    InputError
-        If the disk has no space for it.
+    Raises `InputError` if the disk has no space for it.
     """
     size = math.prod(shape) * dtype.itemsize
     try:

@@ -27,13 +27,7 @@ _RULE = re.compile(r"^\s*-{20,}\s*$")
 
 
 def read(stan_file: Path) -> str:
-    """Return the text of a Stan program.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not text.
-    """
+    """Return the text of a Stan program; InputError if the file cannot be read or is not text."""
     try:
         code = stan_file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -54,36 +48,17 @@ def read(stan_file: Path) -> str:
 def canonical(stan_file: Path) -> str:
     """Return a Stan program in stanc's normal form: includes resolved, no comments, braces, one statement a line.
 
-    Parameters
-    ----------
-    stan_file : Path
-        The program; ``#include`` looks in its folder.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or stanc rejects the program; the message has file, line and reason.
-    RunError
-        If there is no stanc or it does not run.
+    ``#include`` looks in the program's folder. Raises `InputError`, with file, line and reason, if the file cannot be
+    read or stanc rejects the program; `RunError` if there is no stanc or it does not run.
     """
     # stanc runs in the program's folder because a folder's name may contain a comma, which separates include paths.
     return canonical_code(read(stan_file), str(stan_file), folder=stan_file.absolute().parent)
 
 
 def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
-    """Return a program's text in stanc's normal form (see `canonical`).
+    """Return a program's text in stanc's normal form (see `canonical`); ``#include`` looks in ``folder``.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Folder in which ``#include`` is resolved.
-
-    Raises
-    ------
-    InputError
-        If stanc rejects the program.
-    RunError
-        If there is no stanc or it does not run.
+    Raises `InputError` if stanc rejects the program; `RunError` if there is no stanc or it does not run.
     """
     arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={printable(name)}"]
     done = _stanc(code, arguments, folder)
@@ -126,13 +101,7 @@ def _is_false(warning: str, code: str, with_prior: Collection[str]) -> bool:
 
 
 def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
-    """Run stanc on a program and return its output.
-
-    Raises
-    ------
-    RunError
-        If there is no stanc or it does not run.
-    """
+    """Run stanc on a program and return its output; RunError if there is no stanc or it does not run."""
     stanc = find_home().stanc
     try:
         return subprocess.run(
@@ -150,10 +119,7 @@ def _stanc(code: str, arguments: Sequence[str], folder: Path | None) -> subproce
 def explain(stderr: str, name: str) -> str:
     """Return the first error in stanc's output in one line: file, line, column, reason.
 
-    Parameters
-    ----------
-    name : str
-        Name of the program if the output has none.
+    ``name`` is the program's, if the output has none.
     """
     lines = stderr.strip().splitlines()
     for start, line in enumerate(lines):

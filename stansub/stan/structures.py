@@ -74,10 +74,7 @@ class NamedStructure(NamedTuple):
 def named(program: Program, size: str = "") -> NamedStructure | None:
     """Return the structure of a program, if it is a known one that is not a sum.
 
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations; if it is not given and several may, all must show one.
+    ``size`` counts the observations; if it is not given and several may, all must show one.
     """
     found = [_named(program, one) for one in ([size] if size else outcome_sizes(program) or [main_size(program)])]
     return found[0] if found and all(found) else None

@@ -96,10 +96,7 @@ class _Other:
     def outermost(self, node: Node, *, is_nonlinear: bool = False) -> Iterator[tuple[Expression, SizedType]]:
         """Yield such values with their types, none inside another.
 
-        Parameters
-        ----------
-        is_nonlinear : bool
-            Whether what contains ``node`` is a nonlinear function of it.
+        ``is_nonlinear`` says whether what contains ``node`` is a nonlinear function of it.
         """
         degree = None
         if isinstance(node, Expression):

@@ -152,17 +152,15 @@ def split(
 ) -> Split:
     """Split a posterior in two; takes a compilation.
 
+    Raises `NoPredictorsError` if the likelihood is of no known family of predictors that are affine in its own
+    arguments.
+
     Parameters
     ----------
     points : sequence of ndarray, shape (dim,)
         Points at which the two parts together are compared with it.
     predictors : SparsePredictors, optional
         Predictors of the likelihood, if its text could be followed.
-
-    Raises
-    ------
-    NoPredictorsError
-        If the likelihood is of no known family of predictors that are affine in its own arguments.
     """
     own = Analysis.of(program).likelihood_split(size)
     if predictors is None:

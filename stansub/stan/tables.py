@@ -58,16 +58,9 @@ class Wanted:
 
 
 def open_file(path: Path, kind: str) -> Table:
-    """Open a file, or a folder of Parquet files.
+    """Open a file of kind "parquet", "ipc", "csv" or "tsv", or a folder of Parquet files.
 
-    Parameters
-    ----------
-    kind : {"parquet", "ipc", "csv", "tsv"}
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is not of that kind.
+    Raises `InputError` if there is no such file, or it is not of that kind.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file")
@@ -133,10 +126,7 @@ def _delimited(path: Path, delimiter: str) -> Table:
 def joined(tables: Sequence[Table], name: str) -> Table:
     """Return the rows of several tables, one table after the other.
 
-    Raises
-    ------
-    InputError
-        If a column is missing in one of them or has another type.
+    Raises `InputError` if a column is missing in one of them or has another type.
     """
     first, *others = tables
     for other in others:
@@ -189,12 +179,8 @@ def of_stream(stream: Any, name: str) -> Table:
 def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]:
     """Fill arrays with columns in one pass; return the names of the levels of text columns.
 
-    Raises
-    ------
-    InputError
-        If a value is missing, or does not fit the array; the message names column and row.
-    RunError
-        If the table's file changes meanwhile.
+    Raises `InputError`, with column and row, if a value is missing or does not fit the array; `RunError` if the table's
+    file changes meanwhile.
     """
     with unchanged(table.files):
         return _read(table, wanted)

@@ -54,6 +54,9 @@ def compile_library(
     damaged library is compiled again. If several processes request the same library at once, one compiles and the
     others wait. Whatever ends the wait, such as an interrupt, also ends the compiler and leaves no files behind.
 
+    Raises `InputError` if the cache directory cannot be used; `RunError` if there is no compiler, the compilation fails
+    or is stopped, or the disk is full.
+
     Parameters
     ----------
     name : str
@@ -76,13 +79,6 @@ def compile_library(
     -------
     Path
         The library.
-
-    Raises
-    ------
-    InputError
-        If the cache directory cannot be used.
-    RunError
-        If there is no compiler, the compilation fails or is stopped, or the disk is full.
     """
     log, title, name = as_progress(progress), _title(name, goal), name + suffix
 

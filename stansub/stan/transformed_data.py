@@ -40,10 +40,7 @@ def exporting(program: Program, variables: Sequence[Declaration]) -> str:
 def values(library: Library, variables: Sequence[Declaration], data: Data, *, seed: int) -> dict[str, Any]:
     """Return values of the variables that a compiled `exporting` program returns, in the form of `Data`.
 
-    Raises
-    ------
-    InputError
-        If the program rejects the data.
+    Raises `InputError` if the program rejects the data.
     """
     model, nothing = data.model(library, seed=seed), np.empty(0)
     try:

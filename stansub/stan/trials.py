@@ -61,10 +61,7 @@ class _Helper:
     def ask(self, request: bytes, check: Callable[[], None]) -> tuple[bool, Any]:
         """Send a call; return whether it succeeded, and its result or exception.
 
-        Raises
-        ------
-        CrashError
-            If the process ends instead.
+        Raises `CrashError` if the process ends instead.
         """
         try:
             if not self._is_ready:
@@ -119,6 +116,8 @@ def start(module: str) -> None:
 def attempt(function: Callable[..., T], /, *arguments: Any, check: Callable[[], None] = lambda: None) -> T:
     """Call a function in the other process.
 
+    Raises `CrashError` if the process ends, `RunError` if it cannot be started, and exceptions of the function.
+
     Parameters
     ----------
     function : callable
@@ -132,13 +131,6 @@ def attempt(function: Callable[..., T], /, *arguments: Any, check: Callable[[], 
     -------
     object
         The function's result, which must support pickling.
-
-    Raises
-    ------
-    CrashError
-        If the process ends. Exceptions of the function are raised here too.
-    RunError
-        If the process cannot be started.
     """
     request = pickle.dumps((function, arguments), protocol=pickle.HIGHEST_PROTOCOL)
     with _lock:

@@ -153,13 +153,7 @@ def _operation(operator: str, left: UnsizedType, right: UnsizedType) -> UnsizedT
 
 
 def indexed(kind: UnsizedType, kept: Sequence[bool]) -> UnsizedType:
-    """Return the type of a part of a variable.
-
-    Parameters
-    ----------
-    kept : sequence of bool
-        For each index, whether it takes several elements.
-    """
+    """Return the type of a part of a variable; ``kept`` says for each index whether it takes several elements."""
     of_array, inner = kept[: kind.depth], list(kept[kind.depth :])
     depth = kind.depth - len(of_array) + sum(of_array)
     prefix, scalar = ("complex_", "complex") if kind.base.startswith("complex") else ("", "real")

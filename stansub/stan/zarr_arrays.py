@@ -25,15 +25,8 @@ _CODECS = _COMPRESSORS | _FILTERS | _LAYOUTS
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of numbers in a group by name, or a single array by the name of its file.
 
-    Parameters
-    ----------
-    path : Path
-        A folder or zip file, as Zarr writes them (formats 2 and 3).
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, or stored by a codec that is not on the list.
+    The path is a folder or zip file, as Zarr writes them (formats 2 and 3). Raises `InputError` if it is missing,
+    damaged, or stored by a codec that is not on the list.
     """
     try:
         import zarr
@@ -54,13 +47,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _of_numbers(arrays: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the arrays whose elements are numbers.
-
-    Raises
-    ------
-    InputError
-        If one of them has a codec that is not on the list.
-    """
+    """Return the arrays whose elements are numbers; InputError if one of them has a codec that is not on the list."""
     found = {name: one for name, one in arrays.items() if one.dtype.kind in "biuf"}
     for name, one in found.items():
         for codec in _codecs(one.metadata.to_dict()):

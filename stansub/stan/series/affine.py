@@ -18,13 +18,7 @@ class Affine:
 
     @classmethod
     def of(cls, expression: Expression, known: Mapping[Expression, Expression] | None = None) -> Affine:
-        """Read an expression.
-
-        Parameters
-        ----------
-        known : mapping, optional
-            Terms that stand for other expressions: ``N`` for ``size(y)``.
-        """
+        """Read an expression; ``known`` terms stand for others: ``N`` for ``size(y)``."""
         match bare(expression):
             case Literal(text) if text.isdigit():
                 return cls((), int(text))

@@ -191,13 +191,7 @@ class _Line:
         return (*map(self._at, call.arguments[:n]), *call.arguments[n:])
 
     def _at(self, expression: Expression) -> Expression:
-        """Return the value of an expression for the cell.
-
-        Raises
-        ------
-        _JointError
-            If it has values of several cells.
-        """
+        """Return the value of an expression for the cell; _JointError if it has values of several cells."""
         if isinstance(expression, Name) and expression.name in self._values:
             return Group("(", (self._at(self._values[expression.name]),))
         if self._n_dims(expression) == 0:
@@ -252,10 +246,7 @@ class _Line:
     def _open(self, indices: tuple[Expression, ...], n_dims: int) -> list[int]:
         """Return the dimensions of a variable that indices leave, or select by a list.
 
-        Raises
-        ------
-        _JointError
-            If an index is a range.
+        Raises `_JointError` if an index is a range.
         """
         found = []
         for k in range(n_dims):
@@ -267,13 +258,7 @@ class _Line:
         return found
 
     def _n_dims(self, expression: Expression) -> int:
-        """Return the number of dimensions of a value.
-
-        Raises
-        ------
-        _JointError
-            If it is not known.
-        """
+        """Return the number of dimensions of a value; _JointError if it is not known."""
         kind = self._types.of(expression)
         if kind.base not in _DIMS:
             raise _JointError

@@ -108,10 +108,7 @@ class Nest:
     def is_lagged(self, counts: Callable[[Expression], bool]) -> bool:
         """Return whether the body reads data of neighbouring observations, skips the first ones, or reads the position.
 
-        Parameters
-        ----------
-        counts : callable
-            Whether a size may be that of observations.
+        ``counts`` says whether a size may be that of observations.
         """
         late = {loop.variable for loop in self.loops if loop.lower != ONE}
         alone: set[str] = set()
@@ -160,15 +157,8 @@ class Nest:
     def over_rows(self, size: Expression | None = None) -> For:
         """Return the loop over rows, and declare and fill the variables that it reads.
 
-        Parameters
-        ----------
-        size : Expression, optional
-            The number of rows, if it already has a name.
-
-        Raises
-        ------
-        RefusedError
-            If a statement cannot be rewritten.
+        ``size`` is the number of rows, if it already has a name. Raises `RefusedError` if a statement cannot be
+        rewritten.
         """
         for loop in self.loops:
             if not names(loop.lower, loop.upper) <= self.rows.data | self.places:
@@ -195,9 +185,7 @@ class Nest:
     def check(self) -> None:
         """Check that the loop is a sum over rows: `check_past`, and no parameters with a value for each row.
 
-        Raises
-        ------
-        RefusedError
+        Raises `RefusedError` otherwise.
         """
         self.check_past()
         for read, _ in self.indexed(self._outside()):
@@ -206,12 +194,7 @@ class Nest:
                 raise self._refused(read.node.span, f"reads `{shown}`, a parameter with a value for each observation")
 
     def check_past(self) -> None:
-        """Check that no value is carried from one row to the next.
-
-        Raises
-        ------
-        RefusedError
-        """
+        """Check that no value is carried from one row to the next; RefusedError otherwise."""
         for one in walk(self.body):
             if isinstance(one, While | ForEach | Return) or (isinstance(one, Jump) and one.word == "break"):
                 raise self._refused(one.span, "runs a different number of times for each observation")

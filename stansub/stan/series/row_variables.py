@@ -94,12 +94,8 @@ class RowVariables:
     def part(self, variable: str, stretch: Stretch) -> Name:
         """Return a variable that contains a range of elements of a computed one.
 
-        Raises
-        ------
-        RefusedError
-            If they are computed from each other, or in a way that cannot be split by observations.
-        DividedError
-            If they are not all computed in the same way.
+        Raises `RefusedError` if they are computed from each other, or in a way that cannot be split by observations;
+        `DividedError` if they are not all computed in the same way.
         """
         key = (variable, stretch.lower, stretch.size)
         if key not in self._names:
@@ -207,10 +203,7 @@ class RowVariables:
     def _filled(self, lower: Affine, upper: Affine, stretch: Stretch, *, inside: bool = False) -> bool | None:
         """Return True if elements ``lower`` to ``upper`` cover a range or may lie ``inside`` it, None otherwise.
 
-        Raises
-        ------
-        DividedError
-            If the range must be divided.
+        Raises `DividedError` if the range must be divided.
         """
         if (lower - stretch.upper).is_at_least(1) or (stretch.lower - upper).is_at_least(1):
             return None
@@ -241,13 +234,7 @@ class RowVariables:
         return (Nest(self.rows, (part,), loop.body, self, frozenset(group)).over_rows(stretch.size),)
 
     def over(self, code: S, stretch: Stretch | None) -> S:
-        """Return a vectorised expression or statement for a range of the variables.
-
-        Parameters
-        ----------
-        stretch : Stretch or None
-            None if it concerns single elements at fixed indices.
-        """
+        """Return vectorised code for a range of the variables; without one, for elements at fixed indices."""
         return exchanged(code, lambda node: self._exchange(code.span, node, stretch))
 
     def _exchange(self, span: Span, node: Node, stretch: Stretch | None) -> Expression | None:

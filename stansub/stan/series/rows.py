@@ -222,10 +222,7 @@ class Rows:
     def constant(self, read: Read, size: Expression | None = None) -> Name | None:
         """Return a constant part of the data as a separate variable; None if it may not be constant.
 
-        Parameters
-        ----------
-        size : Expression, optional
-            Length of its first index, a slice.
+        ``size`` is the length of its first index, if that is a slice.
         """
         indices = self.indices(read)
         if not all(index.names <= self.data for index in indices) or not self._are_places(read):

@@ -54,10 +54,7 @@ def outermost(read: Callable[[Node], T | None], node: Node) -> Iterator[T]:
 def changed(node: N, change: Callable[[Node], Node | None]) -> N:
     """Return a copy of a node with some of its descendants replaced.
 
-    Parameters
-    ----------
-    change : callable
-        Returns the replacement of a node, whose children are then not visited; None to visit them.
+    ``change`` returns the replacement of a node, whose children are then not visited; None to visit them.
     """
     new = change(node)
     if new is not None:

@@ -62,29 +62,12 @@ _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=", "<-")
 
 
 def parse(code: str) -> Program:
-    """Parse a program.
-
-    Parameters
-    ----------
-    code : str
-        Canonical text, as returned by `stansub.stan.stanc.canonical`.
-
-    Raises
-    ------
-    InputError
-        If the text is not such a program.
-    """
+    """Parse a program in canonical form (`stansub.stan.stanc`); InputError if the text is no such program."""
     return _Parser(code).program()
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse an expression.
-
-    Raises
-    ------
-    InputError
-        If the text cannot be parsed.
-    """
+    """Parse an expression; InputError if the text cannot be parsed."""
     return _Parser(text).alone(_Parser.expression, "an expression")
 
 

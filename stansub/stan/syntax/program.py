@@ -112,13 +112,7 @@ class Program(Node):
         return self.code[span.start : span.end]
 
     def with_blocks(self, **inside: str | None) -> str:
-        """Return the code of the program with some blocks replaced; the others stay.
-
-        Parameters
-        ----------
-        **inside : str or None
-            What is between the braces of a block; None to leave it out.
-        """
+        """Return the code of the program with the inside of some blocks replaced; None leaves a block out."""
         lines = []
         for name in ("functions_block", *BLOCKS):
             if name not in inside:

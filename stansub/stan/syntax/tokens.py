@@ -52,10 +52,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of a Stan text, without white space, comments and ``#include`` lines.
 
-    Raises
-    ------
-    InputError
-        If the text contains a character that Stan does not allow.
+    Raises `InputError` if the text contains a character that Stan does not allow.
     """
     tokens, position = [], 0
     while position < len(text):

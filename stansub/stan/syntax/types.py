@@ -68,10 +68,7 @@ class SizedType(Node):
     def part(self, lengths: Sequence[Expression | None]) -> SizedType:
         """Return the type of the part of a variable that indices select.
 
-        Parameters
-        ----------
-        lengths : sequence of (Expression or None)
-            Number of elements that each index selects, from the first on; None for a single index.
+        ``lengths`` are the numbers of elements that the first indices select; None for a single index.
         """
         kept = [*lengths, *self.all_dims[len(lengths) :]]
         n = len(self.array_dims)
