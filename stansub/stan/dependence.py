@@ -21,10 +21,10 @@ from stansub.stan.syntax import (
     If,
     Node,
     Program,
-    Span,
     Statement,
     calls,
     names,
+    parse,
 )
 
 
@@ -140,22 +140,42 @@ def needed(steps: Sequence[Step], wanted: Iterable[Step], *, known: Collection[s
     return kept
 
 
-def text_of(program: Program, statements: Sequence[Statement], kept: Collection[Span]) -> str:
-    """Return the simple statements at some places, within their loops and branches."""
-    lines, seen = [], set()
+def unused(program: Program) -> list[Step]:
+    """Return the steps of the model that have no effect, and that none with an effect needs."""
+    model = Steps.of(program).model
+    kept = needed(model, [step for step in model if step.has_effects])
+    return [step for step in model if step not in kept]
+
+
+def without_unused(program: Program, before: Program) -> Program:
+    """Return a program without the steps of its model that have become unused; those that were so before may reject."""
+    known = {str(step.statement) for step in unused(before)}
+    gone = [step for step in unused(program) if str(step.statement) not in known]
+    if not gone:
+        return program
+    model = Steps.of(program).model
+    kept = needed(model, [step for step in model if step not in gone])
+    return parse(program.with_blocks(model=text_of(program.model.statements, kept)))
+
+
+def text_of(statements: Sequence[Statement], steps: Iterable[Step]) -> str:
+    """Return the statements of some steps as text, within their loops and branches."""
+    return _text(statements, {step.statement for step in steps})
+
+
+def _text(statements: Sequence[Statement], kept: Collection[Statement]) -> str:
+    lines = []
     for statement in statements:
-        span = statement.span
         if isinstance(statement, If):
-            then, orelse = (text_of(program, inner, kept) for inner in (statement.then, statement.orelse))
+            then, orelse = (_text(inner, kept) for inner in statement.bodies)
             if then or orelse:
                 otherwise = f" else {{\n{orelse}\n}}" if orelse else ""
                 lines.append(f"{statement.head} {{\n{then}\n}}{otherwise}")
         elif isinstance(statement, Compound):
-            if inside := text_of(program, statement.body, kept):
+            if inside := _text(statement.body, kept):
                 lines.append(f"{statement.head} {{\n{inside}\n}}")
-        elif span in kept and span not in seen:
-            seen.add(span)  # several variables may share a declaration
-            lines.append(program.text(span))
+        elif statement in kept:
+            lines.append(str(statement))
     return "\n".join(lines)
 
 

@@ -36,7 +36,6 @@ from stansub.stan.syntax import (
     Prefix,
     Program,
     SizedType,
-    Span,
     Statement,
     Transpose,
     density_of,
@@ -101,14 +100,13 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     arguments = tuple(reading.argument(key, linear, logged) for key in reading.in_order(free))
     if not arguments:
         raise NoPredictorsError("the likelihood reads no parameters")
-    spans = {step.statement.span for step in kept}
-    likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
+    likelihood = checked(_likelihood(program, arguments, kept), "likelihood")
     if likelihood is None:
         raise NoPredictorsError("the likelihood alone is not a valid program")
     rest = [step for step in steps.evaluated if step not in inside]
     declarations, transformed = _data_of(program, steps, rest)
     phi = _phi(arguments, without_scales([step.statement for step in kept], arguments))
-    surrogate = _surrogate(program, arguments, phi, declarations, transformed, {step.statement.span for step in rest})
+    surrogate = _surrogate(program, arguments, phi, declarations, transformed, rest)
     return LikelihoodSplit(arguments, likelihood, surrogate, declarations)
 
 
@@ -256,17 +254,17 @@ def _factors(expression: Expression, changing: Set[str]) -> set[str]:
     return set[str]().union(*(_factors(one, changing) for one in found))
 
 
-def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:
+def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Sequence[Step]) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
     return program.with_blocks(
         parameters="\n".join(f"  {one.type} {one.name};" for one in arguments),
-        transformed_parameters=text_of(program, transformed, kept) or None,
-        model=text_of(program, model, kept),
+        transformed_parameters=text_of(transformed, kept) or None,
+        model=text_of(model, kept),
         generated_quantities=None,
     )
 
 
-def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Collection[Span]]:
+def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Sequence[Step]]:
     """Return the data that some statements need, and how transformed data among them are made."""
     read = names(program.parameters).union(*(step.reads for step in rest))
     # Declarations and their conditions read sizes, too.
@@ -278,7 +276,7 @@ def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tupl
     for one in reversed(declared):  # sizes are declared before what they size
         if one.name in read:
             read |= names(one.type)
-    return tuple(one for one in declared if one.name in read), {step.statement.span for step in made}
+    return tuple(one for one in declared if one.name in read), made
 
 
 def _surrogate(
@@ -286,14 +284,14 @@ def _surrogate(
     arguments: Sequence[Declaration],
     phi: str,
     declarations: Sequence[Declaration],
-    transformed_data: Collection[Span],
-    kept: Collection[Span],
+    transformed_data: Sequence[Step],
+    kept: Sequence[Step],
 ) -> str:
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
     switch = [f"  int {FIXED};"] if FIXED in phi else []
     data = [*(f"  {one.type} {one.name};" for one in declarations), DATA, *switch]
     model = [
-        text_of(program, program.model.statements, kept),
+        text_of(program.model.statements, kept),
         f"if ({ADDED}) {{\n{phi}",
         f"target += {CALL};",
         "}",
@@ -301,7 +299,7 @@ def _surrogate(
     quantities = [
         f"  vector[{SIZE}] {PHI}_now;",
         "  {",
-        _without_effects(program, kept) if locals_ else "",
+        text_of(program.model.statements, [step for step in kept if not step.has_effects]) if locals_ else "",
         phi,
         f"{PHI}_now = {PHI};",
         "  }",
@@ -309,17 +307,11 @@ def _surrogate(
     return program.with_blocks(
         functions_block=f"{program.text(program.functions_block.inside)}\n{FUNCTION}",
         data="\n".join(data),
-        transformed_data=text_of(program, program.transformed_data.statements, transformed_data) or None,
-        transformed_parameters=text_of(program, program.transformed_parameters.statements, kept) or None,
+        transformed_data=text_of(program.transformed_data.statements, transformed_data) or None,
+        transformed_parameters=text_of(program.transformed_parameters.statements, kept) or None,
         model="\n".join(model),
         generated_quantities="\n".join(quantities),
     )
-
-
-def _without_effects(program: Program, kept: Collection[Span]) -> str:
-    """Return the statements of the model at some places that only compute."""
-    spans = {step.statement.span for step in Steps.of(program).model if not step.has_effects}
-    return text_of(program, program.model.statements, spans & set(kept))
 
 
 def _unconstrained(one: Declaration, value: str) -> str:

@@ -24,7 +24,6 @@ from stansub.stan.syntax import (
     Jump,
     Name,
     Program,
-    Span,
     Subscript,
     calls,
     find,
@@ -99,10 +98,7 @@ def divide(program: Program) -> Parts | None:
         over = together(depends, step.uses)
         if step not in used and over in kept:
             kept[over] = needed(free, [*kept[over], step], known=known)
-    places = [{step.statement.span for step in group} for group in kept.values()]
-    code = _code(
-        program, given, {step.statement.span for step in anew}, {step.statement.span for step in staying}, places
-    )
+    code = _code(program, given, anew, staying, kept.values())
     counting = tuple(size for size in sizes if any(size in over for over in kept))
     handing_out = exporting(program, computed) if computed else ""
     return Parts(program, code, given, computed, handing_out, counting, tuple(kept))
@@ -192,20 +188,20 @@ def _stays(step: Step) -> bool:
 def _code(
     program: Program,
     declarations: Sequence[Declaration],
-    anew: Collection[Span],
-    staying: Collection[Span],
-    places: Sequence[Collection[Span]],
+    anew: Sequence[Step],
+    staying: Sequence[Step],
+    groups: Collection[Sequence[Step]],
 ) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
-    data = [*(f"  {one.type.plain} {one.name};" for one in declarations), f"  array[{len(places)}] int {SWITCHES};"]
-    groups = list[str]()
-    for k, kept in enumerate(places, start=1):
-        inside = [text_of(program, block, kept) for block in (transformed, model)]
-        groups += [f"if ({SWITCHES}[{k}]) {{", *filter(None, inside), "}"]
+    data = [*(f"  {one.type.plain} {one.name};" for one in declarations), f"  array[{len(groups)}] int {SWITCHES};"]
+    lines = list[str]()
+    for k, group in enumerate(groups, start=1):
+        inside = [text_of(block, group) for block in (transformed, model)]
+        lines += [f"if ({SWITCHES}[{k}]) {{", *filter(None, inside), "}"]
     return program.with_blocks(
         data="\n".join(data),
-        transformed_data=text_of(program, program.transformed_data.statements, anew) or None,
-        transformed_parameters=text_of(program, transformed, staying) or None,
-        model="\n".join(groups),
+        transformed_data=text_of(program.transformed_data.statements, anew) or None,
+        transformed_parameters=text_of(transformed, staying) or None,
+        model="\n".join(lines),
         generated_quantities=None,
     )

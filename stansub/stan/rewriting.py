@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan import stanc
+from stansub.stan.dependence import without_unused
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
 from stansub.stan.syntax import Program, Span, parse
@@ -68,7 +69,8 @@ class Pass(NamedTuple):
             found = self.find(program) if program.model.statements else None
         except RefusedError as refusal:
             return refusal
-        return edited(program, self.name, found.replacements, found.lines) if found else None
+        written = edited(program, self.name, found.replacements, found.lines) if found else None
+        return without_unused(written, program) if written else None
 
 
 @dataclass

@@ -57,16 +57,16 @@ model {
     assert parts is not None
     assert parts.sizes == ("N", "M")
     assert [set(group) for group in parts.groups] == [set(), {"N"}, {"M"}]
-    assert switched(parts) == ["real b = 2 * a;", "real c, d;", "c = b + 1;", "u ~ normal(c, 1);"]
+    assert switched(parts) == ["real b = 2 * a;", "real c;", "c = b + 1;", "u ~ normal(c, 1);"]
     assert switched(parts, "N") == [
         "vector[J] scaled = s * u;",
-        "real c, d;",
+        "real d;",
         "d = exp(a);",
         "y ~ normal(scaled[g], d);",
     ]
     assert switched(parts, "M") == [
         "real b = 2 * a;",
-        "real c, d;",
+        "real c;",
         "c = b + 1;",
         "target += normal_lpdf(z | c, s);",
     ]

@@ -130,6 +130,15 @@ def test_passes_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> Non
         rewriting.cache_clear()
 
 
+def test_what_a_pass_leaves_unused_is_removed_but_what_was_unused_before_may_reject() -> None:
+    head = "data { int N; int J; vector[N] y; array[J] int n; } parameters { real a; }"
+    loop = "int at = 1; for (j in 1 : J) { segment(y, at, n[j]) ~ normal(a, 1); at += n[j]; }"
+    found = rewriting(read(f"{head} model {{ real b = 2 * a; real odd = sqrt(b); {loop} }}"))
+    assert found.passes == (RAGGED,)
+    assert {"b", "odd"} <= names(found.program.model)
+    assert "at" not in names(found.program.model)
+
+
 def test_symbols_are_free() -> None:
     symbols = Symbols.of(read(CENTRED_SERIES.replace("real c;", "real c; real stansub_x_1;")))
     assert [symbols.fresh("stansub_x") for _ in range(2)] == ["stansub_x_2", "stansub_x_3"]

@@ -51,7 +51,7 @@ def test_residuals_from_rows() -> None:
             }
           }
         }
-        for (n in 1 : N) { e[n] = y[n] - mu[n]; mu[n] += kept[n, 1 : L] * ar; }
+        for (n in 1 : N) { mu[n] += kept[n, 1 : L] * ar; }
         y ~ normal(mu, s);""")
         in model
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
+from stansub.stan.dependence import unused
 from stansub.stan.rewriting import Edits, Pass, RefusedError
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import PAST, Nest, accumulated, direct, is_bare, is_carried
@@ -98,27 +99,29 @@ class _Writer:
     program: Program
     found: list[tuple[Span, str]] = field(default_factory=list)
     """Statements, and their replacements over rows."""
-    copied: set[str] = field(default_factory=set)
-    """Computed variables with copies for rows."""
 
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
         self.counts = counting(self.program)
+        self.unused = {step.statement for step in unused(self.program)}
 
     def added(self) -> Edits:
         """Return the additions to the program."""
-        found = [*self.found, *self._dead()]
-        found += self.rows.constants([span for span, _ in found])
-        return Edits(self.rows.lines, found)
+        return Edits(self.rows.lines, [*self.found, *self.rows.constants([span for span, _ in self.found])])
 
     def write(self) -> None:
         """Rewrite statements that read data of neighbouring observations."""
         for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
-            if (has_terms(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
+            if (has_terms(statement) or self._accumulates(statement)) and self._is_lagged(statement, above):
                 computed = RowVariables(self.rows, above)
                 lines = self._whole(statement, computed)
-                self.copied |= computed.copied
                 self.found.append((statement.span, printed([*computed.lines, *lines])))
+
+    def _accumulates(self, statement: Statement) -> bool:
+        """Return whether a statement is a loop that only adds to variables, any of which is used."""
+        found = written(statement) if isinstance(statement, For) else set[str]()
+        adding = [one for one in find(Assign, [statement]) if found.intersection(one.variables)]
+        return not self.unused.issuperset(adding) and found <= accumulated(statement.bodies[0])
 
     def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
         """Return whether a statement reads data of neighbouring observations, directly or through other variables."""
@@ -220,23 +223,6 @@ class _Writer:
                 return n
         return None
 
-    def _dead(self) -> list[tuple[Span, str]]:
-        """Return statements that fill model variables of which only copies are read, with the parts to keep."""
-        done = [span for span, _ in self.found]
-        left = [one for one, _ in unlooped(self.program.model.statements) if one.span not in done]
-        dead = set(self.copied)
-        while living := {
-            name
-            for one in left
-            if has_terms(one) or not written(one) or not written(one) <= dead
-            for name in names(one) & dead
-        }:
-            dead -= living
-        gone = [one for one in left if written(one) and written(one) <= dead]
-        # Variables may share their declaration with others that are kept.
-        kept = [one for one in left if one not in gone]
-        return [(span, printed([one for one in kept if one.span == span])) for span in {one.span for one in gone}]
-
 
 def _vectorised(
     computed: RowVariables, statement: Statement, whole: Affine, first: Affine, n: Affine, size: Expression
@@ -248,11 +234,6 @@ def _vectorised(
     if left := names(found) & computed.rows.observed:
         raise RefusedError(f"reads `{min(left)}` at indices that are not rows", statement.span)
     return found
-
-
-def _accumulates(statement: Statement) -> bool:
-    """Return whether a statement is a loop that only adds to a variable."""
-    return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
 
 
 def _beside(nest: Nest) -> For | None:

@@ -63,8 +63,6 @@ class RowVariables:
     """Statements that may fill the variables, in order."""
     lines: list[Statement] = field(default_factory=list)
     """Statements that declare and fill the new variables."""
-    copied: set[str] = field(default_factory=set)
-    """Variables with such copies."""
     variables: dict[str, Declaration] = field(init=False)
     _names: dict[tuple[str, Affine, Expression], str] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
@@ -84,10 +82,10 @@ class RowVariables:
 
     def kept(self) -> Callable[[], None]:
         """Return a function that forgets what is added from now on."""
-        kept = list(self.lines), set(self.copied), dict(self._names), set(self._open)
+        kept = list(self.lines), dict(self._names), set(self._open)
 
         def forget() -> None:
-            self.lines, self.copied, self._names, self._open = kept
+            self.lines, self._names, self._open = kept
 
         return forget
 
@@ -121,7 +119,6 @@ class RowVariables:
             if one not in self.variables or self.whole(one) != stretch.whole:
                 raise self._refused(one, _UNKNOWN.format(one))
             self._names[one, stretch.lower, stretch.size] = self.rows.fresh(one)
-        self.copied |= group
 
     def here(self, variable: str, stretch: Stretch) -> None:
         """Declare the range of a variable that is filled next."""
