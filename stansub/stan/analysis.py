@@ -228,17 +228,8 @@ class NotASumError(InputError):
 def explain(analysis: Analysis, reason: str, *, source: str = "") -> NotASumError:
     """Return the error for a user whose program's likelihood is not a sum over observations.
 
-    Parameters
-    ----------
-    reason : str
-        How the numerical check failed, or why there was none.
-    source : str
-        The user's file, for line numbers.
-
-    Returns
-    -------
-    NotASumError
-        With the reason and the statements that stand in the way where the text shows them, in one line.
+    It has the ``reason``, which is how the numerical check failed or why there was none, and the statements that stand
+    in the way where the text shows them, with lines of ``source``, the user's file.
     """
     structure = named(analysis.program)
     refusals = analysis.rewriting.refusals

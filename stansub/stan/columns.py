@@ -53,22 +53,10 @@ def read_columns(
     tables: Sequence[Table],
     columns: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, NDArray[Any]], Origins]:
-    """Read the variables that have no value yet and whose columns are in a table.
+    """Read the variables that have no ``given`` value and whose columns are in a table, as arrays of int64 or float64.
 
-    Raises `InputError` if columns are missing, or their values do not fit.
-
-    Parameters
-    ----------
-    given : mapping
-        Values by name.
-    columns : mapping
-        Columns by variable, if their names differ.
-
-    Returns
-    -------
-    values : dict
-        Arrays of int64 or float64.
-    origins : Origins
+    ``columns`` are those of variables whose names differ. Raises `InputError` if columns are missing, or their values
+    do not fit.
     """
     _check_names(declarations, tables, columns)
     choices = [choice for declaration in declarations if (choice := _choice(declaration, tables, columns)) is not None]

@@ -162,23 +162,11 @@ def start_trials() -> None:
 def find_sums(
     cut: Cut, dim: int, points: Sequence[FloatArray], given: str | None, *, check: Callable[[], None]
 ) -> tuple[tuple[Names, ...], dict[str, str]]:
-    """Return which integers count the observations, as a few rows show: for each sum, the largest first.
+    """Return which integers count the observations, as a few rows show, and why others do not.
 
-    Parameters
-    ----------
-    points : sequence of ndarray
-        Unconstrained parameters at which the program's log density is finite.
-    given : str or None
-        The integer that the user named, which is then the only candidate.
-    check : callable
-        Called several times a second; an exception ends the search.
-
-    Returns
-    -------
-    sums : tuple of tuple of str
-        Empty if there are none.
-    reasons : dict
-        Why others do not count the observations.
+    For each sum, the largest comes first; there may be no sum. The log density is finite at the ``points``. If the user
+    has ``given`` an integer, it is the only candidate. An exception of ``check``, which is called several times a
+    second, ends the search.
     """
     reasons: dict[str, str] = {}
 

@@ -207,17 +207,8 @@ def arrange(
 ) -> tuple[Population, Places | None, Proof]:
     """Build the population on shuffled data or, if that changes the log density, on the data as given.
 
-    Parameters
-    ----------
-    build : callable
-        Makes the population from an order of the rows (None: as given).
-    counts : sequence of int
-        Number of rows of each sum; sums are shuffled separately.
-
-    Returns
-    -------
-    population, order, proof
-        ``proof.holds`` is False if neither order gives the program's own log density.
+    ``build`` makes it from an order of the rows (None: as given). Sums are shuffled separately; ``counts`` are their
+    numbers of rows. The proof fails if neither order gives the program's own log density.
     """
 
     def proved(population: Population) -> Proof:

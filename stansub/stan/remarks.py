@@ -48,14 +48,7 @@ def find_line(source: str, statement: str) -> int | None:
 def locate_error(message: str, code: str, source: str, file: str) -> str:
     """Return an error of a compiled program in one line, with the line in the user's file if found.
 
-    Parameters
-    ----------
-    message : str
-        Message of the C++ exception.
-    source : str
-        The user's file.
-    file : str
-        Name of the file in the message.
+    ``message`` is that of the C++ exception, ``source`` the user's file, and ``file`` its name in the message.
     """
 
     def place(match: re.Match[str]) -> str:

@@ -89,15 +89,7 @@ def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, st
 
 
 def extended(program: Program, lines: Iterable[str], replacements: Collection[tuple[Span, str]]) -> str:
-    """Return the program with more transformed data, and parts of its blocks replaced.
-
-    Parameters
-    ----------
-    lines : iterable of str
-        Stan code for the end of transformed data.
-    replacements : collection of (Span, str)
-        Parts of transformed data, parameters, transformed parameters and model, and their replacements.
-    """
+    """Return the program with more lines of transformed data, and with parts replaced from there to the model block."""
     inside = {
         name: replaced(program, block.inside, found)
         for name in ("transformed_data", "parameters", "transformed_parameters", "model")

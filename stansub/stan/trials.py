@@ -114,23 +114,10 @@ def start(module: str) -> None:
 
 
 def attempt(function: Callable[..., T], /, *arguments: Any, check: Callable[[], None] = lambda: None) -> T:
-    """Call a function in the other process.
+    """Call a module-level function in the other process; its arguments and its result must support pickling.
 
-    Raises `CrashError` if the process ends, `RunError` if it cannot be started, and exceptions of the function.
-
-    Parameters
-    ----------
-    function : callable
-        A module-level function.
-    *arguments
-        Values that can be pickled.
-    check : callable, optional
-        Called several times a second; an exception ends the call.
-
-    Returns
-    -------
-    object
-        The function's result, which must support pickling.
+    An exception of ``check``, which is called several times a second, ends the call. Raises `CrashError` if the process
+    ends, `RunError` if it cannot be started, and exceptions of the function.
     """
     request = pickle.dumps((function, arguments), protocol=pickle.HIGHEST_PROTOCOL)
     with _lock:

@@ -94,14 +94,8 @@ def examine(
 ) -> Examination:
     """Examine whether a program qualifies; with data, the numerical proof decides, whatever the text shows.
 
-    Raises `InputError` if the data do not fit the program.
-
-    Parameters
-    ----------
-    data : path, mapping, table, DataSources or None
-        Data for it, as `stansub.sample` takes them.
-    block_size, near, progress
-        See `stansub.stan.compilation.CompiledModel.with_data`.
+    For other arguments see `stansub.stan.compilation.CompiledModel.with_data`. Raises `InputError` if the data do not
+    fit the program.
     """
     text = Examination(source, observations or "")
     if data is None:
