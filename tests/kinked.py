@@ -35,6 +35,12 @@ parameters {{ real a; real b; }}
 model {{ y ~ double_exponential(a + b * x, {SCALE}); }}
 """
 
+_EFFECTS = f"""
+data {{ int N; int J; vector[N] y; array[N] int g; }}
+parameters {{ real a; real t; vector[J] z; }}
+model {{ for (n in 1:N) y[n] ~ double_exponential(a + exp(t) * z[g[n]], {SCALE}); }}
+"""
+
 
 @cache
 def line(n: int, intercept: float) -> tuple[Array, Array]:
@@ -49,3 +55,13 @@ def predictors(n: int, intercept: float) -> LinearPredictors:
     """Predictors of the same, with the two coefficients as parameters."""
     x, y = line(n, intercept)
     return _dense(*in_program(follow(parse(_TEXT), {"N": n, "x": x, "y": y}, n).term, n))
+
+
+@cache
+def effects(n: int, intercept: float, effects: tuple[float, ...]) -> LinearPredictors:
+    """Predictors of absolute errors about effects of groups, whose parameters are standardised."""
+    rng = np.random.default_rng(3)
+    g = np.arange(n) % len(effects)
+    y = intercept + np.array(effects)[g] + rng.laplace(0, SCALE, n)
+    data = {"N": n, "J": len(effects), "y": y, "g": g + 1}
+    return _dense(*in_program(follow(parse(_EFFECTS), data, n).term, n))

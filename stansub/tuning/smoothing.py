@@ -1,17 +1,19 @@
 """Kinks of the log likelihood, smoothed on the scale of the posterior for the search for modes.
 
-The scale is that of the outer products of the observations' gradients, which kinks do not affect, at a maximum for some
-of the observations. The maximum is found with kinks that are smoothed less and less.
+The scale is that of the outer products of the observations' gradients, which kinks do not affect, and of the curvatures
+of the prior, at a maximum for some of the observations. The maximum is found with kinks that are smoothed less and
+less.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.gradients import Team
+from stansub.target.gradients import Team, default_steps, differenced
 from stansub.target.predictor_derivatives import PredictorObjective
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import lbfgs
@@ -61,8 +63,11 @@ def _found(team: Team, predictors: LinearPredictors, rng: np.random.Generator) -
     rows = np.sort(rng.choice(n, min(_MOST, n), replace=False, shuffle=False))
     part = predictors.part(rows)
 
+    def prior(theta: FloatArray) -> tuple[float, FloatArray]:
+        return evaluator.subset_log_density_gradient(theta, _NONE)
+
     def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-        own, slope = evaluator.subset_log_density_gradient(theta, _NONE)
+        own, slope = prior(theta)
         value, gradient = part.gradient_at(theta, threads=team.threads)
         return own + value, slope + gradient
 
@@ -72,16 +77,26 @@ def _found(team: Team, predictors: LinearPredictors, rng: np.random.Generator) -
             break
         theta = rng.uniform(-2, 2, len(theta))
     for times in _TIMES:
-        part = part.smoothed_at(theta, times * _cholesky(part, theta))
+        part = part.smoothed_at(theta, times * _cholesky(part, theta, _curvatures(prior, theta)))
         theta, _ = lbfgs(objective, theta, max_iterations=_ITERATIONS)
-    return theta, _cholesky(part, theta) * np.sqrt(len(rows) / n)
+    share = len(rows) / n
+    return theta, _cholesky(part, theta, share * _curvatures(prior, theta)) * np.sqrt(share)
 
 
-def _cholesky(part: LinearPredictors, theta: FloatArray) -> FloatArray:
-    """Return a factor of the inverse of the sum of outer products of gradients."""
+def _curvatures(prior: Callable[[FloatArray], tuple[float, FloatArray]], theta: FloatArray) -> FloatArray:
+    """Return how far the prior bends down along each parameter, 0 where it bends up or is undefined."""
+    curvatures = -np.diag(differenced(lambda at: prior(at)[1], theta, default_steps(theta)))
+    return np.where((curvatures > 0) & np.isfinite(curvatures), curvatures, 0.0)
+
+
+def _cholesky(part: LinearPredictors, theta: FloatArray, own: FloatArray) -> FloatArray:
+    """Return a factor of the inverse of the sum of outer products of gradients, with own information added.
+
+    Without the prior's, scales of effects that are all 0, and means of effects, would have no information.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         (slopes,) = part.family.derivatives((1,), part.at(theta))
-        information = part.hessian(slopes[:, np.newaxis] * slopes)
+        information = part.hessian(slopes[:, np.newaxis] * slopes) + np.diag(own)
     scales = np.sqrt(np.diag(information))
     scales[~((scales > 0) & np.isfinite(scales))] = 1.0
     scaled = np.nan_to_num(information / np.outer(scales, scales)) + _RIDGE * np.eye(len(scales))

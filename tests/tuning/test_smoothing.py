@@ -84,3 +84,28 @@ def test_a_share_of_the_data_is_smoothed_on_its_own_scale() -> None:
         move = 1e-4 * np.array([1.0, 0.3])
         assert share(theta + move)[0] - share(theta - move)[0] == pytest.approx(2 * slope @ move, rel=1e-2)
         assert np.isfinite(value)
+
+
+def test_scales_of_effects_have_the_information_of_their_prior() -> None:
+    """The data say nothing about the scale of effects that are all 0, where the search begins, nor about their mean."""
+    effects = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
+    known, dim = kinked.effects(N, 5, effects), 2 + len(effects)
+
+    def gradient(theta: Array, which: NDArray[np.int32]) -> Array:
+        part = known.part(which)
+        (slopes,) = part.family.derivatives((1,), part.at(theta))
+        return np.einsum("kn,kni->ni", slopes, np.array([np.broadcast_to(z, (len(which), dim)) for z in part.design]))
+
+    target = FunctionFactors(
+        ["a", "t", *(f"z.{j}" for j in range(1, 1 + len(effects)))],
+        N,
+        lambda theta, which: known.part(which).log_lik(theta),
+        log_lik_gradient=gradient,
+        log_density=lambda theta: -0.5 * float(theta[1:] @ theta[1:]),
+        log_density_gradient=lambda theta: np.concatenate([[0.0], -theta[1:]]),
+        predictors=known,
+        block_size=10,
+    )
+    with Team(target.population, threads=1) as team:
+        anchor = SmoothObjectives(team, known, np.random.default_rng(1))._anchor
+    np.testing.assert_allclose(anchor[0] + np.exp(anchor[1]) * anchor[2:], 5 + np.array(effects), atol=0.05)
