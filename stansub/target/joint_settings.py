@@ -134,10 +134,10 @@ def _radii(
 def _too_many(candidates: float, n: int, times: float) -> str:
     if not candidates < n:
         return "the bounds on what the approximation omits are so wide that a test on some would evaluate all of them"
-    return (
-        f"a test on some would draw about {candidates:,.0f} of the {n:,} at random, each of which takes about as long "
-        f"as {times:.0f} in order"
-    )
+    drawn = f"a test on some would draw about {candidates:,.0f} of the {n:,} at random"
+    if candidates * times < n:
+        return f"{drawn}, but the moves that it rejects in addition would cost more than the time it saves"
+    return f"{drawn}, each of which takes about as long as {times:.0f} in order"
 
 
 def _best(rates: FloatArray, squares: FloatArray, n: int, noise: float, times: Times) -> tuple[Joint | None, float]:

@@ -116,6 +116,15 @@ def test_reasons_for_all_observations(kind: str, sd: float, reason: str) -> None
         assert near.joint.radius == pytest.approx(1.2 * furthest(predictors, quadratic, sds, places).max())
 
 
+def test_the_reason_is_another_one_if_a_test_on_some_would_save_time() -> None:
+    """Where moves are dear, rejecting more of them costs more than a decision from all observations."""
+    predictors, (point, places, sds) = likelihood("binomial"), draws(0.1)
+    quadratic = predictors.expansion(point)
+    dear = choose_joint(predictors, quadratic, sds, places, microseconds=1e5)
+    assert dear.joint is None
+    assert re.search(r"would draw about \d+ of the 4,000 at random, but the moves that it rejects", dear.reason)
+
+
 def test_bounds_that_only_small_boxes_have() -> None:
     """Boxes are as large as most draws need if larger ones have no bounds."""
     predictors, (point, places, sds) = likelihood("normal"), draws(0.0075, 60)
