@@ -121,7 +121,7 @@ def follow(
         of_the_model = walk.skipped[len(before) :]
         new = [reason for reason in of_the_model if reason not in before]
         otherwise = "no statement adds a term for each observation"
-        raise NotFollowedError([*walk.lost, *new, *of_the_model, *before, otherwise][0])
+        raise NotFollowedError([*walk.lost, *new, *of_the_model, *walk.retried, otherwise][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return ObservationTerm(walk.term, density, places)
 
@@ -133,8 +133,9 @@ class _Walk:
         self.program, self.n, self.check = program, n, check
         self.term: Number = 0.0
         self.skipped: list[str] = []
-        # Reasons for skipped terms of the observations.
+        # Reasons for skipped terms of the observations, and why loops ran observation by observation.
         self.lost: list[str] = []
+        self.retried: list[str] = []
         # By the ids of their values for an observation, which are kept so that no id is reused.
         self.densities: dict[int, tuple[Number, Density]] = {}
         self.functions: dict[tuple[str, int], Any] = {
@@ -376,6 +377,7 @@ class _Walk:
             return True
         # If it depends on data alone, it can run observation by observation.
         frame.values, self.term = before, term
+        self.retried += self.skipped[noted:]
         del self.skipped[noted:]
         self.lost.clear()
         return False

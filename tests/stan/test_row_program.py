@@ -780,6 +780,27 @@ def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> 
         follow(parse(text), {"N": 5, "z": np.ones(5)}, 5)
 
 
+def test_the_reason_is_that_of_units_whose_rows_are_read() -> None:
+    """Not that transformed data that the likelihood does not read are unknown."""
+    text = """
+      data { int N; int J; int unused; vector[N] z; array[J] int first; array[J] int last; }
+      transformed data { int also = unused; }
+      parameters { real a; real<lower=0> s; }
+      model {
+        vector[N] mu = rep_vector(a, N);
+        matrix[2, 2] L = s * diag_matrix(rep_vector(1, 2));
+        vector[J] lp;
+        for (j in 1:J) {
+          lp[j] = multi_normal_cholesky_lpdf(z[first[j]:last[j]] | mu[first[j]:last[j]], L);
+        }
+        target += sum(lp);
+      }
+    """
+    ends = {"first": np.arange(1, 80, 2), "last": np.arange(2, 81, 2)}
+    with pytest.raises(NotFollowedError, match=r"`first\[j\]` is not a single known number"):
+        follow(parse(text), {"N": 80, "J": 40, "z": np.ones(80)} | ends, 40)
+
+
 def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
     """Not that its loop cannot run for each observation in turn, nor that a part of the likelihood differs."""
     text = """
