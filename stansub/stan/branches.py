@@ -110,10 +110,7 @@ def _continuous(x: Number, done: dict[int, Number]) -> Number:
 
 
 def _has_sides(x: Number) -> bool:
-    """Return whether a number is a sum with a side of a branch in one of its terms."""
-    if not isinstance(x, Expression) or x.kind in SIDES:
-        return isinstance(x, Expression)
-    return x.kind in ("sum", "difference", "product") and any(map(_has_sides, x.parts))
+    return isinstance(x, Expression) and x.has_sides
 
 
 def _times(factor: Number, x: Number) -> Number | None:

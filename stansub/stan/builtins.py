@@ -28,9 +28,9 @@ from stansub.stan.containers import (
     total,
 )
 from stansub.stan.densities import PRODUCTS
-from stansub.stan.elementary import exp, known_only, log_phi, log_sum_exp
+from stansub.stan.elementary import OfDataError, exp, known_only, log_phi, log_sum_exp
 from stansub.stan.operators import is_integer
-from stansub.stan.rowwise import NotFollowedError, Number, OfDataError, apply, data, known
+from stansub.stan.rowwise import NotFollowedError, Number, apply, data, known
 
 Builtin = Callable[[Sequence[Value], int], Value]
 

@@ -12,7 +12,6 @@ import numpy as np
 from stansub.stan.rowwise import (
     NotFollowedError,
     Number,
-    OfDataError,
     apply,
     combine,
     is_kind,
@@ -29,6 +28,13 @@ MOST_VALUES = 32
 exp, log, inv, square = (partial(apply, name) for name in ("exp", "log", "inv", "square"))
 lgamma, log1p_exp = (partial(apply, name) for name in ("lgamma", "log1p_exp"))
 log_phi, log_mills = (partial(apply, name) for name in ("std_normal_lcdf", "log_mills"))
+
+
+class OfDataError(NotFollowedError):
+    """A function that is supported for data alone has an argument that depends on parameters."""
+
+    def __init__(self, name: str = "a function") -> None:
+        super().__init__(f"{name} of parameters is not supported")
 
 
 def known_only(function: Callable[..., Any]) -> Callable[..., Number]:

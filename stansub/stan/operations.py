@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from stansub.types import FloatArray
 
@@ -67,3 +68,13 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "if_nonpositive": lambda u, x: np.where(u <= 0, x, 0.0)[()],
     "unless_nonpositive": lambda u, x: np.where(u <= 0, 0.0, x)[()],
 }
+
+
+def common_limit(values: NDArray[Any]) -> float | None:
+    """Return infinity, or minus infinity, if all values are that."""
+    return float(values[0]) if np.isinf(values[0]) and (values == values[0]).all() else None
+
+
+def is_all(x: Any, value: float) -> bool:
+    """Return whether a value is known, and this number for all observations."""
+    return x is not None and bool(np.all(x == value))

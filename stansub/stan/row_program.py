@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.stan.branches import continuous
 from stansub.stan.containers import added
+from stansub.stan.operations import common_limit
 from stansub.stan.rowwise import (
     Expression,
     Number,
     combine,
-    common_limit,
     is_kind,
     known,
     pick,

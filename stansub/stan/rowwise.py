@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.stan.operations import BINARY, FUNCTIONS
+from stansub.stan.operations import BINARY, FUNCTIONS, common_limit, is_all
 from stansub.stan.slopes import Slopes, none_like, rows_in_stack, scaled, stacked, sum_of
 from stansub.target.programs import SIDES
 from stansub.types import FloatArray
@@ -25,13 +26,6 @@ from stansub.types import FloatArray
 
 class NotFollowedError(InputError):
     """The text of a likelihood cannot be followed; the message says where."""
-
-
-class OfDataError(NotFollowedError):
-    """A function that is supported for data alone has an argument that depends on parameters."""
-
-    def __init__(self, name: str = "a function") -> None:
-        super().__init__(f"{name} of parameters is not supported")
 
 
 class NestedError(NotFollowedError):
@@ -63,9 +57,12 @@ class Expression:
     """Whether it is the same for all observations."""
     depth: int = field(init=False)
     """Operations in a row, its own included."""
+    has_sides: bool = field(init=False)
+    """Whether it is a side of a branch, or a sum or product that has one in its terms or factors."""
 
     def __post_init__(self) -> None:
-        depth = 1 + max((one.depth for one in self.parts if isinstance(one, Expression)), default=0)
+        parts = [one for one in self.parts if isinstance(one, Expression)]
+        depth = 1 + max((one.depth for one in parts), default=0)
         if depth > _MOST_NESTED:
             raise NestedError(f"a value is the result of more than {_MOST_NESTED} operations in a row")
         object.__setattr__(self, "depth", depth)
@@ -74,8 +71,19 @@ class Expression:
         elif self.slopes is not None and self.values is not None:
             single = self.slopes.shape[0] == len(self.values) == 1
         else:
-            single = all(one.is_single for one in self.parts if isinstance(one, Expression))
+            single = all(one.is_single for one in parts)
         object.__setattr__(self, "is_single", single)
+        sides = self.kind in ("sum", "difference", "product") and any(one.has_sides for one in parts)
+        object.__setattr__(self, "has_sides", sides or self.kind in SIDES)
+
+    @cached_property  # kept, because a recursion over parts that are shared has exponentially many paths
+    def is_positive(self) -> bool:
+        """Whether it is certainly positive for all observations."""
+        if self.kind == "data":
+            return bool(np.all(self.values > 0))  # type: ignore[operator]
+        if self.kind in ("exp", "inv_logit", "log1p_exp"):
+            return True
+        return self.kind in ("product", "sum", "inv", "sqrt", "square") and all(map(is_positive, self.parts))
 
     def __add__(self, other: Number) -> Number:
         return self._combined("sum", other)
@@ -103,9 +111,8 @@ class Expression:
 
     def _combined(self, kind: str, other: Number) -> Number:
         """Return the combination with a number; other types, such as sums over observations, define their own."""
-        return (
-            combine(kind, self, other) if isinstance(other, Expression | float | int | np.generic) else NotImplemented
-        )
+        is_one = isinstance(other, Expression | float | int | np.generic)
+        return combine(kind, self, other) if is_one else NotImplemented
 
     def __neg__(self) -> Number:
         return combine("product", -1, self)
@@ -140,9 +147,10 @@ def is_kind(x: Number, kind: str) -> bool:
     return isinstance(x, Expression) and x.kind == kind
 
 
-def is_same(a: Number, b: Number) -> bool:
+def is_same(a: Number, b: Number, same: set[tuple[int, int]] | None = None) -> bool:
     """Return whether two numbers are the same operations of the same data and affine expressions."""
-    if a is b:
+    same = set() if same is None else same  # pairs of parts that are the same, so that each is compared once
+    if a is b or (id(a), id(b)) in same:
         return True
     if not isinstance(a, Expression) or not isinstance(b, Expression):
         return not isinstance(a, Expression) and not isinstance(b, Expression) and bool(a == b)
@@ -153,16 +161,14 @@ def is_same(a: Number, b: Number) -> bool:
     slopes, others = a.slopes, b.slopes
     if slopes is not None and others is not None and (slopes.shape != others.shape or abs(slopes - others).max() > 0):
         return False
-    return all(map(is_same, a.parts, b.parts))
+    if all(is_same(x, y, same) for x, y in zip(a.parts, b.parts, strict=True)):
+        same.add((id(a), id(b)))
+    return (id(a), id(b)) in same
 
 
 def is_positive(x: Number) -> bool:
     """Return whether a value is certainly positive."""
-    if (value := known(x)) is not None:
-        return bool(np.all(value > 0))
-    if x.kind in ("exp", "inv_logit", "log1p_exp"):
-        return True
-    return x.kind in ("product", "sum", "inv", "sqrt", "square") and all(map(is_positive, x.parts))
+    return x.is_positive if isinstance(x, Expression) else bool(np.all(x > 0))
 
 
 def select(mask: Mask, first: Number, other: Number) -> Number:
@@ -195,9 +201,9 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return Expression(kind, (a, b))
         if kind in SIDES:
             return _side(kind, a, b)
-        if _is_all(y, 0):
+        if is_all(y, 0):
             return a
-        if _is_all(x, 0):
+        if is_all(x, 0):
             return b if kind == "sum" else -b
         for limit, sign in ((limit_of(a), 1.0), (limit_of(b), 1.0 if kind == "sum" else -1.0)):
             if limit is not None:
@@ -207,7 +213,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
         if kind == "difference" and (rest := _without_common(a, b)) is not None:
             return rest
-        if kind == "difference" and _is_all(x, 1) and (rest := _complement(b)) is not None:
+        if kind == "difference" and is_all(x, 1) and (rest := _complement(b)) is not None:
             return rest
         if (negated := _negated(b)) is not None:
             return combine("difference" if kind == "sum" else "sum", a, negated)
@@ -242,9 +248,9 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
     if y is not None:
         a, b, x = b, a, y
     if x is not None:  # only the first is known
-        if _is_all(x, 0):
+        if is_all(x, 0):
             return 0.0
-        if _is_all(x, 1):
+        if is_all(x, 1):
             return b
         if (limit := limit_of(a)) is not None and is_positive(b):
             return limit
@@ -252,7 +258,7 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
             return affine(scaled(b.slopes, x), np.atleast_1d(x * b.values))
         if b.kind == "product" and (inner := known(b.parts[0])) is not None:
             return combine("product", wrapped(x * inner), b.parts[1])
-        if b.kind == "difference" and _is_all(x, -1):
+        if b.kind == "difference" and is_all(x, -1):
             return combine("difference", b.parts[1], b.parts[0])
     elif is_kind(a, "exp") and is_kind(b, "exp"):
         return apply("exp", a.parts[0] + b.parts[0])
@@ -269,7 +275,7 @@ def _side(kind: str, u: Number, value: Number) -> Number:
     """Return a value where u fulfils a condition, or does not, and 0 elsewhere."""
     if (decides := known(u)) is not None:
         return select(np.asarray(BINARY[kind](decides, 1.0), bool), value, 0.0)
-    return 0.0 if _is_all(known(value), 0) else Expression(kind, (u, value))
+    return 0.0 if is_all(known(value), 0) else Expression(kind, (u, value))
 
 
 def _log_sum_exp(a: Number, b: Number) -> Number:
@@ -288,14 +294,13 @@ def apply(function: str, x: Number) -> Number:
     if value is not None:
         with np.errstate(all="ignore"):
             return wrapped(FUNCTIONS[function](np.asarray(value, np.float64)[()]))
-    rule = _RULES.get(function)
-    found = rule(x) if rule else None
+    found = _RULES[function](x) if function in _RULES else None
     return Expression(function, (x,)) if found is None else found
 
 
 def _negated(x: Number) -> Expression | None:
     """Return the expression of which a number is the negative; None if it is not known as that."""
-    return x.parts[1] if is_kind(x, "product") and _is_all(known(x.parts[0]), -1) else None
+    return x.parts[1] if is_kind(x, "product") and is_all(known(x.parts[0]), -1) else None
 
 
 def _complement(x: Number) -> Number | None:
@@ -304,7 +309,7 @@ def _complement(x: Number) -> Number | None:
         return wrapped(1.0 - value)
     if x.kind == "inv_logit":
         return apply("inv_logit", -x.parts[0])
-    if x.kind == "difference" and _is_all(known(x.parts[0]), 1):
+    if x.kind == "difference" and is_all(known(x.parts[0]), 1):
         return x.parts[1]
     for lower, rest in (x.parts, x.parts[::-1]) if x.kind == "sum" else ():
         for width, share in (rest.parts, rest.parts[::-1]) if is_kind(rest, "product") else ():
@@ -341,7 +346,7 @@ def _of_log(x: Expression) -> Number | None:
         return apply("log", x.parts[0]) + apply("log", x.parts[1])
     if x.kind in ("inv", "sqrt", "square") and is_positive(part):
         return {"inv": -1.0, "sqrt": 0.5, "square": 2.0}[x.kind] * apply("log", part)
-    if x.kind in ("sum", "difference") and _is_all(known(part), 1) and is_kind(x.parts[1], "exp"):
+    if x.kind in ("sum", "difference") and is_all(known(part), 1) and is_kind(x.parts[1], "exp"):
         return apply("log1p_exp" if x.kind == "sum" else "log1m_exp", x.parts[1].parts[0])
     if x.kind == "difference" and is_kind(part, "inv_logit") and is_kind(x.parts[1], "inv_logit"):
         return log_inv_logit_diff(part.parts[0], x.parts[1].parts[0])  # type: ignore[union-attr]
@@ -356,7 +361,7 @@ def _of_log1p(x: Expression) -> Number | None:
             return apply("log1m_exp", negated.parts[0])
         if (rest := _complement(negated)) is not None:
             return apply("log", rest)
-    if x.kind == "difference" and is_kind(x.parts[0], "exp") and _is_all(known(x.parts[1]), 1):
+    if x.kind == "difference" and is_kind(x.parts[0], "exp") and is_all(known(x.parts[1]), 1):
         return x.parts[0].parts[0]
     return None
 
@@ -416,20 +421,25 @@ _RULES: dict[str, Callable[[Expression], Number | None]] = {
 }
 
 
-def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
+def pick(choices: Sequence[Number], places: NDArray[np.int64], done: dict[Any, Number] | None = None) -> Number:
     """Return the one of several values that each observation's index selects, from 0.
 
-    If they are the same function of different data and affine expressions, the result is that function of what is
-    selected.
+    If they are the same function of different data and affine expressions, it is that function of what is selected.
     """
+    done, key = {} if done is None else done, tuple(map(id, choices))
+    if key not in done:
+        done[key] = _picked(choices, places, done)
+    return done[key]
+
+
+def _picked(choices: Sequence[Number], places: NDArray[np.int64], done: dict[Any, Number]) -> Number:
     first = choices[0]
     if all(one is first for one in choices):
         return first
     values = [known(one) for one in choices]
-    n = len(places)
     if all(value is not None for value in values):
         table = np.stack(np.broadcast_arrays(*values))
-        return data(table[places] if table.ndim == 1 else table[places, np.arange(n)])
+        return data(table[places] if table.ndim == 1 else table[places, np.arange(len(places))])
     if all(map(is_affine, choices)):
         none = none_like(next(one.slopes for one in choices if is_kind(one, "affine")))
         rows = [one.slopes if is_kind(one, "affine") else none for one in choices]
@@ -438,7 +448,7 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
         return affine(slopes, np.concatenate(values)[rows_in_stack([len(one) for one in values], places)])
     kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
     if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
-        parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
+        parts = [pick([one.parts[k] for one in choices], places, done) for k in range(len(first.parts))]
         return with_parts(first, parts)
     found = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
@@ -471,15 +481,6 @@ def limit_of(x: Number) -> float | None:
     """Return infinity, or minus infinity, if a known or affine value is that for all observations."""
     values = x.values if is_kind(x, "affine") else known(x)
     return None if values is None else common_limit(np.atleast_1d(values))
-
-
-def common_limit(values: NDArray[Any]) -> float | None:
-    """Return infinity, or minus infinity, if all values are that."""
-    return float(values[0]) if np.isinf(values[0]) and (values == values[0]).all() else None
-
-
-def _is_all(x: Any, value: float) -> bool:
-    return x is not None and bool(np.all(x == value))
 
 
 def is_affine(x: Number) -> bool:
