@@ -28,7 +28,7 @@ from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, given_points, load, near
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
 from stansub.run.state import Plan, SetupState
-from stansub.selection import Choices, Chosen, ProductsLeft, updated
+from stansub.selection import Choices, Chosen, ProductsLeft, TransitionsLeft, updated
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
@@ -184,7 +184,7 @@ class _Preparation(NamedTuple):
         )
         return Prepared(setup, posterior, Ranges("none"), found.compiled_at, tuned=found.tuned)
 
-    def _subsampled(self, rejected: Chosen | None) -> Prepared:
+    def _subsampled(self, rejected: TransitionsLeft | None) -> Prepared:
         """Prepare a run whose decisions use parts of the data; ``rejected`` says why not surrogate transitions."""
         given, config, progress = self.given, self.config.of_length(transitions=False), self.progress
         seed = config.seed
@@ -221,7 +221,7 @@ class _Preparation(NamedTuple):
         )
         audit, audit_note = _audits(posterior, fitted, promise, config)
         block_note = _block_note(posterior, fitted, found, given=fixed)
-        left = [rejected] if rejected is not None else []
+        left = [_left(rejected, found)] if rejected is not None else []
         setup = Setup(
             config=config,
             seed=seed,
@@ -239,6 +239,12 @@ class _Preparation(NamedTuple):
             notes=updated(notes, block_note, *ranges.notes, *audit_note, *_products(posterior, config), *left),
         )
         return Prepared(setup, posterior, ranges, compiled_at)
+
+
+def _left(rejected: TransitionsLeft, found: ModeSetup | None) -> TransitionsLeft:
+    """Return why surrogate transitions are not used, where a race may show that moves about the mode suit."""
+    suits = found is not None and found.merit > 0 and found.independent >= transitions.NEAR_NORMAL
+    return replace(rejected, hardly_moves=rejected.hardly_moves and not suits)
 
 
 def _is_poor(found: ModeSetup, test: StoppingRule, posterior: Posterior, config: SampleConfig) -> bool:

@@ -260,3 +260,44 @@ def test_they_are_taken_for_many_levels_of_known_scale(tmp_path: Path) -> None:
     nuts = stansub.reference(program, data, engine="nutpie", seed=4, iter_sampling=4_000, show_progress=False)
     assert max(z_scores(idata, nuts, ["b", "u"])) < 4.5
     assert max(z_scores(idata, nuts, ["b", "u"], wider=1.1)) > 6
+
+
+FACTORS = """
+data { int N; int G; array[N] int<lower=1, upper=G> g; array[N] vector[4] y; }
+parameters { vector[4] nu; vector[3] loading; vector<lower=0>[4] psi; real<lower=0> sd_f; vector[G - 1] mean_f; }
+transformed parameters {
+  vector[4] lambda = append_row(1, loading);
+  matrix[4, 4] S = add_diag(square(sd_f) * lambda * lambda', square(psi));
+  array[G] vector[4] mu;
+  mu[1] = nu;
+  for (k in 2:G) mu[k] = nu + lambda * mean_f[k - 1];
+}
+model {
+  nu ~ normal(0, 5);
+  loading ~ normal(1, 1);
+  psi ~ normal(0, 2);
+  sd_f ~ normal(0, 2);
+  mean_f ~ normal(0, 1);
+  for (n in 1:N) y[n] ~ multi_normal(mu[g[n]], S);
+}
+"""
+
+
+def test_chains_about_a_nearly_normal_mode_are_not_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loadings times factor means look like effects; there is no surrogate, and moves about the mode are accepted."""
+    monkeypatch.setattr(transitions, "MANY", 10)
+    rng, program, data = np.random.default_rng(1), tmp_path / "factors.stan", tmp_path / "data.json"
+    g = rng.integers(0, 3, 3000)
+    factor = np.array([0, 0.5, -0.5])[g] + rng.standard_normal(3000)
+    y = 2 + np.outer(factor, [1, 0.8, 1.2, 0.9]) + 0.6 * rng.standard_normal((3000, 4))
+    program.write_text(FACTORS)
+    data.write_text(json.dumps({"N": 3000, "G": 3, "g": (g + 1).tolist(), "y": y.tolist()}))
+    command = ["sample", str(program), str(data), "--seed", "1", "--quiet", "--output", str(tmp_path / "draws.nc")]
+    run([*command, "--iter-warmup", "200", "--iter-sampling", "500", "--fallback", "nuts"])
+    shown = capsys.readouterr().err
+    assert "Warning: the chains will hardly move." not in shown
+    assert "Using NUTS" not in shown
+    facts = inference_data.attrs(stansub.read_draws(tmp_path / "draws.nc"))
+    assert "more than 12 arguments" in facts["choices"]["surrogate transitions"]
