@@ -6,6 +6,9 @@ where u changes its sign, for some observations and parameters. If it does not, 
 plus B unless u < 0, or else 0: it may jump. The product of such a side and a number that is 0 where u changes its sign
 does not jump; it becomes an absolute value, too. That the log likelihood is the program's is proved later
 (`stansub.stan.predictors`).
+
+Two numbers are equal where the square of their difference is at most 0. In a condition, |u| < c is u^2 < c^2, which has
+no kink.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from stansub.stan.slopes import dense, dots, none_like
 from stansub.target.programs import SIDES
 from stansub.types import FloatArray
 
-UNDECIDED = "how often a loop runs, or whether two numbers are equal, depends on parameters"
+UNDECIDED = "how often a loop runs, or a number taken as true or false, depends on parameters"
 # Observations and lines of parameters along which a change of sign is looked for, how many must have one, and the
 # largest difference of the two sides there, relative to that on either side.
 _TRIED, _LINES, _LEAST, _SAME = 64, 8, 16, 1e-6
@@ -67,7 +70,17 @@ class Sign:
     def side(self, value: Number, *, if_holds: bool) -> Number:
         """Return a value where it holds, or where it does not, and 0 elsewhere."""
         kind = "negative" if self.is_strict else "nonpositive"
-        return combine(f"{'if' if if_holds != self.is_negated else 'unless'}_{kind}", self.of, value)
+        return combine(f"{'if' if if_holds != self.is_negated else 'unless'}_{kind}", _without_kink(self.of), value)
+
+
+def _without_kink(u: Number) -> Number:
+    """Return a number with the sign of |v| - c, or of c - |v|, c >= 0, that is smooth; others as they are."""
+    for one, limit in (u.parts, u.parts[::-1]) if is_kind(u, "difference") else ():
+        value = known(limit)
+        if is_kind(one, "abs") and value is not None and np.all(value >= 0):
+            change = combine("difference", apply("square", one.parts[0]), wrapped(np.square(value)))
+            return change if one is u.parts[0] else -change
+    return u
 
 
 def joined(condition: Sign, first: Number, other: Number) -> Number:

@@ -111,6 +111,14 @@ def _order(
     return of
 
 
+def _equality(a: Number, b: Number) -> Number | Sign:
+    """Return whether two numbers are equal; of parameters, a condition on the square of their difference."""
+    if any(isinstance(one, Sign) for one in (a, b)) or all(known(one) is not None for one in (a, b)):
+        return _comparison(np.equal)(a, b)
+    change = apply("square", a - b)
+    return Sign(change, is_strict=False) if known(change) is None else _comparison(np.less_equal)(change, 0)
+
+
 def _both(a: Number, b: Number) -> Number | Sign:
     """Return whether two conditions hold."""
     if not isinstance(a, Sign) and not isinstance(b, Sign):
@@ -140,8 +148,8 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     ".^": power,
     "%": _comparison(lambda a, b: np.fmod(a, b)),
     "%/%": _comparison(lambda a, b: np.trunc(a / b)),
-    "==": _comparison(np.equal),
-    "!=": _comparison(np.not_equal),
+    "==": _equality,
+    "!=": lambda a, b: _negated(_equality(a, b)),
     "<": _order(np.less),
     "<=": _order(np.less_equal, is_strict=False),
     ">": _order(np.greater, swaps=True),

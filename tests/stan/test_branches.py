@@ -83,6 +83,18 @@ MODELS = {
         lambda t, d: stats.norm.logpdf(d["z"], np.where((d["x"] < t.p - 1) | (d["x"] >= t.p), t.a, t.b), t.s),
         lambda t, d: (d["x"] - t.p) * (d["x"] - t.p + 1),
     ),
+    "a window": (
+        "for (n in 1:N) target += abs(x[n] - p) < 0.5 ? normal_lpdf(z[n] | a, s) : normal_lpdf(z[n] | b, s);",
+        "",
+        lambda t, d: stats.norm.logpdf(d["z"], np.where(np.abs(d["x"] - t.p) < 0.5, t.a, t.b), t.s),
+        lambda t, d: np.abs(d["x"] - t.p) - 0.5,
+    ),
+    "outside a window": (
+        "for (n in 1:N) { if (fabs(x[n] - p) >= 0.5) z[n] ~ normal(b, s); else z[n] ~ normal(a, s); }",
+        "",
+        lambda t, d: stats.norm.logpdf(d["z"], np.where(np.abs(d["x"] - t.p) < 0.5, t.a, t.b), t.s),
+        lambda t, d: np.abs(d["x"] - t.p) - 0.5,
+    ),
     "inside an absolute value": (
         "for (n in 1:N) target += -abs(z[n] - (x[n] < p ? a : b)) / s - log(s);",
         "",
@@ -231,3 +243,25 @@ def test_an_undefined_condition_does_not_hold() -> None:
         assert np.isfinite(slopes).all()
         bound = found.family.largest(3, eta, np.full_like(eta, 0.1), 1.0)
         assert np.isinf(bound[x < 0]).all()
+
+
+def test_an_absolute_value_that_only_decides_has_no_kink() -> None:
+    """Such log likelihoods were said to have kinks, which surrogate transitions do not support."""
+    assert all(of_text(*MODELS[name][:2])[0].family.floor == 0 for name in ("a window", "outside a window"))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "sides"), [("==", "log(w[n]) : (w[n]^a - 1) / a"), ("!=", "(w[n]^a - 1) / a : log(w[n])")]
+)
+def test_numbers_of_parameters_may_be_compared_for_equality(comparison: str, sides: str) -> None:
+    """As in the transformation of Box and Cox, or in extreme value distributions, where a parameter may be 0."""
+    found, values = of_text(f"for (n in 1:N) target += normal_lpdf(a {comparison} 0 ? {sides} | b, s);")
+    log_w, family = np.log(values["w"]), found.family
+    for a in (0.0, 0.4):
+        theta = np.array([a, 0.2, 0.1, 0.0])
+        y = np.expm1(a * log_w) / a if a else log_w
+        np.testing.assert_allclose(found.log_lik(theta), stats.norm.logpdf(y, 0.2, np.exp(0.1)), rtol=1e-9)
+        lengths = found.lengths(0.1 * np.eye(4))
+        bounds = [family.largest(3, found.at(theta), lengths, radius) for radius in (3.0, 5.0)]
+        assert np.isinf(bounds[1]).all()
+        assert np.isfinite(bounds[0]).all() == bool(a)

@@ -175,7 +175,6 @@ MODELS: dict[str, tuple[str, str, Callable[[Point, dict[str, Any]], Array]]] = {
 LOOSE = ("Huber", "inside a logarithm", "inside incomplete gamma functions")
 REFUSED = {
     "for (n in 1:N) { while (z[n] < a) target += b; }": "how often a loop runs",
-    "for (n in 1:N) { if (z[n] == a) target += b; }": "whether two numbers are equal",
     "target += max(z - a);": "max of parameters is not supported",
 }
 
