@@ -211,7 +211,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
         if is_affine(a) and is_affine(b):
             sign = 1.0 if kind == "sum" else -1.0
             return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
-        if kind == "difference" and (rest := _without_common(a, b)) is not None:
+        if kind == "difference" and (rest := without_common(a, b)) is not None:
             return rest
         if kind == "difference" and is_all(x, 1) and (rest := _complement(b)) is not None:
             return rest
@@ -222,7 +222,7 @@ def combine(kind: str, a: Number, b: Number) -> Number:
     return Expression(kind, (a, b))
 
 
-def _without_common(a: Number, b: Number) -> Number | None:
+def without_common(a: Number, b: Number) -> Number | None:
     """Return a difference of sums with the same affine term, without that; None if they have none."""
     (first, rest), (other, less) = _affine_term(a), _affine_term(b)
     if not (is_kind(first, "affine") and is_kind(other, "affine")) or abs(_sum(first, other, -1.0)).max() > 0:

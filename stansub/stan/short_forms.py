@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stansub.stan.rowwise import Expression, Number, apply, combine, is_kind, known, with_parts, wrapped
+from stansub.stan.rowwise import Expression, Number, apply, combine, is_kind, known, with_parts, without_common, wrapped
 from stansub.stan.slopes import is_changing, key_of
 
 
@@ -60,6 +60,8 @@ class _Shortening:
         """Return a sum or a difference; of products with a common factor, that factor is outside."""
         if kind == "difference" and (rest := _less(a, b)) is not None:
             return rest
+        if kind == "difference" and (found := self._of_exps(a, b)) is not None:
+            return found
         if kind == "difference" and is_kind(a, "difference") and is_kind(b, "difference"):
             if a.parts[1] is b.parts[1]:
                 return combine("difference", a.parts[0], b.parts[0])
@@ -70,6 +72,13 @@ class _Shortening:
                 if factor is other:
                     return combine("product", factor, self._unique(self._added(kind, rest, own)))
         return _constant(combine(kind, a, b)) if kind == "difference" else combine(kind, a, b)
+
+    def _of_exps(self, a: Number, b: Number) -> Number | None:
+        """Return e^x - e^y as e^x (1 - e^(y - x)) if x and y share a term, which y - x lacks; None otherwise."""
+        if not is_kind(a, "exp") or not is_kind(b, "exp"):
+            return None
+        rest = without_common(b.parts[0], a.parts[0])
+        return None if rest is None else combine("product", a, combine("difference", 1.0, apply("exp", self.of(rest))))
 
     def _share(self, numerator: Number, inverse: Number) -> Number | None:
         """Return the product of a number and the inverse of e^b + e^c, if e^b or e^c is a factor of it."""

@@ -17,6 +17,9 @@ MODELS = {
     "nested factor": "for (n in 1:N) { real f = inv_logit(a); real m = s * b[1];"
     " target += exp(w[n] * f * (m + 1) - f * (w[n] * m)); }",
     "term": "for (n in 1:N) { real m = s * b[1] + w[n]; target += -square((m + exp(a)) - m); }",
+    "difference of exponentials": "for (n in 1:N) target += -abs(s) * (exp(a + t * w[n]) - exp(a + t * (w[n] - 0.1)));",
+    "interval-censored": "for (n in 1:N) { real h = exp(a + b[1] + t * log(w[n]));"
+    " real k = exp(a + b[1] + t * log(2 + w[n])); target += log_diff_exp(-h, -k); }",
     "two differences": "for (n in 1:N) { real m = s * r[1]; target += exp((exp(a) - m) - (w[n] * t - m)) * b[1]; }",
     "the same from two": "for (n in 1:N) { real m = s * r[1]; target += exp((m - exp(a)) - (m - w[n] * t)) * b[1]; }",
 }
