@@ -221,7 +221,7 @@ class _Preparation(NamedTuple):
         )
         audit, audit_note = _audits(posterior, fitted, promise, config)
         block_note = _block_note(posterior, fitted, found, given=fixed)
-        left = [_left(rejected, found)] if rejected is not None else []
+        left = [_left(rejected, posterior.dim, found)] if rejected is not None else []
         setup = Setup(
             config=config,
             seed=seed,
@@ -241,10 +241,13 @@ class _Preparation(NamedTuple):
         return Prepared(setup, posterior, ranges, compiled_at)
 
 
-def _left(rejected: TransitionsLeft, found: ModeSetup | None) -> TransitionsLeft:
-    """Return why surrogate transitions are not used, where a race may show that moves about the mode suit."""
+def _left(rejected: TransitionsLeft, dim: int, found: ModeSetup | None) -> TransitionsLeft:
+    """Return why surrogate transitions are not used; a race may show that moves about the mode suit instead.
+
+    The number of parameters is no longer an estimate from the text.
+    """
     suits = found is not None and found.merit > 0 and found.independent >= transitions.NEAR_NORMAL
-    return replace(rejected, hardly_moves=rejected.hardly_moves and not suits)
+    return replace(rejected, n_parameters=dim, hardly_moves=rejected.hardly_moves and not suits)
 
 
 def _is_poor(found: ModeSetup, test: StoppingRule, posterior: Posterior, config: SampleConfig) -> bool:

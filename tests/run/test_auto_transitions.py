@@ -264,7 +264,10 @@ def test_they_are_taken_for_many_levels_of_known_scale(tmp_path: Path) -> None:
 
 FACTORS = """
 data { int N; int G; array[N] int<lower=1, upper=G> g; array[N] vector[4] y; }
-parameters { vector[4] nu; vector[3] loading; vector<lower=0>[4] psi; real<lower=0> sd_f; vector[G - 1] mean_f; }
+parameters {
+  vector[4] nu; vector[3] loading; vector<lower=0>[4] psi; real<lower=0> sd_f; vector[G - 1] mean_f;
+  simplex[2] share;
+}
 transformed parameters {
   vector[4] lambda = append_row(1, loading);
   matrix[4, 4] S = add_diag(square(sd_f) * lambda * lambda', square(psi));
@@ -300,4 +303,4 @@ def test_chains_about_a_nearly_normal_mode_are_not_warned_of(
     assert "Warning: the chains will hardly move." not in shown
     assert "Using NUTS" not in shown
     facts = inference_data.attrs(stansub.read_draws(tmp_path / "draws.nc"))
-    assert "more than 12 arguments" in facts["choices"]["surrogate transitions"]
+    assert "among 15 parameters: an observation has more than 12" in facts["choices"]["surrogate transitions"]
