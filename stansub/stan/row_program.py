@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
@@ -101,7 +102,7 @@ def in_program(term: Expression, n: int, *, check: Check = lambda: None) -> tupl
     if len(patterns) > _MOST_VARIANTS:
         patterns, which = _patterns(term, n, limits=False)
     if len(patterns) > _MOST_VARIANTS:
-        patterns, which = _patterns(term := _in_one_form(term, {}), n, limits=False)
+        patterns, which = _patterns(term := _in_one_form(term, _shared(term), {}), n, limits=False)
     terms = []
     for k in range(len(patterns)):
         check()
@@ -186,28 +187,35 @@ def _limits(one: Expression, n: int) -> list[NDArray[np.bool_]]:
     return [mask for mask in (one.values == np.inf, one.values == -np.inf) if mask.any()]
 
 
-def _in_one_form(one: Number, done: dict[int, Number]) -> Number:
+def _shared(term: Expression) -> set[int]:
+    """Return the ids of selections that are parts of several expressions, as the states of a recursion are."""
+    uses = Counter(id(part) for one in walk([term]) for part in one.parts if is_kind(part, "select"))
+    return {one for one, n_uses in uses.items() if n_uses > 1}
+
+
+def _in_one_form(one: Number, shared: set[int], done: dict[int, Number]) -> Number:
     """Return an expression without selections: what they select from is multiplied by data of 0 and 1, and added."""
     if not isinstance(one, Expression) or not one.parts:
         return one
     if id(one) not in done:
-        if one.kind == "select":
+        if one.kind == "select" and one.values is not None:
             leaves: dict[int, tuple[Number, NDArray[np.bool_]]] = {}
-            for leaf, mask in _leaves(one, np.ones_like(one.values)):
-                leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
-            done[id(one)] = added([_masked(_in_one_form(leaf, done), mask) for leaf, mask in leaves.values()])
+            for part, where in zip(one.parts, (one.values, ~one.values), strict=True):
+                for leaf, mask in _leaves(part, where, shared):
+                    leaves[id(leaf)] = leaf, mask | leaves[id(leaf)][1] if id(leaf) in leaves else mask
+            done[id(one)] = added([_masked(_in_one_form(leaf, shared, done), mask) for leaf, mask in leaves.values()])
         else:
-            done[id(one)] = with_parts(one, [_in_one_form(part, done) for part in one.parts])
+            done[id(one)] = with_parts(one, [_in_one_form(part, shared, done) for part in one.parts])
     return done[id(one)]
 
 
-def _leaves(one: Number, mask: NDArray[np.bool_]) -> Iterator[tuple[Number, NDArray[np.bool_]]]:
-    """Yield what nested selections select from, with the observations for which they do."""
-    if not is_kind(one, "select"):
+def _leaves(one: Number, mask: NDArray[np.bool_], shared: set[int]) -> Iterator[tuple[Number, NDArray[np.bool_]]]:
+    """Yield what nested selections select from, shared ones as they are, with the observations for which they do."""
+    if not is_kind(one, "select") or id(one) in shared:
         yield one, mask
         return
-    yield from _leaves(one.parts[0], mask & one.values)
-    yield from _leaves(one.parts[1], mask & ~one.values)
+    yield from _leaves(one.parts[0], mask & one.values, shared)
+    yield from _leaves(one.parts[1], mask & ~one.values, shared)
 
 
 def _masked(one: Number, mask: NDArray[np.bool_]) -> Number:

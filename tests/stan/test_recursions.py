@@ -16,8 +16,9 @@ from stansub.stan.predictors import _dense
 from stansub.stan.row_program import in_program
 from stansub.stan.rowwise import Number, affine, apply, is_positive, is_same, pick, walk
 from stansub.stan.syntax import parse
+from stansub.target.programs import ProgramFamily
 
-N, T = 50, 40
+N, T = 100, 40
 PROGRAM = """
 data {{ int N; int T; vector[N] x; matrix[N, T] r; array[N, T] int y; }}
 parameters {{ real a; real b; real c; }}
@@ -34,6 +35,12 @@ real v = 0;
 for (t in 1:T) {
   y[n, t] ~ bernoulli_logit(exp(c) * v);
   v += p * (r[n, t] - v);
+}"""
+CHOOSING = """
+vector[2] v = rep_vector(0, 2);
+for (t in 1:T) {
+  (1 + y[n, t]) ~ categorical_logit(exp(c) * v);
+  v[1 + y[n, t]] += p * (r[n, t] - v[1 + y[n, t]]);
 }"""
 FORWARD = """
 real on = p;
@@ -70,6 +77,15 @@ def _learning(theta: Array, r: Array, y: Array, p: Array) -> Array:
     return total
 
 
+def _choosing(theta: Array, r: Array, y: Array, p: Array) -> Array:
+    v, total, own = np.zeros((2, N)), np.zeros(N), np.arange(N)
+    for t in range(T):
+        eta = np.exp(theta[2]) * v
+        total += eta[y[:, t], own] - np.logaddexp(*eta)
+        v[y[:, t], own] += p * (r[:, t] - v[y[:, t], own])
+    return total
+
+
 def _forward(theta: Array, r: Array, y: Array, p: Array) -> Array:
     on, off = p, 1 - p
     for t in range(T):
@@ -78,14 +94,21 @@ def _forward(theta: Array, r: Array, y: Array, p: Array) -> Array:
     return np.asarray(np.log(on + off))
 
 
-@pytest.mark.parametrize(("model", "right"), [(LEARNING, _learning), (FORWARD, _forward)], ids=["learning", "forward"])
-def test_the_text_is_followed(model: str, right: object) -> None:
+MODELS = {"learning": (LEARNING, _learning), "choosing": (CHOOSING, _choosing), "forward": (FORWARD, _forward)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_text_is_followed_with_as_many_operations_as_steps_need(name: str) -> None:
+    """If each observation chooses its own elements, selections of selections grew with the square of the steps."""
+    model, right = MODELS[name]
     rng = np.random.default_rng(1)
     values = {"N": N, "T": T, "x": rng.standard_normal(N), "r": rng.random((N, T)), "y": rng.integers(0, 2, (N, T))}
     found = _dense(*in_program(follow(parse(PROGRAM.format(model=model)), values, N).term, N))
+    assert isinstance(found.family, ProgramFamily)
+    assert len(found.family.code.codes) < 30 * T
     for theta in rng.standard_normal((3, 3)):
         p = special.expit(theta[0] + theta[1] * values["x"])
-        np.testing.assert_allclose(found.log_lik(theta), right(theta, values["r"], values["y"], p), rtol=1e-10)  # type: ignore[operator]
+        np.testing.assert_allclose(found.log_lik(theta), right(theta, values["r"], values["y"], p), rtol=1e-10)
 
 
 def recursion(slope: float) -> Number:
