@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.errors import InputError, RunError
 from stansub.stan.arrays import Arrays, Variable
+from stansub.stan.stored_order import in_stored_order
 from stansub.target.threads import THREADS
 from stansub.types import FloatArray, Places
 
@@ -200,9 +201,9 @@ class Model(_Owner):
         return text.split(",") if text else []
 
     def param_unc_names(self) -> list[str]:
-        """Return indexed names of the unconstrained parameters."""
+        """Return indexed names of the unconstrained parameters, in the order of their values."""
         text = self.library.handle.bs_param_unc_names(self.pointer).decode()
-        return text.split(",") if text else []
+        return in_stored_order(text.split(","), self.param_names(), self.param_constrain) if text else []
 
     def param_num(self, *, include_tp: bool = False, include_gq: bool = False) -> int:
         """Return the number of constrained values."""

@@ -64,7 +64,7 @@ def test_the_mean_of_expansions_has_the_mean_gradient_and_precision() -> None:
     np.testing.assert_allclose(found.quadratic.gradient, [2, 5.5])
     np.testing.assert_allclose(found.quadratic.precision.toarray(), 1.5 * np.eye(2))
     nothing: Any = None
-    choice = _choice(nothing, found, np.ones(2), [points[0]])
+    choice = _choice(nothing, found, np.ones(2), [points[0]], check=lambda: None)
     assert choice.joint is None
     assert "no bounds are known" in choice.reason
 
