@@ -209,6 +209,8 @@ class _Surrogate(NamedTuple):
     """Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used."""
     selected: bool = False
     """Whether there may be many parameters of which an observation reads few."""
+    adds_logarithms: bool = False
+    """Whether the likelihood adds up logarithms of probabilities, as with latent classes."""
 
     @property
     def exceptions(self) -> str:
@@ -221,12 +223,12 @@ class _Surrogate(NamedTuple):
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: Progress) -> _Surrogate:
     effects, products = analysis.effects(size), analysis.multiplies(size)
     is_small = posterior is not None and posterior.dim <= MANY
-    selected = not is_small and bool(analysis.selected(size))
-    if not effects and not products and not selected:
+    selected, adds = not is_small and bool(analysis.selected(size)), analysis.adds_logarithms(size)
+    if not effects and not products and not selected and not adds:
         return _Surrogate(())
     try:
         own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
-        without_data = _Surrogate(effects, multiplies=products, selected=selected)
+        without_data = _Surrogate(effects, multiplies=products, selected=selected, adds_logarithms=adds)
         if posterior is None:
             return without_data
         # A program that is not split over rows of data is split as it stands, with the user's data.
@@ -235,7 +237,7 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: 
             return without_data
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, cut=cut, progress=log)
-        return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected)
+        return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected, adds_logarithms=adds)
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
 
@@ -245,7 +247,7 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
 
     Bounds on known families are narrow enough.
     """
-    if surrogate.effects or surrogate.selected or surrogate.multiplies:
+    if surrogate.effects or surrogate.selected or surrogate.multiplies or surrogate.adds_logarithms:
         return None
     try:
         if posterior.predictors(log).family.is_known:
@@ -293,6 +295,13 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
             "Proposals",
             f"Metropolis within Gibbs{if_many}, because the likelihood multiplies coefficients of two groupings; "
             "these must be normal given the other parameters",
+        )
+        return
+    if not effects and surrogate.adds_logarithms:
+        unless = "they hardly move, or there are few parameters and several modes"
+        yield (
+            "Proposals",
+            f"surrogate transitions, because the likelihood adds up logarithms of probabilities, unless {unless}",
         )
         return
     if not effects and not surrogate.selected:

@@ -127,7 +127,8 @@ class LabelsSwitch(Finding):
             draws = f" The draws contain {copies}."
         one = len(self.becomes) == 1 and not self.permuted
         moments = "Its mean and sd are" if one else "Means and sds of these parameters are"
-        text = f"{what} switch: the posterior is the same if {self._changes}.{draws} {moments} meaningless."
+        changes = exchanged(self.permuted, self.becomes)
+        text = f"{what} switch: the posterior is the same if {changes}.{draws} {moments} meaningless."
         if self.restrictions:
             return Words(text, f"Keep one copy: {Restriction.describe(self.restrictions)}.")
         return Words(text, "Declare one of these parameters as ordered, or give its elements different priors.")
@@ -137,19 +138,19 @@ class LabelsSwitch(Finding):
         """Return whether more than signs change."""
         return bool(self.permuted) or any(value != f"-{name}" for name, value in self.becomes.items())
 
-    @property
-    def _changes(self) -> str:
-        """Return in clauses what changes."""
-        becomes = self.becomes
-        signs = [name for name, value in becomes.items() if value == f"-{name}"]
-        pairs = [(name, value) for name, value in becomes.items() if becomes.get(value) == name and name < value]
-        rest = becomes.keys() - set(signs) - {name for pair in pairs for name in pair}
-        clauses = [f"the elements of {_named(self.permuted)} change places"] if self.permuted else []
-        clauses += [f"{one} and {other} change places" for one, other in pairs]
-        clauses += [f"{name} becomes {becomes[name]}" for name in becomes if name in rest][:_NAMED]
-        if signs:
-            clauses.append(f"{_named(signs)} {'change their signs' if signs[1:] else 'changes its sign'}")
-        return ", and ".join(filter(None, [", ".join(clauses[:-1]), clauses[-1]]))
+
+class OneOfCopies(Finding):
+    """The posterior has copies of a mode, and chains started at one of them."""
+
+    severity = Severity.NOTE
+    permuted: tuple[str, ...]
+    becomes: Mapping[str, str]
+    """See `LabelsSwitch`."""
+
+    def describe(self) -> Words:
+        changes = exchanged(self.permuted, self.becomes)
+        text = f"The posterior is the same if {changes}. Chains started at one of these copies of a mode."
+        return Words(text, "To choose the copy, declare one of these parameters as ordered, or give `inits`.")
 
 
 class SeveralModes(Finding):
@@ -229,6 +230,19 @@ def _modes(shares: Sequence[float], called: str, n_jumping: int, n_chains: int) 
     jumping = f"{n_jumping} of the {n_chains} chains" if n_jumping else "no chain"
     changed = f"; {jumping} changed between them" if n_jumping < n_chains else ""
     return f"{len(shares)} {called} ({of} of the draws{changed})"
+
+
+def exchanged(permuted: Sequence[str], becomes: Mapping[str, str]) -> str:
+    """Return in clauses what changes: parameters whose elements change places, and what others become."""
+    signs = [name for name, value in becomes.items() if value == f"-{name}"]
+    pairs = [(name, value) for name, value in becomes.items() if becomes.get(value) == name and name < value]
+    rest = becomes.keys() - set(signs) - {name for pair in pairs for name in pair}
+    clauses = [f"the elements of {_named(permuted)} change places"] if permuted else []
+    clauses += [f"{one} and {other} change places" for one, other in pairs]
+    clauses += [f"{name} becomes {becomes[name]}" for name in becomes if name in rest][:_NAMED]
+    if signs:
+        clauses.append(f"{_named(signs)} {'change their signs' if signs[1:] else 'changes its sign'}")
+    return ", and ".join(filter(None, [", ".join(clauses[:-1]), clauses[-1]]))
 
 
 def _named(names: Sequence[str]) -> str:

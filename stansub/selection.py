@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from stansub.mode_findings import exchanged
 from stansub.wording import SelfDescribing, filled, listed, percent, rounded, same_with_signs
 
 # Maximum number of parameters named.
@@ -145,6 +146,19 @@ class SignsChange(Chosen):
         return f"{same_with_signs(self.names)}; unless you give `inits`, every second chain starts with other signs"
 
 
+class StartsAtOneCopy(Chosen):
+    """The posterior has copies of a mode, and chains start at one of them."""
+
+    about = "labels"
+    permuted: tuple[str, ...]
+    becomes: Mapping[str, str]
+    """See `stansub.mode_findings.LabelsSwitch`."""
+
+    def describe(self) -> str:
+        changes = exchanged(self.permuted, self.becomes)
+        return f"the posterior is the same if {changes}; unless you give `inits`, all chains start at one of the modes"
+
+
 class Along(StrEnum):
     """Why trajectories are on the posterior itself from the first."""
 
@@ -175,10 +189,13 @@ class TransitionsTaken(Chosen):
     """Why such trajectories are taken without a trial of surrogate transitions, if they are."""
     independent: float | None = None
     """Acceptance rate of independent draws from the normal approximation at the mode, if that is the reason."""
+    adds_logarithms: bool = False
+    """Whether the likelihood adds up logarithms of probabilities, as with latent classes."""
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
-        why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
+        suits = _suiting(self.effects, self.n_parameters, adds_logarithms=self.adds_logarithms)
+        why = "requested" if self.asked else f"{suits}{normal}"
         if self.independent is not None:
             accepted = f"{percent(self.independent)} of independent draws from the Laplace approximation were accepted"
             why = f"the posterior is far from normal ({accepted})"
@@ -228,10 +245,13 @@ class TransitionsLeft(Chosen):
     """Share of the transitions tried that were accepted, if that is the reason."""
     diverging: float = 0.0
     """Share of the transitions on the surrogate that diverged."""
+    adds_logarithms: bool = False
+    """As in `TransitionsTaken`."""
 
     def describe(self) -> str:
         there_are = "there are " if self.effects else ""
-        although = f"not used, although {there_are}{_with_effects(self.effects, self.n_parameters)}"
+        suits = _suiting(self.effects, self.n_parameters, adds_logarithms=self.adds_logarithms)
+        although = f"not used, although {there_are}{suits}"
         if self.normal is not None:
             near = f"{percent(self.normal)} of normal moves would be accepted"
             return f"{although}: the posterior is nearly normal ({near})"
@@ -405,8 +425,10 @@ def _of_trial(accepted: float, diverging: float) -> str:
     return f"{percent(accepted)} of the trial transitions were accepted{diverged}"
 
 
-def _with_effects(effects: Sequence[str], n_parameters: int) -> str:
-    """Return in words which parameters are effects with an unknown scale, or that there are just many parameters."""
+def _suiting(effects: Sequence[str], n_parameters: int, *, adds_logarithms: bool) -> str:
+    """Return in words what suits surrogate transitions: effects with an unknown scale, classes, many parameters."""
+    if not effects and adds_logarithms:
+        return "the likelihood adds up logarithms of probabilities"
     if not effects:
         return f"an observation reads few of the {n_parameters:,} parameters"
     named = listed(effects) if len(effects) < _MOST_NAMED else f"{', '.join(effects[: _MOST_NAMED - 1])} and others"

@@ -94,6 +94,8 @@ def _modes(run: _Run) -> Iterable[Finding]:
     surrogate, enough = run.facts.get("choice_values", {}).get("surrogate", {}), mode_findings.ENOUGH_CLIMBS
     if surrogate.get("n_starts") and surrogate.get("n_reached", enough) < enough:
         yield mode_findings.FewClimbs(surrogate["n_reached"], surrogate["n_starts"])
+    if copies := run.facts.get("choice_values", {}).get("labels"):
+        yield mode_findings.OneOfCopies(tuple(copies["permuted"]), dict(copies["becomes"]))
     visited = visited_modes(run.facts)
     found = list(visited.findings()) if visited is not None else []
     known = any(isinstance(one, mode_findings.LabelsSwitch) for one in found)

@@ -42,6 +42,7 @@ from stansub.selection import (
     Chosen,
     LevelsSettled,
     SignsChange,
+    StartsAtOneCopy,
     StartsMoved,
     StepCost,
     TransitionsLeft,
@@ -57,6 +58,7 @@ from stansub.tuning.maxima import tune
 from stansub.tuning.signs import Places, find_mirrors
 from stansub.tuning.surrogate import TunedSurrogate
 from stansub.tuning.transitions import normal_rate, tried
+from stansub.tuning.visited_modes import copies
 from stansub.tuning.within_gibbs import TunedWithinGibbs
 from stansub.types import FloatArray
 
@@ -135,7 +137,8 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
             raise InputError(f"{refusal}: {error}; choose another proposal") from error
     size = config.observations or ""
     effects, many = given.analysis.effects(size), given.n_parameters > MANY
-    suited = effects or (many and given.analysis.selected(size))
+    adds = given.analysis.adds_logarithms(size)
+    suited = effects or adds or (many and given.analysis.selected(size))
     if not suited and not (many and given.analysis.multiplies(size)):
         return None
     try:
@@ -144,7 +147,7 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         raise
     except (NoPredictorsError, RunError) as error:
         hardly_moves = many and bool(effects)
-        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error))
+        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), adds_logarithms=adds)
         return left if suited else None
 
 
@@ -173,7 +176,8 @@ def _by_default(
             if not found.hardly_moves:
                 return found
     size = config.observations or ""
-    if given.analysis.effects(size) or given.analysis.selected(size):
+    analysis = given.analysis
+    if analysis.effects(size) or analysis.adds_logarithms(size) or analysis.selected(size):
         return _with_surrogate(posterior, compiled_at, config, progress)
     return None
 
@@ -211,21 +215,24 @@ def _with_surrogate(
     If they hardly move, they are not used with few parameters, or without effects of unknown scale: other moves may do.
     """
     assert config.seed is not None
-    effects = posterior.analysis.effects(config.observations or "")
+    size = config.observations or ""
+    effects, adds = posterior.analysis.effects(size), posterior.analysis.adds_logarithms(size)
+    left = partial(TransitionsLeft, effects, posterior.dim, adds_logarithms=adds)
     split = posterior.split(progress)
     rng, rng_of_starts = (streams.generator(config.seed, one) for one in (streams.Run.SURROGATE, streams.Run.MAXIMA))
     tuned = tune(split, posterior.dim, rng, rng_of_starts, progress)
+    tuned, labels = _without_copies(posterior, tuned)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     by_default, few = not config.splits, posterior.dim <= MANY
     # If it is nearly normal, moves about the mode do better, and they are exact.
     simple = by_default and few and split.predictors.family.is_known
     if by_default and few and (tuned.others or tuned.may_be_lower):
         reason = "the posterior has several modes" if tuned.others else "the search for its mode was not conclusive"
-        return TransitionsLeft(effects, posterior.dim, reason=reason)
+        return left(reason=reason)
     if simple:
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
-            return TransitionsLeft(effects, posterior.dim, normal=normal)
+            return left(normal=normal)
     if config.test is not None:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None), by_all="as requested")
     foretold = partial(forecast, config.of_length(transitions=True), progress)
@@ -234,7 +241,7 @@ def _with_surrogate(
     sticks = accepted < LEAST_ACCEPTED
     hardly_moves = sticks or tuned.diverging > MOST_DIVERGING
     if by_default and ((sticks and few) or (hardly_moves and not effects)):
-        return TransitionsLeft(effects, posterior.dim, accepted=accepted, diverging=tuned.diverging)
+        return left(accepted=accepted, diverging=tuned.diverging)
     note = TransitionsTaken(
         config.splits,
         effects,
@@ -246,6 +253,7 @@ def _with_surrogate(
         of_surrogate,
         tuned.along,
         independent,
+        adds,
     )
     joint = tuned.transition.joint
     rule = Exact() if joint is None else PoissonTest(kappa=joint.kappa)
@@ -256,8 +264,19 @@ def _with_surrogate(
         foretold(cost)
     by_all = _BY_GRADIENTS if tuned.transition.share == 1 else tuned.by_all
     test = (ExactOfTransitions(by_all),) if joint is None else ()
-    notes = (note, *test, tuned.choice(), *([cost] if cost is not None else ()), *signs)
+    notes = (note, *test, tuned.choice(), *([cost] if cost is not None else ()), *signs, *labels)
     return TransitionSetup(posterior, compiled_at, replace(tuned, mirrors=mirrors), rule, notes)
+
+
+def _without_copies(posterior: Posterior, tuned: TunedSurrogate) -> tuple[TunedSurrogate, tuple[StartsAtOneCopy, ...]]:
+    """Return a setup without surrogates about copies of its mode, and a note if there were any."""
+    if not tuned.others:
+        return tuned, ()
+    found = copies(posterior.full, [one.draws for one in (tuned, *tuned.others)])
+    others = tuple(one for one, first in zip(tuned.others, found.copy_of[1:], strict=True) if first > 0)
+    if len(others) == len(tuned.others):
+        return tuned, ()
+    return replace(tuned, others=others), (StartsAtOneCopy(tuple(found.permuted), found.becomes),)
 
 
 def forecast(config: SampleConfig, progress: Progress, cost: StepCost, *, n_done: int = 0) -> None:

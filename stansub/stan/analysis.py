@@ -16,6 +16,7 @@ from stansub.stan.category_tables import with_category_tables
 from stansub.stan.effects import effects, multiplies, selected
 from stansub.stan.family import recognised
 from stansub.stan.likelihood import LikelihoodSplit, split_likelihood
+from stansub.stan.log_probabilities import added_up, with_log_probabilities
 from stansub.stan.parts import Parts, divide
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.ragged import by_rows
@@ -114,6 +115,10 @@ class Analysis:
         """Return the names of parameters of which data of an observation select elements, as far as the text shows."""
         return selected(*self._over_all(size))
 
+    def adds_logarithms(self, size: str = "") -> bool:
+        """Return whether the text shows a likelihood that adds up logarithms of probabilities of several outcomes."""
+        return bool(added_up(*self.over_data(size)))
+
     def multiplies(self, size: str = "") -> bool:
         """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
         return multiplies(*self._over_all(size))
@@ -193,7 +198,9 @@ def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
     is_other = analysis.counted not in (N_ROWS, size)
     program, counted = (analysis.program, size) if rows is None or is_other else (rows.with_all_data, analysis.counted)
     program = with_block_variables(program, counted)
-    return with_scaled_effects(with_category_tables(program, counted), counted), counted
+    for declaring in (with_category_tables, with_scaled_effects, with_log_probabilities):
+        program = declaring(program, counted)
+    return program, counted
 
 
 @lru_cache(maxsize=64)

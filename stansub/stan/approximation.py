@@ -57,14 +57,14 @@ def as_data(approximation: Approximation, *, added: bool = True) -> dict[str, An
     """Return an approximation as data of the program, which adds it to the log density or not."""
     quadratic, frame = approximation.quadratic, approximation.frame
     profiles, terms = approximation.profiles, approximation.terms
-    left, m = _left(quadratic.precision), len(quadratic.point)
+    left, m = _left(approximation.precision), len(quadratic.point)
     own = [_left(one) for one in terms.matrices] or [sp.csr_array((m, m))]
     diagonals = [one.diagonal() for one in terms.matrices]
     # In the order in which the function reads them.
     arrays: list[NDArray[Any]] = [
         quadratic.point,
-        quadratic.gradient + approximation.slope,
-        quadratic.precision.diagonal(),
+        quadratic.gradient + approximation.slope - approximation.surface.slope,
+        approximation.precision.diagonal(),
         left.data,
         left.indices,
         left.indptr,

@@ -67,21 +67,14 @@ def effects(program: Program, *sizes: str) -> tuple[str, ...]:
 def selected(program: Program, *sizes: str) -> tuple[str, ...]:
     """Return the names of parameters of which an observation reads elements that data select.
 
-    ``u[g[n]]``, or values at listed places, ``y[missing] = u``; of arrays of simplexes, also those that data select by
-    a later index, such as the probabilities of a rater's answers, ``theta[j, k, y[i, j]]``.
+    ``u[g[n]]``, or values at listed places, ``y[missing] = u``.
     """
     steps, depends = Steps.of(program), of_observations(program, *sizes)
-    declared = program.parameters.declarations
-    simplexes = {one.name for one in declared if one.base == "simplex" and one.array_dims}
     own = [step.statement for step in steps.evaluated if together(depends, step.uses)]
-    picked = list[Expression]()
-    for base, indices in map(flat, find(Subscript, own)):
-        selecting = indices if together(steps.sources, names(base)) & simplexes else indices[:1]
-        if together(depends, names(*selecting)):
-            picked.append(base)
+    picked = [base for base, indices in map(flat, find(Subscript, own)) if together(depends, names(*indices[:1]))]
     picked += [one.expression for one in own if isinstance(one, Assign) and _is_scattered(program, one)]
     found = together(steps.sources, names(*picked))
-    return tuple(one.name for one in declared if one.name in found and (one.name in simplexes or _is_effect(one)))
+    return tuple(one.name for one in program.parameters.declarations if one.name in found and _is_effect(one))
 
 
 def _is_scattered(program: Program, assigned: Assign) -> bool:

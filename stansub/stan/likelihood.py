@@ -2,9 +2,8 @@
 
 phi are the quantities that the likelihood's statements read and that do not belong to one observation: parameters,
 transformed parameters and variables of the model block. Positive ones are read by their logarithm and probabilities by
-their logit, so `exp` or `inv_logit` of a linear predictor becomes that predictor again. Simplexes are read by
-their logarithms if the likelihood takes these, as in models with latent classes. Two programs are derived from the
-user's. The likelihood's program has phi as parameters and only the likelihood in its model. The likelihood is often
+their logit, so `exp` or `inv_logit` of a linear predictor becomes that predictor again. Two programs are derived from
+the user's. The likelihood's program has phi as parameters and only the likelihood in its model. The likelihood is often
 affine in phi where it is not in theta, as with effects that are a scale times a standard normal. The other program has
 everything else, the map to phi, and a function of phi with data as coefficients instead of the likelihood. Stan then
 differentiates the map, and a surrogate of the posterior needs no data.
@@ -48,7 +47,7 @@ from stansub.stan.syntax import (
 )
 from stansub.target.remainders import NoPredictorsError
 
-_ORDERED, _SIMPLEX = "ordered", "simplex"
+_ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 _NUMBERS = (Literal, Prefix, Name)
 # Functions whose values have these bounds.
@@ -96,8 +95,7 @@ def split_likelihood(program: Program, *sizes: str) -> LikelihoodSplit:
     if more := more & size_candidates(program).keys() - program.sizes_of_parameters - set(sizes):
         return split_likelihood(program, *sizes, *sorted(more))
     linear = frozenset[str]().union(*(_linear(step.statement, steps.sources.keys()) for step in kept))
-    logged = frozenset[str]().union(*(_logged(step.statement) for step in kept))
-    arguments = tuple(reading.argument(key, linear, logged) for key in reading.in_order(free))
+    arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
         raise NoPredictorsError("the likelihood reads no parameters")
     likelihood = checked(_likelihood(program, arguments, kept), "likelihood")
@@ -165,19 +163,18 @@ class _Reading:
         """Return the variables that depend on parameters, in the order of their declarations."""
         return [key for key in self.declared if key in keys and key in self.changing]
 
-    def argument(self, key: str, linear: Collection[str], logged: Collection[str]) -> Declaration:
+    def argument(self, key: str, linear: Collection[str]) -> Declaration:
         """Return a variable as a parameter of the likelihood's program; ``linear`` ones have no link.
 
-        Elements of ``logged`` simplexes are positive. Variables with a literal as lower limit keep their link, because
-        they are scales far more often than coefficients.
+        Variables with a literal as lower limit keep their link, because they are scales far more often than
+        coefficients.
         """
         one, bounds = self.declared[key], self.declared[key].type.bounds
         plain = one.name in linear and ([bound.kind for bound in bounds] != ["lower"] or names(*bounds))
         free = one.type.plain
         if free.base not in ("real", "vector", "row_vector", "matrix"):
             raise NoPredictorsError(f"the likelihood reads {one.name}, whose type {one.type} is not supported")
-        is_positive = one.base == _SIMPLEX and one.name in logged
-        kept = bounds or ((_LOWER,) if is_positive else self._range(key))
+        kept = bounds or self._range(key)
         kept = kept if _link(kept) is not None and names(*kept) <= self.numbers and not plain else ()
         base = one.base if one.base == _ORDERED else free.base
         return Declaration(SizedType(free.array_dims, base, (), kept, free.dims), one.name)
@@ -234,11 +231,6 @@ def _linear(statement: Statement, changing: Set[str]) -> set[str]:
             as_it_is = (one for link, one in linked if link.words == "{}" and not link.is_known)
             found = found.union(*(_factors(one, changing) for one in as_it_is))
     return found
-
-
-def _logged(statement: Statement) -> set[str]:
-    """Return variables of which a statement takes logarithms."""
-    return {name for call in find(Call, [statement]) if call.name == "log" and (name := name_of(call.arguments[0]))}
 
 
 def _factors(expression: Expression, changing: Set[str]) -> set[str]:

@@ -12,6 +12,9 @@ remove most of it and cost little compared with a gradient of the surrogate:
 - Terms of third and fourth order along directions that all observations share (`stansub.target.directions`).
 
 Groupings whose changes other coefficients compensate have no profiles: no argument moves as far as their coefficients.
+
+If arguments are logarithms of the elements of simplexes, the expansion is that of the Lagrangian
+(`stansub.target.simplexes`). What it omits of the constraints is a sum of functions of one number each: profiles.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stansub.target.directions import LIMIT, DirectionalTerms, Frame, coordinates, directional, limited
 from stansub.target.groupings import Means, Pairs, joined_columns, pairs
+from stansub.target.simplexes import NO_SIMPLEXES, Simplexes, Surface
 from stansub.target.sparse import Column, Quadratic, SparsePredictors
 from stansub.types import FloatArray
 
@@ -70,6 +74,16 @@ class Profiles:
         """Return profiles of no coefficients."""
         nowhere = np.empty(0, np.int32)
         return cls(nowhere, np.empty(0), np.empty((0, _N_NODES, 2)), np.empty((2, 0), np.int32), np.empty((5, 0)))
+
+    @classmethod
+    def of_constraint(cls, constraint: FloatArray, sds: FloatArray) -> Profiles:
+        """Return what the expansion of a constraint omits of it, between nodes that suit the sds of changes."""
+        places = np.flatnonzero(constraint * sds).astype(np.int32)
+        weights, sizes = constraint[places, np.newaxis], sds[places, np.newaxis]
+        changes = sizes * _NODES
+        slopes = np.expm1(changes) - changes
+        tables = np.stack([-weights * (slopes - 0.5 * changes**2), -weights * sizes * slopes], axis=2)
+        return replace(cls.none(), places=places, sizes=sds[places], tables=_continued(tables))
 
     def value(self, y: FloatArray) -> float:
         """Return the sum."""
@@ -120,13 +134,23 @@ class Approximation:
     """
     is_mean: bool = False
     """Whether the quadratic is a mean over draws, not the second-order expansion at its point."""
+    simplexes: Simplexes = NO_SIMPLEXES
+    """Arguments that are logarithms of the elements of a simplex."""
 
     @classmethod
-    def plain(cls, quadratic: Quadratic, *, is_mean: bool = False) -> Approximation:
+    def plain(
+        cls, quadratic: Quadratic, *, is_mean: bool = False, simplexes: Simplexes = NO_SIMPLEXES
+    ) -> Approximation:
         """Return the approximation without corrections."""
         m = len(quadratic.point)
         none, frame, terms = np.zeros(m), Frame.plain(Means.none(m)), DirectionalTerms.none(m)
-        return cls(quadratic, none, none, frame, Profiles.none(), terms, is_mean=is_mean)
+        return cls(quadratic, none, none, frame, Profiles.none(), terms, is_mean=is_mean, simplexes=simplexes)
+
+    @classmethod
+    def on_simplexes(cls, quadratic: Quadratic, simplexes: Simplexes, phis: Sequence[FloatArray]) -> Approximation:
+        """Return the approximation with what the expansion of the constraints omits of them at draws."""
+        plain, sds = cls.plain(quadratic, simplexes=simplexes), np.std(phis, axis=0)
+        return replace(plain, profiles=Profiles.of_constraint(plain.surface.slope, sds)) if simplexes.places else plain
 
     @property
     def is_corrected(self) -> bool:
@@ -137,6 +161,17 @@ class Approximation:
     def point(self) -> FloatArray:
         """Return the expansion point."""
         return self.quadratic.point
+
+    @cached_property
+    def surface(self) -> Surface:
+        """Return what the Lagrangian adds to the expansion, with its sign changed."""
+        return Surface.of(self.simplexes, self.quadratic)
+
+    @cached_property
+    def precision(self) -> sp.csr_array:
+        """Return the precision of the expansion, that of the Lagrangian, shape (m, m)."""
+        own = self.quadratic.precision
+        return sp.csr_array(own + self.surface.precision) if self.simplexes.places else own
 
     def loosened(self, phis: Sequence[FloatArray]) -> Approximation:
         """Return it with a limit of terms that suits these draws, too, if they are further out."""
@@ -150,7 +185,7 @@ class Approximation:
         change = phi - self.point
         y = self.frame(change)
         bent, _ = limited(self._bent(y), self.most)
-        return float(self.slope @ change) + self.profiles.value(y) + bent
+        return float(self.slope @ change) - self.surface.value(change) + self.profiles.value(y) + bent
 
     def _bent(self, y: FloatArray) -> float:
         """Return the sum of terms less its mean, without its limit."""
@@ -166,7 +201,8 @@ class Approximation:
         slopes, through = self.terms.gradient(y, y[common])
         slopes[common[: len(through)]] += through
         _, share = limited(self._bent(y), self.most)
-        return self.quadratic.slope(phi) + self.slope + self.frame.back(share * slopes + self.profiles.gradient(y))
+        known = self.quadratic.slope(phi) + self.slope - self.surface.gradient(phi - self.point)
+        return known + self.frame.back(share * slopes + self.profiles.gradient(y))
 
 
 def approximation(

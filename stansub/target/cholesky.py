@@ -17,6 +17,8 @@ from stansub.types import FloatArray
 _DENSE, _LEAST = 500, 1e-4
 # Relative increase of a diagonal that is rounding.
 _INCREASED = 1e-6
+# Ridge relative to a precision with which it is definite in spite of rounding.
+_ROUNDING = 1e-9
 
 
 class Factor(NamedTuple):
@@ -118,3 +120,14 @@ def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     order = np.argsort(found.perm_c).astype(np.int32)
     order.setflags(write=False)
     return order
+
+
+def is_definite(precision: sp.csr_array) -> bool:
+    """Return whether an expansion bends down, or not at all, in all directions.
+
+    With one that bends up somewhere, draws of a surrogate that start far from its expansion point may run away from it.
+    """
+    diagonal = precision.diagonal()
+    ridge = _ROUNDING * max(1.0, float(np.abs(diagonal).max()))
+    ridged = sp.csc_array(precision + ridge * sp.eye_array(len(diagonal), format="csr"))
+    return cholesky(ridged).is_of(ridged)

@@ -57,7 +57,7 @@ def begun(
         end, _ = ridge_mode(predictors, progress, posterior.phi(given[chain]), region=region)
         own = next((one for other, one in known if is_same(end, other, region)), None)
         if own is None:
-            found = about(split, len(given[chain]), end, rng, progress)
+            found = about(split, len(given[chain]), end, region, rng, progress)
             own = found if found is not None and not overlap(found, tuned) else tuned
             known.append((end, own))
         starts[chain] = own.draws[rng.integers(len(own.draws))]

@@ -86,18 +86,19 @@ def tune(
     """
     if split.predictors.family.is_known:
         return surrogate.tune(split, dim, rng, progress)
-    ends, n_starts = _search(split, dim, rng_of_starts, progress)
+    region = Region.of_split(split, dim, rng_of_starts)
+    ends, n_starts = _search(split, dim, region, rng_of_starts, progress)
     if not ends:
         return warmup.tune(split, dim, rng, progress) or surrogate.tune(split, dim, rng, progress)
-    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion)]
-    found += filter(None, (about(split, dim, end.expansion, rng, progress) for end in ends[1:_MOST]))
+    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion, simplexes=region.simplexes)]
+    found += filter(None, (about(split, dim, end.expansion, region, rng, progress) for end in ends[1:_MOST]))
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
     best, *others = _modes(split, found, progress) if len(found) > 1 else found
     return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
 
 
 def about(
-    split: Split, dim: int, end: Quadratic, rng: np.random.Generator, progress: Progress
+    split: Split, dim: int, end: Quadratic, region: Region, rng: np.random.Generator, progress: Progress
 ) -> TunedSurrogate | None:
     """Return the surrogate about the end of a climb; None if it is undefined.
 
@@ -107,7 +108,7 @@ def about(
         If the user interrupts, or the time limit is reached.
     """
     try:
-        return surrogate.tune(split, dim, rng, progress, begin=end)
+        return surrogate.tune(split, dim, rng, progress, begin=end, simplexes=region.simplexes)
     except EndedError:
         raise
     except RunError:
@@ -144,14 +145,15 @@ class _End:
         return cls(expansion, value - 0.5 * cholesky(precision).log_determinant, n_climbs)
 
 
-def _search(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> tuple[list[_End], int]:
+def _search(
+    split: Split, dim: int, region: Region, rng: np.random.Generator, progress: Progress
+) -> tuple[list[_End], int]:
     """Return the maxima that are worth a surrogate, the best first, and the number of random starts.
 
     All observations are climbed from once more: from where the arguments are 0, or, if there are several maxima, from
     the mode of the prior. If no climb ends at a maximum, there are none.
     """
     predictors, prior, n_starts, ends = split.predictors, split.prior(), 0, list[_End]()
-    region = Region.of_split(split, dim, rng)
     parts = [*_subsets(predictors, rng), predictors]
     n_pairs = int(np.clip(_PAIRS * _MANY // predictors.dim, _PAIRS_AT_LEAST, _PAIRS))
     for _ in range(_ROUNDS):

@@ -63,13 +63,14 @@ def tuned_on_posterior(split: Split, tuner: Tuner, about: Approximation, draws: 
         return None
     for _ in range(_ROUNDS):
         surrogate = split.surrogate(about)
-        tuned = tuner.round(posterior, about.quadratic.precision, draws, spread(draws, POINTS), surrogate)
+        tuned = tuner.round(posterior, about.precision, draws, spread(draws, POINTS), surrogate)
         draws = tuned.draws
         phis = np.array([surrogate.phi(theta) for theta in draws])
-        about = Approximation.plain(split.predictors.expansion(phis.mean(axis=0)))
+        expansion = split.predictors.expansion(phis.mean(axis=0))
+        about = Approximation.plain(expansion, simplexes=about.simplexes)
     assert isinstance(tuned.inner, NoUTurn)
     surrogate = split.surrogate(about)
-    precision = about.quadratic.precision
+    precision = about.precision
     tuned = tuner.finish(posterior, precision, draws, tuned.inner, metric_of=surrogate, slow=UNSURE)
     sds = np.std([surrogate.phi(theta) for theta in tuned.draws], axis=0)
     return OnPosterior(tuned, about, sds, _ROUNDS)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from stansub.errors import RunError
 from stansub.progress import Progress
 from stansub.target.cholesky import Factor, cholesky, order_of
+from stansub.target.simplexes import NO_SIMPLEXES, Places, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
 from stansub.types import FloatArray
@@ -49,8 +50,8 @@ class Region(NamedTuple):
     """
     weights: FloatArray
     """Shape (m,): factors of the ridge's precision: less than 1 for arguments of a large scale."""
-    simplexes: tuple[slice, ...] = ()
-    """Places of arguments that are logarithms of the elements of a simplex."""
+    simplexes: Simplexes = NO_SIMPLEXES
+    """Arguments that are logarithms of the elements of a simplex, or of a probability and its complement."""
 
     @classmethod
     def whole(cls, m: int) -> Region:
@@ -76,9 +77,9 @@ class Region(NamedTuple):
         if not all(map(len, (near, *far))):
             return cls.whole(m)
         (low, lower), (high, upper) = (([*(extreme(one, axis=0) for one in far)]) for extreme in (np.min, np.max))
-        simplexes = tuple(_simplexes(near))
+        simplexes = Simplexes(tuple(_simplexes(near)))
         varies, margin = lower < upper, _MARGIN * np.minimum(1.0, upper - lower)
-        for one in simplexes:
+        for one in simplexes.places:
             varies[one] = False
         return cls(
             np.where(varies & (np.abs(low - lower) <= _EQUAL * (1 + np.abs(lower))), lower + margin, -np.inf),
@@ -93,10 +94,7 @@ class Region(NamedTuple):
 
     def inside(self, phi: FloatArray) -> FloatArray:
         """Return a point within the bounds and on the surface of the simplexes near another."""
-        found = self.nearest(phi)
-        for one in self.simplexes:
-            found[one] -= np.logaddexp.reduce(found[one])
-        return found
+        return self.simplexes.nearest(self.nearest(phi))
 
     def with_ridge(self, value: float, phi: FloatArray) -> float:
         """Return a log likelihood with the ridge added."""
@@ -115,36 +113,42 @@ class Region(NamedTuple):
         return self._along(here.point, here.gradient, here.precision)[1]
 
     def _along(self, point: FloatArray, slope: FloatArray, precision: sp.csr_array) -> tuple[FloatArray, sp.csr_array]:
-        """Return gradient and precision along the surface of the simplexes, and the precision 1 across it.
-
-        The precision is that of the Lagrangian: along the surface, the logarithms of a simplex have the curvature of
-        the constraint, times its multiplier.
-        """
-        if not self.simplexes:
+        """Return gradient and precision of the Lagrangian along the surface, and the precision 1 across it."""
+        if not self.simplexes.places:
             return slope, precision
-        places = np.concatenate([np.arange(one.start, one.stop) for one in self.simplexes])
-        which = np.repeat(np.arange(len(self.simplexes)), [one.stop - one.start for one in self.simplexes])
-        shares, constraint = np.exp(point[places]), np.zeros(len(point))
-        constraint[places] = np.bincount(which, slope[places])[which] * shares
-        across = shares / np.sqrt(np.bincount(which, shares**2))[which]
-        normals = sp.csr_array((across, (places, which)), shape=(len(point), len(self.simplexes)))
+        several = self.simplexes.places
+        places, which = np.concatenate(several), np.repeat(np.arange(len(several)), list(map(len, several)))
+        shares, across = np.exp(point[places]), self.simplexes.constraint(point, slope)
+        unit = shares / np.sqrt(np.bincount(which, shares**2))[which]
+        normals = sp.csr_array((unit, (places, which)), shape=(len(point), len(several)))
         normal = normals @ normals.T
         along = sp.eye_array(len(point), format="csr") - normal
-        curved = precision + sp.diags_array(constraint, format="csr")
-        return along @ (slope - constraint), sp.csr_array(along @ curved @ along + normal)
+        curved = precision + sp.diags_array(across, format="csr")
+        return np.asarray(along @ (slope - across)), sp.csr_array(along @ curved @ along + normal)
 
 
-def _simplexes(phis: FloatArray) -> Iterator[slice]:
-    """Yield places of consecutive arguments whose exponentials add up to 1 at all points, shape (k, m)."""
-    sums = np.cumsum(np.minimum(np.exp(np.minimum(phis, 1.0)), 2.0), axis=1)
-    sums, place = np.column_stack([np.zeros(len(phis)), sums]), 0
+def _simplexes(phis: FloatArray) -> Iterator[Places]:
+    """Yield places of arguments whose exponentials add up to 1 at all points, shape (k, m).
+
+    They are consecutive, or two anywhere.
+    """
+    values = np.minimum(np.exp(np.minimum(phis, 1.0)), 2.0)
+    sums, place, free = np.column_stack([np.zeros(len(phis)), np.cumsum(values, axis=1)]), 0, list[int]()
     while place < phis.shape[1]:
         end = int(np.searchsorted(sums[0], sums[0, place] + 1 - _ROUNDING))
         if place + 1 < end < sums.shape[1] and (abs(sums[:, end] - sums[:, place] - 1) < _ROUNDING).all():
-            yield slice(place, end)
+            yield np.arange(place, end)
             place = end
         else:
+            free.append(place)
             place += 1
+    order = np.array(free, np.int64)[np.argsort(values[0, free], kind="stable")]
+    while len(order):
+        one, order = order[0], order[1:]
+        partner = int(np.searchsorted(values[0, order], 1 - values[0, one] - _ROUNDING))
+        if partner < len(order) and (abs(values[:, one] + values[:, order[partner]] - 1) < _ROUNDING).all():
+            yield np.array([one, order[partner]])
+            order = np.delete(order, partner)
 
 
 def defined(prior: Surrogate, theta: FloatArray) -> FloatArray | None:

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.target.approximation import Approximation
-from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Differentiable, Split
 from stansub.tuning.climbing import lbfgs
@@ -15,9 +14,8 @@ from stansub.types import FloatArray
 
 # Random values to try.
 _TRIED = 50
-# Precision of a normal density of arguments about given ones, iterations until a density is largest, and the ridge
-# relative to a precision with which it is definite in spite of rounding.
-_PINNED, _ITERATIONS, _ROUNDING = 100.0, 200, 1e-9
+# Precision of a normal density of arguments about given ones, and iterations until a density is largest.
+_PINNED, _ITERATIONS = 100.0, 200
 
 
 def find_start(density: Differentiable, dim: int, rng: np.random.Generator, *, radius: float = 0.5) -> FloatArray:
@@ -57,14 +55,3 @@ def pinned(split: Split, phi: FloatArray) -> Differentiable:
     """Return the prior times a narrow normal density of the likelihood's arguments about given ones."""
     about = Quadratic.of(phi, 0.0, np.zeros_like(phi), _PINNED * sp.eye_array(len(phi), format="csr"))
     return split.surrogate(Approximation.plain(about)).model
-
-
-def is_definite(quadratic: Quadratic) -> bool:
-    """Return whether an expansion bends down, or not at all, in all directions.
-
-    With one that bends up somewhere, draws of a surrogate that start far from its expansion point may run away from it.
-    """
-    diagonal = quadratic.precision.diagonal()
-    ridge = _ROUNDING * max(1.0, float(np.abs(diagonal).max()))
-    precision = sp.csc_array(quadratic.precision + ridge * sp.eye_array(len(diagonal), format="csr"))
-    return cholesky(precision).is_of(precision)

@@ -23,10 +23,12 @@ from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
 from stansub.selection import Along, SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
+from stansub.target.cholesky import is_definite
 from stansub.target.directions import common_coefficients
 from stansub.target.groupings import Recentred
 from stansub.target.inner_density import InnerDensity
 from stansub.target.joint_settings import Choice, choose_joint
+from stansub.target.simplexes import NO_SIMPLEXES, Simplexes
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split
 from stansub.tuning.coordinates import find_effects
@@ -37,7 +39,7 @@ from stansub.tuning.on_posterior import is_cheap, tuned_on_posterior
 from stansub.tuning.ridge import ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror
-from stansub.tuning.starting import find_start, highest, is_definite, pinned
+from stansub.tuning.starting import find_start, highest, pinned
 from stansub.tuning.surrogate_effects import EffectsTuner
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
 from stansub.types import Check, FloatArray
@@ -119,7 +121,13 @@ class TunedSurrogate:
 
 
 def tune(
-    split: Split, dim: int, rng: np.random.Generator, progress: Progress, *, begin: Quadratic | None = None
+    split: Split,
+    dim: int,
+    rng: np.random.Generator,
+    progress: Progress,
+    *,
+    begin: Quadratic | None = None,
+    simplexes: Simplexes = NO_SIMPLEXES,
 ) -> TunedSurrogate:
     """Find an expansion point, a metric and a step size.
 
@@ -127,6 +135,8 @@ def tune(
     ----------
     begin : Quadratic, optional
         The first expansion; by default that near the mode of the likelihood with a ridge.
+    simplexes : Simplexes, optional
+        Arguments that are logarithms of the elements of a simplex.
 
     Raises
     ------
@@ -137,10 +147,10 @@ def tune(
     quadratic, n_passes = (begin, 0) if begin is not None else ridge_mode(split.predictors, progress)
     if not quadratic.is_finite:
         raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
-    plain = Approximation.plain(quadratic)
+    plain = Approximation.plain(quadratic, simplexes=simplexes)
     exploration, start = Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
-    stages, n_passes = list(_stages(split.predictors, progress)), n_passes + found.n_passes
+    stages, n_passes = list(_stages(split.predictors, simplexes, progress)), n_passes + found.n_passes
     if is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor):
         found, _, n_passes = exploration.improved(found, [stages[0]._replace(small=_NEAR)], n_passes)
         on_posterior = exploration.on_posterior(found, n_passes)
@@ -168,30 +178,43 @@ class _Stage(NamedTuple):
     """Whether draws far from the posterior are selected by what the previous surrogate omits."""
 
 
-def _stages(predictors: SparsePredictors, progress: Progress) -> Iterator[_Stage]:
-    """Yield kinds of approximations, each for draws closer to the posterior."""
-    found = partial(approximation, predictors, advance=progress.advance)
-    yield _Stage(lambda phis, noise: _normal(predictors, phis, noise), _SMALL, poor=_FAR, most=_APPROACH, selects=True)
+def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progress) -> Iterator[_Stage]:
+    """Yield kinds of approximations, each for draws closer to the posterior.
+
+    Corrections are those of the likelihood, and not of the Lagrangian.
+    """
+    found, normal = (
+        partial(approximation, predictors, advance=progress.advance),
+        partial(_normal, predictors, simplexes),
+    )
+    yield _Stage(normal, _SMALL, poor=_FAR, most=_APPROACH, selects=True)
+    if simplexes.places:
+        return
     yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL)
     if common_coefficients(predictors).size:
         yield _Stage(lambda phis, _: found(phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
 
 
-def _normal(predictors: SparsePredictors, phis: Sequence[FloatArray], noise: float) -> tuple[Approximation, int]:
+def _normal(
+    predictors: SparsePredictors, simplexes: Simplexes, phis: Sequence[FloatArray], noise: float
+) -> tuple[Approximation, int]:
     """Return the expansion about the mean of draws; if they are far from the posterior, the mean of several expansions.
 
     On a bent ridge, the curvature at the mean is that of no draw and may be negative. Under a normal distribution, the
     nearest normal likelihood has the mean gradient and curvature.
     """
     if noise < _FAR:
-        return Approximation.plain(predictors.expansion(np.mean(phis, axis=0))), 1
+        quadratic = predictors.expansion(simplexes.nearest(np.mean(phis, axis=0)))
+        return Approximation.on_simplexes(quadratic, simplexes, phis), 1
     some = spread(np.array(phis), _AVERAGED)
-    return Approximation.plain(Quadratic.mean(predictors.expansions(list(some))), is_mean=True), len(some)
+    quadratic = Quadratic.mean(predictors.expansions(list(some)))
+    return Approximation.plain(quadratic, is_mean=True, simplexes=simplexes), len(some)
 
 
 def _between(one: Approximation, other: Approximation) -> Approximation:
     """Return the approximation half way between two without corrections."""
-    return Approximation.plain(Quadratic.mean([one.quadratic, other.quadratic]), is_mean=True)
+    quadratic = Quadratic.mean([one.quadratic, other.quadratic])
+    return Approximation.plain(quadratic, is_mean=True, simplexes=one.simplexes)
 
 
 def _choice(
@@ -251,7 +274,7 @@ class Exploration:
         """Return the exploration of a split, and parameters where the surrogate with this expansion is defined."""
         surrogate = split.surrogate(plain)
         start = find_start(surrogate.model, dim, rng)
-        if not is_definite(plain.quadratic):
+        if not is_definite(plain.precision):
             start = highest(pinned(split, plain.point), start)
         effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
         own = rng.spawn(1)[0]
@@ -412,7 +435,7 @@ class Exploration:
         therefore only better in funnels, or if draws of some parameter resemble each other or transitions diverge.
         """
         about, draws = found.approximation, found.draws
-        surrogate, precision = self.split.surrogate(about), about.quadratic.precision
+        surrogate, precision = self.split.surrogate(about), about.precision
 
         def in_funnel(draws: FloatArray) -> Tuned | None:
             return self.effects.in_funnel(surrogate, about, draws) if self.effects else None
@@ -438,7 +461,7 @@ class Exploration:
         """Return draws without U-turns from the last of some draws; the first metric is that at the points."""
         surrogate = self.split.surrogate(about)
         for _ in range(_ROUNDS):
-            tuned = self.tuner.round(surrogate, about.quadratic.precision, draws, points)
+            tuned = self.tuner.round(surrogate, about.precision, draws, points)
             draws, points = tuned.draws, spread(tuned.draws, POINTS)
         return tuned
 

@@ -155,7 +155,7 @@ def _on_posterior(
     tuner = replace(tuner, check=check)
     about, points = tuned.transition.approximation, spread(tuned.draws, POINTS)
     metric_of = None if sticks else split.surrogate(about)
-    found = tuner.finish_on_posterior(posterior, about.quadratic.precision, tuned.draws[-1:], points, metric_of)
+    found = tuner.finish_on_posterior(posterior, about.precision, tuned.draws[-1:], points, metric_of)
     return found if found.diverging <= _DIVERGING else None
 
 

@@ -114,6 +114,22 @@ def visited_modes(model: Density, centres: Sequence[Centre], draws: Sequence[Flo
     )
 
 
+class Copies(NamedTuple):
+    """Which of several modes are copies of each other."""
+
+    copy_of: list[int]
+    """For each mode, the first one of which it is a copy."""
+    permuted: list[str]
+    becomes: dict[str, str]
+    """Parameters whose elements change places, and what others become."""
+
+
+def copies(model: Density, draws: Sequence[FloatArray]) -> Copies:
+    """Return which modes are copies of each other, from draws about each, shape (n, dim)."""
+    found = _Analysis(Coordinates(model), [Centre(one.mean(axis=0), one.std(axis=0)) for one in draws], draws)
+    return Copies(found.copy_of, found.permuted(), found.becomes())
+
+
 class _Analysis:
     """Exchanges between modes.
 

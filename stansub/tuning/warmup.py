@@ -63,7 +63,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     tuner = Exploration.of(split, about, dim, rng, progress)[0].tuner
     progress("Tuning trajectories on the posterior")
     points, metric_of = spread(draws, _AVERAGED), split.surrogate(about)
-    tuned = tuner.finish_on_posterior(posterior, about.quadratic.precision, draws, points, metric_of)
+    tuned = tuner.finish_on_posterior(posterior, about.precision, draws, points, metric_of)
     inner = tuned.inner
     assert isinstance(inner, NoUTurn)
     progress("Approaching the posterior from other starts")

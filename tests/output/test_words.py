@@ -49,6 +49,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "joint decisions",
         "surrogate transitions",
         "signs",
+        "labels",
         "starts",
         Thinned.about,
     }
@@ -84,6 +85,11 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
             selection.SignsChange((("tau", "z"),)),
             "the posterior is the same if tau and z change their signs; unless you give `inits`, every second chain "
             "starts with other signs",
+        ),
+        (
+            selection.StartsAtOneCopy(("nu", "p"), {"share": "1 - share"}),
+            "the posterior is the same if the elements of nu and p change places, and share becomes 1 - share; unless "
+            "you give `inits`, all chains start at one of the modes",
         ),
         (
             selection.StartsMoved((2, 3)),

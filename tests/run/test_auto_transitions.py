@@ -213,7 +213,7 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     predictors = SimpleNamespace(family=SimpleNamespace(is_known=False))
     posterior = SimpleNamespace(analysis=given.analysis, dim=61, split=lambda _: SimpleNamespace(predictors=predictors))
     monkeypatch.setattr(transitions, "multiplies", lambda _: False)
-    monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.3))
+    monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.3, others=()))
     monkeypatch.setattr(transitions, "tried", lambda _, tuned, *__, **___: Trial(tuned, 0.02))
 
     def found(split: Any) -> TransitionsLeft:
@@ -231,6 +231,7 @@ def test_why_they_are_not_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     tried = found(lambda *_, **__: (posterior, 0.0))
     assert tried.describe() == f"{few_read}: 2 % of the trial transitions were accepted, and 30 % diverged"
     monkeypatch.setattr(transitions, "tune", lambda *_: SimpleNamespace(diverging=0.0, others=("another mode",)))
+    monkeypatch.setattr(transitions, "_without_copies", lambda _, tuned: (tuned, ()))
     small = SimpleNamespace(**vars(posterior) | {"dim": 20})
     several = found(lambda *_, **__: (small, 0.0))
     assert (

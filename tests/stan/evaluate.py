@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 
 from stansub.stan.syntax import (
     Assign,
@@ -30,6 +31,7 @@ from stansub.stan.syntax import (
     Tilde,
     Transpose,
     flat,
+    normalised,
 )
 
 OPERATORS = {
@@ -64,6 +66,21 @@ FUNCTIONS: dict[str, Any] = {
     "rep_matrix": lambda x, *n: np.full(n, float(x)),
     "segment": lambda x, first, n: x[first - 1 : first - 1 + n],
     "log_sum_exp": lambda *x: np.logaddexp.reduce(np.hstack(x)),
+    "log1m": lambda x: np.log1p(-x),
+    "log_inv_logit": lambda x: -np.logaddexp(0, -x),
+    "log1m_inv_logit": lambda x: -np.logaddexp(0, x),
+    "log_mix": lambda p, a, b: np.logaddexp(np.log(p) + a, np.log1p(-p) + b),
+    "lgamma": scipy.special.gammaln,
+    "lchoose": lambda n, k: -scipy.special.betaln(n - k + 1, k + 1) - np.log1p(n),
+    "dot_product": np.dot,
+    "num_elements": np.size,
+    "beta_lpdf": lambda y, a, b: np.sum(scipy.stats.beta.logpdf(y, a, b)),
+    "bernoulli_lpmf": lambda y, p: np.sum(scipy.stats.bernoulli.logpmf(y, p)),
+    "bernoulli_logit_lpmf": lambda y, a: np.sum(scipy.stats.bernoulli.logpmf(y, scipy.special.expit(a))),
+    "binomial_lpmf": lambda y, n, p: np.sum(scipy.stats.binom.logpmf(y, n, p)),
+    "binomial_logit_lpmf": lambda y, n, a: np.sum(scipy.stats.binom.logpmf(y, n, scipy.special.expit(a))),
+    "categorical_lpmf": lambda y, p: np.sum(np.log(p[y - 1])),
+    "multinomial_lpmf": lambda y, p: scipy.stats.multinomial.logpmf(y, np.sum(y), p),
     "normal_lpdf": lambda y, m, s: np.sum(-0.5 * ((y - m) / s) ** 2 - np.log(s) - 0.5 * math.log(2 * math.pi)),
 }
 
@@ -159,7 +176,7 @@ class _Run:
                     inside.run(function.body)
                 except _ReturnedError as returned:
                     return returned.args[0]
-        return FUNCTIONS[name](*arguments)
+        return FUNCTIONS[normalised(name)](*arguments)
 
 
 def log_density(program: Program, data: Mapping[str, Any], parameters: Mapping[str, Any]) -> float:

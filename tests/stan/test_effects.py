@@ -70,14 +70,6 @@ def test_of_a_regression(parameters: str, transformed: str, model: str, found: t
         ("vector[J] u;", "", f"{MISSING} for (j in 1:J) z[miss[j]] = u[j]; z ~ normal(x * beta, 1);", ("u",)),
         ("vector[J] u;", "", f"{MISSING} z[miss] = miss_x * u; z ~ normal(x * beta, 1);", ()),
         ("vector[N] u;", "", "for (n in 1:N) y[n] ~ normal(u[1] + x[n] * beta, 1);", ()),
-        ("array[J] simplex[3] p;", "", "for (n in 1:N) for (j in 1:J) target += log(p[j, g[n]]);", ("p",)),
-        (
-            "array[J] simplex[3] p;",
-            "array[J] vector[3] q = log(p);",
-            "for (n in 1:N) for (j in 1:J) target += q[j, g[n]];",
-            ("p",),
-        ),
-        ("array[J] simplex[3] p;", "", "for (n in 1:N) target += log(p[1, 2]) * x[n];", ()),
     ],
     ids=[
         *(
@@ -91,7 +83,6 @@ def test_of_a_regression(parameters: str, transformed: str, model: str, found: t
             "product_at_places",
             "place",
         ),
-        *("simplexes", "logarithms", "one_element"),
     ],
 )
 def test_elements_that_data_select(

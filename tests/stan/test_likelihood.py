@@ -90,19 +90,6 @@ def test_probabilities_are_by_their_logit_and_positive_values_by_their_logarithm
     assert all(f"to_vector({name})" in own.surrogate for name in ("logit(p)", "log(rate)"))
 
 
-@pytest.mark.parametrize(
-    ("term", "found"),
-    [
-        ("log_sum_exp(log(p[1, g[n]]) + y[n], log(p[2, g[n]]))", "array[2] vector<lower=0>[J] p"),
-        ("log(p[1, g[n]] + p[2, g[n]])", "array[2] vector[J] p"),
-    ],
-    ids=["logarithms", "sum"],
-)
-def test_simplexes_are_by_their_logarithms_if_the_likelihood_takes_these(term: str, found: str) -> None:
-    code = program(parameters="array[2] simplex[J] p;", model=f"for (n in 1:N) target += {term};")
-    assert arguments(code) == [found]
-
-
 def test_what_counts_observations_sizes_no_parameters() -> None:
     """More data have the size of the categories, which is that of parameters."""
     code = """

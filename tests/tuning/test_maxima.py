@@ -82,9 +82,15 @@ def split(term: str, preferred: Array | None = None) -> Any:
     return SimpleNamespace(predictors=own, prior=lambda: surrogate_of(none), surrogate=surrogate_of)
 
 
+def searched(own: Any, seed: int) -> tuple[list[Any], int]:
+    rng = np.random.default_rng(seed)
+    region = Region.of_split(own, own.predictors.dim, rng)
+    return maxima._search(own, own.predictors.dim, region, rng, Progress())
+
+
 def ends(term: str, seed: int, preferred: Array | None = None) -> list[Any]:
     own = split(term, preferred)
-    found, n_starts = maxima._search(own, own.predictors.dim, np.random.default_rng(seed), Progress())
+    found, n_starts = searched(own, seed)
     assert n_starts == 2 * maxima._PAIRS
     return found
 
@@ -153,12 +159,12 @@ def test_a_likelihood_without_a_maximum_has_no_end(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(maxima, "ridge_mode", counted)
     own = split(NONE)
-    assert not maxima._search(own, own.predictors.dim, np.random.default_rng(1), Progress())[0]
+    assert not searched(own, 1)[0]
     assert climbs == [N] * len(climbs)
     assert sum(passes[:-2]) < maxima._PASSES <= sum(passes[:-1])
     monkeypatch.setattr(maxima, "_PASSES", np.inf)
     climbs.clear()
-    assert not maxima._search(own, own.predictors.dim, np.random.default_rng(1), Progress())[0]
+    assert not searched(own, 1)[0]
     assert climbs == [N] * (maxima._TRIED + 1)
     end, _ = ridge_mode(own.predictors, Progress())
     assert not is_maximum(end, Region.whole(len(end.point)))
@@ -199,7 +205,7 @@ def test_subsets_keep_enough_observations_of_each_group(n_groups: int, sizes: li
 def test_the_best_of_many_maxima_is_found(seed: int) -> None:
     """A frequency has a maximum for each period that the observations span; a climb from 0 ends far below the best."""
     own = split(WAVE)
-    found, _ = maxima._search(own, own.predictors.dim, np.random.default_rng(seed), Progress())
+    found, _ = searched(own, seed)
     assert abs(found[0].expansion.point[3]) == pytest.approx(FREQUENCY, abs=0.01)
     assert found[0].n_climbs >= ENOUGH_CLIMBS
     assert ridge_mode(own.predictors, Progress())[0].value < found[0].expansion.value - 100
@@ -254,7 +260,7 @@ def test_a_surrogate_whose_draws_went_astray_does_not_count(
 ) -> None:
     """Its estimated share of the posterior is of no use."""
     own, made = split(LABELS), iter(replace(tuned(5 * k), noise=noise) for k, noise in enumerate(noises))
-    monkeypatch.setattr(surrogate, "tune", lambda *_, begin: next(made))
+    monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
     monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, one.noise))
     found = maxima.tune(own, own.predictors.dim, *map(np.random.default_rng, (1, 2)), Progress())
     assert found.draws.mean() == pytest.approx(centre, abs=0.1)
@@ -264,7 +270,7 @@ def test_a_surrogate_whose_draws_went_astray_does_not_count(
 def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """An end without a surrogate is left out; an interrupt is not."""
     own, made = split(LABELS), iter((tuned(0), tuned(5)))
-    monkeypatch.setattr(surrogate, "tune", lambda *_, begin: next(made))
+    monkeypatch.setattr(surrogate, "tune", lambda *_, **__: next(made))
     monkeypatch.setattr(maxima._Weighed, "of", lambda _, one, __: maxima._Weighed(one, float(one.draws.mean() > 3)))
     rngs = [np.random.default_rng(seed) for seed in (1, 2)]
     found = maxima.tune(own, own.predictors.dim, *rngs, Progress())
@@ -276,7 +282,7 @@ def test_the_best_surrogate_is_taken_and_chains_start_at_all(monkeypatch: pytest
     def failing(error: Exception) -> TunedSurrogate:
         left = iter((tuned(0), error))
 
-        def tune(*_: Any, begin: Any) -> TunedSurrogate:
+        def tune(*_: Any, **__: Any) -> TunedSurrogate:
             one = next(left)
             if isinstance(one, Exception):
                 raise one

@@ -95,7 +95,7 @@ def raters() -> tuple[SparsePredictors, Any]:
     own = Analysis.of(parse(canonical_code(RATERS, "raters"))).likelihood_split("N")
 
     def phi(theta: np.ndarray) -> np.ndarray:
-        parts = [theta[:2], *theta[2:].reshape(-1, 3)]
+        parts = [*theta[:-2].reshape(-1, 3), theta[-2:]]
         return np.concatenate([one - np.logaddexp.reduce(one) for one in parts])
 
     return sparse_predictors(own, {"N": n, "R": r, "y": np.array(answers)}, n), SimpleNamespace(phi=phi)
@@ -105,10 +105,11 @@ def test_climbs_stay_where_simplexes_add_up_to_one() -> None:
     """Beside that surface the likelihood rises without end, and it bends up."""
     predictors, prior = raters()
     region = tuning.Region.of(prior, predictors.dim, predictors.dim, np.random.default_rng(1))
-    assert region.simplexes == (slice(0, 2), *(slice(k, k + 3) for k in range(2, 26, 3)))
+    found = [one.tolist() for one in region.simplexes.places]
+    assert found == [*([k, k + 1, k + 2] for k in range(0, 24, 3)), [24, 25]]
     start = prior.phi(np.random.default_rng(2).standard_normal(predictors.dim))
     end, n_passes = tuning.ridge_mode(predictors, Progress(), start, region=region)
-    for one in region.simplexes:
+    for one in region.simplexes.places:
         assert np.exp(end.point[one]).sum() == pytest.approx(1, abs=1e-12)
     assert tuning.is_maximum(end, region)
     assert n_passes < 60
@@ -118,7 +119,7 @@ def test_climbs_stay_where_simplexes_add_up_to_one() -> None:
         beside = prior.phi(end.point + 0.05 * np.random.default_rng(k).standard_normal(predictors.dim))
         assert region.with_ridge(predictors.log_lik(beside), beside) < height + 0.1
     free, _ = tuning.ridge_mode(predictors, Progress(), start)
-    assert max(np.logaddexp.reduce(free.point[one]) for one in region.simplexes) > 1
+    assert max(np.logaddexp.reduce(free.point[one]) for one in region.simplexes.places) > 1
     assert not tuning.is_maximum(end, tuning.Region.whole(predictors.dim))
 
 
@@ -137,14 +138,14 @@ def test_curvature_is_that_along_the_surface_of_simplexes() -> None:
         # A path on the surface bends along it, too, which adds the slope along that bend.
         bend = (path[2] - 2 * path[1] + path[0]) / h**2
         slope = np.zeros(predictors.dim)
-        for one in region.simplexes:
+        for one in region.simplexes.places:
             shares = np.exp(point[one])
             slope[one] = here.gradient[one] - here.gradient[one].sum() * shares
         second = (high - 2 * middle + low) / h**2
-        normal = {one.start: np.exp(point[one]) / np.linalg.norm(np.exp(point[one])) for one in region.simplexes}
+        normal = {one[0]: np.exp(point[one]) / np.linalg.norm(np.exp(point[one])) for one in region.simplexes.places}
         tangent = along.copy()
-        for one in region.simplexes:
-            tangent[one] -= normal[one.start] * (normal[one.start] @ along[one])
+        for one in region.simplexes.places:
+            tangent[one] -= normal[one[0]] * (normal[one[0]] @ along[one])
         assert -float(tangent @ (curvature @ tangent)) + float(slope @ bend) == pytest.approx(second, rel=1e-3, abs=0.1)
 
 
@@ -154,7 +155,15 @@ def test_sums_that_are_one_by_chance_are_no_simplexes() -> None:
     free = rng.standard_normal((64, 4))
     free[0, :2] = np.log([0.25, 0.75])
     found = list(tuning._simplexes(np.column_stack([free[:, :2], shares, free[:, 2:], shares[:, :2]])))
-    assert found == [slice(2, 5)]
+    assert [one.tolist() for one in found] == [[2, 3, 4]]
+
+
+def test_probabilities_and_their_complements_are_found_anywhere() -> None:
+    rng = np.random.default_rng(2)
+    p, share = rng.random((64, 3)), np.log(rng.dirichlet(np.ones(2), 64))
+    phis = np.column_stack([np.log(p), rng.standard_normal(64), np.log1p(-p[:, ::-1]), share])
+    found = {tuple(sorted(one.tolist())) for one in tuning._simplexes(phis)}
+    assert found == {(0, 6), (1, 5), (2, 4), (7, 8)}
 
 
 def test_a_climb_stops_at_a_bound_and_goes_on_elsewhere() -> None:

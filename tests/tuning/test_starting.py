@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from stansub.errors import RunError
-from stansub.target.sparse import Quadratic
-from stansub.tuning.starting import highest, is_definite
+from stansub.target.cholesky import is_definite
+from stansub.tuning.starting import highest
 
 POINT = np.array([1.0, -2.0, 0.5])
 
@@ -35,4 +35,4 @@ def test_the_highest_point_is_found_beside_where_a_density_is_undefined() -> Non
 def test_expansions_that_bend_up(eigenvalues: tuple[float, ...], found: bool) -> None:
     basis, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))
     precision = sp.csr_array(basis @ np.diag(eigenvalues) @ basis.T)
-    assert is_definite(Quadratic.of(POINT, 0.0, np.zeros(3), precision)) == found
+    assert is_definite(precision) == found

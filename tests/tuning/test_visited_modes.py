@@ -12,7 +12,7 @@ import pytest
 from toy_targets import Array, Target
 
 from stansub.mode_findings import LabelsSwitch, Restriction, SeveralModes, VisitedModes
-from stansub.tuning.visited_modes import Centre, visited_by_chains, visited_modes
+from stansub.tuning.visited_modes import Centre, copies, visited_by_chains, visited_modes
 
 SD = 0.1
 
@@ -243,3 +243,14 @@ def test_chains_that_run_away_show_nothing() -> None:
 def test_records_are_read_back() -> None:
     found = VisitedModes([0.6, 0.4], [0, 0], 2, 4, {}, ["mu"], {}, [Restriction("ordered", ("mu",))])
     assert VisitedModes.of_record(asdict(found)) == found
+
+
+def test_copies_from_draws_about_each_mode() -> None:
+    """Two of three modes are copies."""
+    names = ["p", "mu.1", "mu.2", "u"]
+    modes = [[0.7, -1.0, 2.0, 0.5], [0.7, -1.0, 2.0, -0.9], [-0.7, 2.0, -1.0, 0.5]]
+    rng = np.random.default_rng(1)
+    draws = [np.array(at) + SD * rng.standard_normal((60, 4)) for at in modes]
+    found = copies(Bounded(names, [*modes, [-0.7, 2.0, -1.0, -0.9]], [1, 0.3, 1, 0.3], p=1), draws)
+    assert found.copy_of == [0, 1, 0]
+    assert (found.permuted, found.becomes) == (["mu"], {"p": "1 - p"})
