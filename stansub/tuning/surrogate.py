@@ -156,7 +156,9 @@ def tune(
         on_posterior = exploration.on_posterior(found, n_passes)
         if on_posterior is not None:
             return on_posterior
-    return exploration.tuned(*exploration.improved(found, stages, n_passes), stages[-1])
+    found, first, n_passes = exploration.improved(found, stages, n_passes)
+    last = stages[0] if found.approximation.simplexes.places else stages[-1]
+    return exploration.tuned(found, first, n_passes, last)
 
 
 class _Stage(NamedTuple):
@@ -181,16 +183,14 @@ class _Stage(NamedTuple):
 def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progress) -> Iterator[_Stage]:
     """Yield kinds of approximations, each for draws closer to the posterior.
 
-    Corrections are those of the likelihood, and not of the Lagrangian.
+    Corrections are those of the likelihood, not of the Lagrangian, which mostly needs none.
     """
     found, normal = (
         partial(approximation, predictors, advance=progress.advance),
         partial(_normal, predictors, simplexes),
     )
     yield _Stage(normal, _SMALL, poor=_FAR, most=_APPROACH, selects=True)
-    if simplexes.places:
-        return
-    yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL)
+    yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL_ENOUGH if simplexes.places else _SMALL)
     if common_coefficients(predictors).size:
         yield _Stage(lambda phis, _: found(phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
 
