@@ -134,7 +134,7 @@ def test_chains_are_about_one_of_the_copies_of_a_mode(tmp_path: Path) -> None:
     idata = stansub.sample(program, data, seed=1, iter_sampling=4_000, show_progress=False)
     facts, names = inference_data.attrs(idata), ["share", "p"]
     assert facts["guarantee"] == "exact"
-    assert "the elements of share and p change places" in facts["warnings"]
+    assert "the elements of p and share change places" in facts["warnings"]
     assert max(float(az.rhat(idata.posterior)[name].max()) for name in names) < 1.02
     truth, found = gibbs_of_items(y, 4_000, 3), in_order(idata)
     assert max(float(az.rhat(truth.posterior)[name].max()) for name in names) < 1.02
