@@ -123,10 +123,7 @@ def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
 
 
 def is_definite(precision: sp.csr_array) -> bool:
-    """Return whether an expansion bends down, or not at all, in all directions.
-
-    With one that bends up somewhere, draws of a surrogate that start far from its expansion point may run away from it.
-    """
+    """Return whether a symmetric matrix has no negative eigenvalues, up to rounding."""
     diagonal = precision.diagonal()
     ridge = _ROUNDING * max(1.0, float(np.abs(diagonal).max()))
     ridged = sp.csc_array(precision + ridge * sp.eye_array(len(diagonal), format="csr"))

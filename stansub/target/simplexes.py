@@ -50,6 +50,11 @@ class Simplexes(NamedTuple):
             found[one] = slope[one].sum() * np.exp(point[one])
         return found
 
+    def columns(self, values: FloatArray) -> sp.csr_array:
+        """Return values of arguments, shape (m,), as a column for each simplex, 0 elsewhere, shape (m, k)."""
+        rows, which = np.concatenate(self.places), np.repeat(np.arange(len(self.places)), list(map(len, self.places)))
+        return sp.csr_array((values[rows], (rows, which)), shape=(len(values), len(self.places)))
+
 
 NO_SIMPLEXES = Simplexes()
 
@@ -65,15 +70,12 @@ class Surface(NamedTuple):
     @classmethod
     def of(cls, simplexes: Simplexes, quadratic: Quadratic) -> Surface:
         """Return it about the point of an expansion, with the least penalty that makes the sum bend down."""
-        point, m = quadratic.point, len(quadratic.point)
-        slope = simplexes.constraint(point, quadratic.gradient)
+        slope = simplexes.constraint(quadratic.point, quadratic.gradient)
         found = cls(slope, sp.csr_array(sp.diags_array(slope)))
         if not simplexes.places:
             return found
-        columns = np.repeat(np.arange(len(simplexes.places)), list(map(len, simplexes.places)))
-        rows = np.concatenate(simplexes.places)
-        root = slope[rows] / np.sqrt(np.maximum(np.bincount(columns, slope[rows]), _LEAST))[columns]
-        normals = sp.csr_array((root, (rows, columns)), shape=(m, len(simplexes.places)))
+        gradients = simplexes.columns(slope)
+        normals = gradients @ sp.diags_array(1 / np.sqrt(np.maximum(gradients.sum(axis=0), _LEAST)))
         for penalty in _PENALTIES:
             found = cls(slope, sp.csr_array(sp.diags_array(slope) + penalty * (normals @ normals.T)))
             if is_definite(sp.csr_array(quadratic.precision + found.precision)):

@@ -116,11 +116,8 @@ class Region(NamedTuple):
         """Return gradient and precision of the Lagrangian along the surface, and the precision 1 across it."""
         if not self.simplexes.places:
             return slope, precision
-        several = self.simplexes.places
-        places, which = np.concatenate(several), np.repeat(np.arange(len(several)), list(map(len, several)))
-        shares, across = np.exp(point[places]), self.simplexes.constraint(point, slope)
-        unit = shares / np.sqrt(np.bincount(which, shares**2))[which]
-        normals = sp.csr_array((unit, (places, which)), shape=(len(point), len(several)))
+        across, shares = self.simplexes.constraint(point, slope), self.simplexes.columns(np.exp(point))
+        normals = shares @ sp.diags_array(1 / np.sqrt((shares * shares).sum(axis=0)))
         normal = normals @ normals.T
         along = sp.eye_array(len(point), format="csr") - normal
         curved = precision + sp.diags_array(across, format="csr")

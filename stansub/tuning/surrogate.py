@@ -185,11 +185,8 @@ def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progre
 
     Corrections are those of the likelihood, not of the Lagrangian, which mostly needs none.
     """
-    found, normal = (
-        partial(approximation, predictors, advance=progress.advance),
-        partial(_normal, predictors, simplexes),
-    )
-    yield _Stage(normal, _SMALL, poor=_FAR, most=_APPROACH, selects=True)
+    found = partial(approximation, predictors, advance=progress.advance)
+    yield _Stage(partial(_normal, predictors, simplexes), _SMALL, poor=_FAR, most=_APPROACH, selects=True)
     yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL_ENOUGH if simplexes.places else _SMALL)
     if common_coefficients(predictors).size:
         yield _Stage(lambda phis, _: found(phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
@@ -274,6 +271,7 @@ class Exploration:
         """Return the exploration of a split, and parameters where the surrogate with this expansion is defined."""
         surrogate = split.surrogate(plain)
         start = find_start(surrogate.model, dim, rng)
+        # If the expansion bends up somewhere, draws that start far from its point may run away from it.
         if not is_definite(plain.precision):
             start = highest(pinned(split, plain.point), start)
         effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
