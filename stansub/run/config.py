@@ -179,9 +179,18 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
 
     @property
     def moves_free(self) -> bool:
-        """Return whether surrogate transitions, which choose their own test, may be chosen by default."""
+        """Return whether surrogate transitions, whose decisions are exact, may be chosen by default."""
         others = (self.bounds, self.kappa, self.delta)
-        return self.proposal == "auto" and self.exact_free and all(one is None for one in others)
+        exact = self.test is None or self.all_data
+        return self.proposal == "auto" and exact and self._decisions_free and all(one is None for one in others)
+
+    @property
+    def all_data(self) -> bool:
+        """Return whether every decision has to use all the data."""
+        if self.test is None:
+            return False
+        test = self.make_test()
+        return test.exact and not test.thins
 
     @property
     def looks_given(self) -> bool:
@@ -197,8 +206,13 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
     @property
     def exact_free(self) -> bool:
         """Return whether exact decisions by proved bounds may replace the default."""
+        return self.test is None and self._decisions_free
+
+    @property
+    def _decisions_free(self) -> bool:
+        """Return whether the user set nothing about decisions, except perhaps the test."""
         levels = (self.epsilon, self.max_error, self.final_epsilon)
-        others = (self.test, self.audit, self.looks, self.first_look, self.kernel)
+        others = (self.audit, self.looks, self.first_look, self.kernel)
         return all(one is None for one in (*levels, *others)) and self.order == "auto"
 
     def record(self) -> dict[str, Any]:

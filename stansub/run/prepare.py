@@ -252,7 +252,7 @@ def _left(rejected: TransitionsLeft, dim: int, found: ModeSetup | None) -> Trans
 
 def _is_poor(found: ModeSetup, test: StoppingRule, posterior: Posterior, config: SampleConfig) -> bool:
     """Return whether moves about the mode are poor: without bounds, on a posterior far from normal, from few data."""
-    free = config.moves_free and config.exact_free and not test.thins and len(found.modes.found) == 1
+    free = config.moves_free and not test.thins and len(found.modes.found) == 1
     is_small = posterior.blocks.n_observations <= MOST_BY_ALL and posterior.pilot is None
     return free and is_small and found.independent < transitions.NEAR_NORMAL
 

@@ -233,7 +233,7 @@ def _with_surrogate(
         normal = normal_rate(split, tuned, rng)
         if normal >= NEAR_NORMAL:
             return left(normal=normal)
-    if config.test is not None:
+    if config.all_data:
         tuned = replace(tuned, transition=replace(tuned.transition, joint=None), by_all="as requested")
     foretold = partial(forecast, config.of_length(transitions=True), progress)
     trial = tried(split, tuned, rng, progress, on_posterior=not simple, forecast=foretold)
