@@ -27,7 +27,7 @@ from stansub.run.progress import Display, stage_progress
 from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan import stanc
-from stansub.stan.analysis import Analysis
+from stansub.stan.analysis import Analysis, Hints
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
@@ -117,7 +117,7 @@ def report(
     for label, text in (
         *lines,
         *(() if verdict.code == InputError.exit_code else _proposals(surrogate, found.posterior)),
-        *(_inside(read, observations) if verbose else ()),
+        *(_inside(read, observations, surrogate.hints) if verbose else ()),
         *_of_stanc(Path(stan_file), read, _likelihood(read.analysis, observations, found.posterior)[0]),
     ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
@@ -200,17 +200,11 @@ def _lines(
 
 
 class _Surrogate(NamedTuple):
-    """Effects with an unknown scale, what surrogate transitions for them need, or why there are none."""
+    """What the text suggests about moves, what surrogate transitions need, or why there are none."""
 
-    effects: tuple[str, ...]
+    hints: Hints
     predictors: SparsePredictors | None = None
     refusal: NoPredictorsError | None = None
-    multiplies: bool = False
-    """Whether observations multiply coefficients of two groupings, for which Metropolis within Gibbs is used."""
-    selected: bool = False
-    """Whether there may be many parameters of which an observation reads few."""
-    adds_logarithms: bool = False
-    """Whether the likelihood adds up logarithms of probabilities, as with latent classes."""
 
     @property
     def exceptions(self) -> str:
@@ -221,25 +215,24 @@ class _Surrogate(NamedTuple):
 
 
 def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None, log: Progress) -> _Surrogate:
-    effects, products = analysis.effects(size), analysis.multiplies(size)
-    is_small = posterior is not None and posterior.dim <= MANY
-    selected, adds = not is_small and bool(analysis.selected(size)), analysis.adds_logarithms(size)
-    if not effects and not products and not selected and not adds:
-        return _Surrogate(())
+    hints = analysis.hints(size)
+    if posterior is not None and posterior.dim <= MANY:
+        hints = hints._replace(selected=())
+    if not hints.suits_any(many=True):
+        return _Surrogate(hints)
     try:
         own, counting = analysis.likelihood_split(size), analysis.over_data(size)[1]
-        without_data = _Surrogate(effects, multiplies=products, selected=selected, adds_logarithms=adds)
         if posterior is None:
-            return without_data
+            return _Surrogate(hints)
         # A program that is not split over rows of data is split as it stands, with the user's data.
         values = posterior.values if analysis.over_rows is None else posterior.followed[0].values
         if counting not in values.values:
-            return without_data
+            return _Surrogate(hints)
         n, cut = values.integer(counting), cutting(values, counting)
         found = sparse_predictors(own, values.values, n, cut=cut, progress=log)
-        return _Surrogate(effects, found, multiplies=multiplies(found), selected=selected, adds_logarithms=adds)
+        return _Surrogate(hints._replace(multiplies=multiplies(found)), found)
     except NoPredictorsError as error:
-        return _Surrogate(effects, refusal=error)
+        return _Surrogate(Hints(hints.effects), refusal=error)
 
 
 def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float | None:
@@ -247,7 +240,7 @@ def _picked(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> float
 
     Bounds on known families are narrow enough.
     """
-    if surrogate.effects or surrogate.selected or surrogate.multiplies or surrogate.adds_logarithms:
+    if surrogate.hints.suits_any(many=True):
         return None
     try:
         if posterior.predictors(log).family.is_known:
@@ -266,7 +259,7 @@ def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> Iterat
         predictors = posterior.predictors(log)
     except NoPredictorsError as error:
         if surrogate.predictors is not None:
-            moves = "Metropolis within Gibbs" if surrogate.multiplies else "surrogate transitions"
+            moves = "Metropolis within Gibbs" if surrogate.hints.multiplies else "surrogate transitions"
             yield "Exact", f"yes, for {moves} ({_count(len(surrogate.predictors.rows), 'argument')} per observation)"
         elif few:
             yield "Exact", f"yes, from all observations, which are few; with more, no: {error}"
@@ -288,8 +281,8 @@ def _exact(posterior: Posterior, surrogate: _Surrogate, log: Progress) -> Iterat
 
 def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
     """Yield the proposals that `sample` uses if none is named."""
-    effects, others = surrogate.effects, "around the mode, or an adaptive random walk"
-    if surrogate.multiplies:
+    hints, effects, others = surrogate.hints, surrogate.hints.effects, "around the mode, or an adaptive random walk"
+    if hints.multiplies:
         if_many = f" with more than {MANY} parameters" if posterior is None else ""
         yield (
             "Proposals",
@@ -297,14 +290,14 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
             "these must be normal given the other parameters",
         )
         return
-    if not effects and surrogate.adds_logarithms:
+    if not effects and hints.adds_logarithms:
         unless = "they hardly move, or there are few parameters and several modes"
         yield (
             "Proposals",
             f"surrogate transitions, because the likelihood adds up logarithms of probabilities, unless {unless}",
         )
         return
-    if not effects and not surrogate.selected:
+    if not effects and not hints.selected:
         yield "Proposals", others
         return
     if not effects:
@@ -321,13 +314,13 @@ def _proposals(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[t
     yield "Proposals", f"surrogate transitions, because {are}{unless}"
 
 
-def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
+def _inside(read: Source, observations: str | None, hints: Hints) -> Iterator[tuple[str, str]]:
     """Yield what each term depends on, and which programs are compiled."""
     for term in read.analysis.terms(observations or ""):
         line = find_line(read.text, read.program.text(term.statement.span))
         yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
     size, transitions = observations or "", dict[str, str]()
-    if read.analysis.effects(size) or read.analysis.multiplies(size):
+    if hints.suits_any(many=True):
         with suppress(NoPredictorsError):
             transitions = plan_transitions(read.analysis, size).reasons
     for role, why in transitions.items():

@@ -61,7 +61,7 @@ def test_data_fit_their_program_and_its_effects_are_seen(study: Any, name: str) 
         np.testing.assert_array_equal(value, other[key])
     source = read(row.program)
     values = data_module.load(one).checked(source.program.data.declarations)
-    assert source.analysis.effects()
+    assert source.analysis.hints().effects
     assert n_parameters(source.program, values) > 6
     own, n = source.analysis.likelihood_split(), values.integer(source.analysis.size)
     assert sparse_predictors(own, values.values, n).n_observations == n

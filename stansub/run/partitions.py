@@ -371,7 +371,7 @@ def _of(model: Model | Source, data: Data, config: SampleConfig) -> tuple[DataSo
     else:
         program = model if isinstance(model, Source) else source.read(model)
     analysis = program.analysis
-    if not analysis.has_family or analysis.effects(config.observations or ""):
+    if not analysis.has_family or analysis.hints(config.observations or "").effects:
         return None
     return sources, program, parts
 

@@ -136,19 +136,19 @@ def find(given: ModelInput, config: SampleConfig, progress: Progress) -> Transit
         except NoPredictorsError as error:
             raise InputError(f"{refusal}: {error}; choose another proposal") from error
     size = config.observations or ""
-    effects, many = given.analysis.effects(size), given.n_parameters > MANY
-    adds = given.analysis.adds_logarithms(size)
-    suited = effects or adds or (many and given.analysis.selected(size))
-    if not suited and not (many and given.analysis.multiplies(size)):
+    hints, many = given.analysis.hints(size), given.n_parameters > MANY
+    if not hints.suits_any(many=many):
         return None
     try:
         return _by_default(given, config, progress)
     except EndedError:
         raise
     except (NoPredictorsError, RunError) as error:
+        if not hints.suits_surrogate(many=many):
+            return None
+        effects, adds = hints.effects, hints.adds_logarithms
         hardly_moves = many and bool(effects)
-        left = TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), adds_logarithms=adds)
-        return left if suited else None
+        return TransitionsLeft(effects, given.n_parameters, hardly_moves, str(error), adds_logarithms=adds)
 
 
 def instead(given: ModelInput, config: SampleConfig, independent: float, progress: Progress) -> TransitionSetup | None:
@@ -175,9 +175,7 @@ def _by_default(
             found = _within_gibbs(posterior, compiled_at, config, progress)
             if not found.hardly_moves:
                 return found
-    size = config.observations or ""
-    analysis = given.analysis
-    if analysis.effects(size) or analysis.adds_logarithms(size) or analysis.selected(size):
+    if given.analysis.hints(config.observations or "").suits_surrogate(many=True):
         return _with_surrogate(posterior, compiled_at, config, progress)
     return None
 
@@ -215,8 +213,8 @@ def _with_surrogate(
     If they hardly move, they are not used with few parameters, or without effects of unknown scale: other moves may do.
     """
     assert config.seed is not None
-    size = config.observations or ""
-    effects, adds = posterior.analysis.effects(size), posterior.analysis.adds_logarithms(size)
+    hints = posterior.analysis.hints(config.observations or "")
+    effects, adds = hints.effects, hints.adds_logarithms
     left = partial(TransitionsLeft, effects, posterior.dim, adds_logarithms=adds)
     split = posterior.split(progress)
     rng, rng_of_starts = (streams.generator(config.seed, one) for one in (streams.Run.SURROGATE, streams.Run.MAXIMA))

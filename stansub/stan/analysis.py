@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan.block_variables import with_block_variables
@@ -34,6 +35,27 @@ from stansub.wording import listed
 
 # Passes that write likelihoods over rows of data, or of groups of rows, without a new number of these.
 _BY_ROWS = frozenset((by_rows.name, with_residuals.name))
+
+
+class Hints(NamedTuple):
+    """What the text of a likelihood suggests about moves of the chains."""
+
+    effects: tuple[str, ...] = ()
+    """Parameters that are effects with an unknown scale."""
+    selected: tuple[str, ...] = ()
+    """Parameters of which data of an observation select elements."""
+    multiplies: bool = False
+    """Whether observations multiply parameters with several elements each, such as coefficients of two groupings."""
+    adds_logarithms: bool = False
+    """Whether observations add up logarithms of probabilities of several outcomes, as with latent classes."""
+
+    def suits_surrogate(self, *, many: bool) -> bool:
+        """Return whether surrogate transitions suit the model, with or without many parameters."""
+        return bool(self.effects or self.adds_logarithms or (many and self.selected))
+
+    def suits_any(self, *, many: bool) -> bool:
+        """Return whether surrogate transitions or Metropolis within Gibbs suit the model."""
+        return self.suits_surrogate(many=many) or (many and self.multiplies)
 
 
 @dataclass(frozen=True)
@@ -107,31 +129,13 @@ class Analysis:
         """
         return _over_data(self, size or self.size)
 
-    def effects(self, size: str = "") -> tuple[str, ...]:
-        """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
-        return effects(*self._over_all(size))
-
-    def selected(self, size: str = "") -> tuple[str, ...]:
-        """Return the names of parameters of which data of an observation select elements, as far as the text shows."""
-        return selected(*self._over_all(size))
-
-    def adds_logarithms(self, size: str = "") -> bool:
-        """Return whether the text shows a likelihood that adds up logarithms of probabilities of several outcomes."""
-        return bool(added_up(*self.over_data(size)))
-
-    def multiplies(self, size: str = "") -> bool:
-        """Return whether the text shows a likelihood that multiplies parameters with several elements each."""
-        return multiplies(*self._over_all(size))
+    def hints(self, size: str = "") -> Hints:
+        """Return what the text suggests about moves of the chains."""
+        return _hints(self, size or self.size)
 
     def undeclared(self, size: str = "") -> tuple[str, ...]:
         """Return the effects whose products with other parameters in the likelihood are not declared as variables."""
         return undeclared(*self.over_data(size))
-
-    def _over_all(self, size: str) -> tuple[Program, *tuple[str, ...]]:
-        """Return the program that is split in two, and all that counts outcomes in it."""
-        program, counted = self.over_data(size)
-        outcomes = () if counted == N_ROWS else set(outcome_sizes(self.program)) - self.program.sizes_of_parameters
-        return program, *dict.fromkeys((counted, *sorted(outcomes)))
 
     def likelihood_split(self, size: str = "") -> LikelihoodSplit:
         """Return the program in two parts, for a surrogate posterior, given the integer that counts the observations.
@@ -201,6 +205,15 @@ def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
     for declaring in (with_category_tables, with_scaled_effects, with_log_probabilities):
         program = declaring(program, counted)
     return program, counted
+
+
+@lru_cache(maxsize=64)
+def _hints(analysis: Analysis, size: str) -> Hints:
+    program, counted = _over_data(analysis, size)
+    outcomes = () if counted == N_ROWS else set(outcome_sizes(analysis.program)) - analysis.program.sizes_of_parameters
+    sizes = tuple(dict.fromkeys((counted, *sorted(outcomes))))
+    of_text = effects(program, *sizes), selected(program, *sizes), multiplies(program, *sizes)
+    return Hints(*of_text, bool(added_up(program, counted)))
 
 
 @lru_cache(maxsize=64)

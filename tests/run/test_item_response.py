@@ -136,7 +136,7 @@ def test_by_default(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.slow
 def test_by_default_with_known_scales(data: dict[str, Any], tmp_path: Path) -> None:
     """The text shows no effects with an unknown scale, for which alone there are surrogate transitions."""
-    assert not Analysis.of(parse(KNOWN_SCALES)).effects()
+    assert not Analysis.of(parse(KNOWN_SCALES)).hints().effects
     program = tmp_path / "known_scales.stan"
     program.write_text(KNOWN_SCALES)
     assert proposal_of(program, data)[0] == "gibbs"

@@ -18,6 +18,7 @@ from stansub.stan.plan import (
 from stansub.target.remainders import NoPredictorsError
 
 ROOT = Path(__file__).parents[2]
+REACH = ROOT / "benchmarks" / "reach" / "programs"
 REGRESSION = """data { int N; vector[N] x; vector[N] y; } parameters { real a; real b; real<lower=0> s; }
 model { y ~ normal(a + b * x, s); }"""
 SERIES = REGRESSION.replace("y ~ normal(a + b * x, s);", "for (n in 2 : N) y[n] ~ normal(a + b * y[n - 1], s);")
@@ -55,10 +56,10 @@ def test_each_program_but_the_users_own_has_a_goal(tmp_path: Path) -> None:
 
 
 def test_surrogate_transitions_take_two_programs() -> None:
-    file = ROOT / "benchmarks" / "reach" / "programs" / "brms_groups.stan"
+    file = REACH / "brms_groups.stan"
     assert list(plan_transitions(source.read(file).analysis).reasons) == [PROGRAM, SURROGATE]
     with pytest.raises(NoPredictorsError, match="no statement of the model"):
-        plan_transitions(source.read(ROOT / "benchmarks" / "reach" / "programs" / "no_data.stan").analysis)
+        plan_transitions(source.read(REACH / "no_data.stan").analysis)
 
 
 def test_blocks_of_a_reduce_sum_call_its_function(tmp_path: Path) -> None:
@@ -88,3 +89,11 @@ def test_check_shows_them_when_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     first, *compiled = shown[("--verbose",)]
     assert first == "Depends on    line 2: the observation's own row"
     assert [line.split(":")[0] for line in compiled] == ["Compiled      program"]
+
+
+def test_check_shows_the_program_of_a_surrogate_for_latent_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", str(REACH / "raters.stan"), "--verbose"])
+    lines = capsys.readouterr().out.splitlines()
+    compiled = [line.split(":")[0].split()[1] for line in lines if line.startswith("Compiled")]
+    assert compiled == ["program", "surrogate"]

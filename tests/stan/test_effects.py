@@ -97,8 +97,8 @@ def test_outcomes_of_each_size_are_the_likelihood() -> None:
       parameters { vector[2] b; vector[J] u; real<lower=0> shape; }
       model { t ~ weibull(shape, exp(x * b)); target += weibull_lccdf(c | shape, exp(w * b + u[g])); }"""
     analysis = Analysis.of(parse(code))
-    assert (analysis.effects(), analysis.effects("M")) == ((), ())
-    assert analysis.selected() == ("u",)
+    assert (analysis.hints().effects, analysis.hints("M").effects) == ((), ())
+    assert analysis.hints().selected == ("u",)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_outcomes_of_each_size_are_the_likelihood() -> None:
 )
 def test_of_programs_as_people_have_them(name: str, found: tuple[str, ...]) -> None:
     analysis = read(REACH / f"{name}.stan").analysis
-    assert analysis.effects() == found
+    assert analysis.hints().effects == found
 
 
 def test_parameters_are_counted_before_anything_is_compiled() -> None:

@@ -112,7 +112,7 @@ def split(tmp_path: Path, model: str) -> tuple[Analysis, int]:
 def test_each_class_has_one_argument(each: str, tmp_path: Path) -> None:
     analysis, n_arguments = split(tmp_path, WHOLE.format(each))
     assert n_arguments == values(np.random.default_rng(1))[0]["C"]
-    assert analysis.adds_logarithms()
+    assert analysis.hints().adds_logarithms
 
 
 @pytest.mark.parametrize(

@@ -27,4 +27,4 @@ model {{ a ~ normal(0, 1); b ~ normal(0, 1); {model} }}
     ],
 )
 def test_products_of_parameters(model: str, expected: bool) -> None:
-    assert Analysis.of(parse(PROGRAM.format(model=model))).multiplies("N") is expected
+    assert Analysis.of(parse(PROGRAM.format(model=model))).hints("N").multiplies is expected

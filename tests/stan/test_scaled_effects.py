@@ -84,7 +84,7 @@ def test_products_are_declared(model: str, found: set[str], tmp_path: Path) -> N
     given = program(tmp_path, model)
     written = with_scaled_effects(given, "N")
     assert added(written) == found
-    assert Analysis.of(given).effects("N") == Analysis.of(written).effects("N") != ()
+    assert Analysis.of(given).hints("N").effects == Analysis.of(written).hints("N").effects != ()
     rng = np.random.default_rng(1)
     for _ in range(3):
         point = values(rng)
