@@ -120,6 +120,6 @@ def reference(
         console.print(line, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", soft_wrap=True)
-    summary.render(kept.draws, FlagConsole())
+    summary.render(kept.draws, FlagConsole(), file=kept.path)
     if doubts := reservations(facts):
         FlagConsole().print(f"Do not trust this reference: {'; '.join(doubts)}.", style="bold red")

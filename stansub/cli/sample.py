@@ -173,7 +173,7 @@ def _finish(
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=overwrite)
             console.print(f"CmdStan CSV: {', '.join(map(str, paths))}", soft_wrap=True)
-        summary.render(result, FlagConsole(), summary=found, verbose=verbose)
+        summary.render(result, FlagConsole(), summary=found, verbose=verbose, file=written)
     except KeyboardInterrupt:
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
@@ -226,7 +226,7 @@ def _by_nuts(
     draws.attrs["fallback"] = f"NUTS instead of stansub's own sampler. {reason}"
     written, trouble = inference_data.write_anywhere(draws, target, overwrite=overwrite)
     FlagConsole(stderr=True).print(f"Draws: {written}. {describe(inference_data.attrs(draws))}", soft_wrap=True)
-    summary.render(draws, FlagConsole(), verbose=verbose)
+    summary.render(draws, FlagConsole(), verbose=verbose, file=written)
     if trouble:
         raise RunError(trouble)
 

@@ -2,6 +2,7 @@ import inspect
 import io
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -594,7 +595,9 @@ class TestRender:
 
     def test_long_tables_are_cut_and_say_so(self) -> None:
         idata = run(posterior={"x": np.random.default_rng(1).normal(size=(4, 100, 60))}, draws=100)
-        assert "50 of 60 quantities" in printed(idata)
+        assert "50 of 60 quantities; --all shows all" in printed(idata)
+        command = "stansub summary 'my draws.nc' --all shows all"
+        assert f"50 of 60 quantities; {command}" in printed(idata, file=Path("my draws.nc"))
         assert "x[60]" not in printed(idata)
         assert "x[60]" in printed(idata, max_rows=None)
 
