@@ -55,8 +55,8 @@ class Structure(NamedTuple):
     name: str
     why: str
     """Why it is not such a sum, in half a sentence."""
-    find: Callable[[Reading], str]
-    """Returns the statement that shows it, as text, or nothing."""
+    find: Callable[[Reading], Iterator[str]]
+    """Yields the statements that show it, as text."""
 
 
 class NamedStructure(NamedTuple):
@@ -83,7 +83,7 @@ def named(program: Program, size: str = "") -> NamedStructure | None:
 def _named(program: Program, size: str) -> NamedStructure | None:
     reading = Reading(program, size)
     for structure in STRUCTURES if size else ():
-        if evidence := structure.find(reading):
+        for evidence in structure.find(reading):
             return NamedStructure(structure, " ".join(evidence.split()))
     return None
 
@@ -150,6 +150,13 @@ class Reading:
         """Return the simple statements of the program."""
         return Steps.of(self.program)
 
+    @property
+    def densities(self) -> Iterator[tuple[Statement, Density]]:
+        """Yield the statements that add a density, with the first that each adds."""
+        for one in walk(self.program.evaluated):
+            if density := _density(one):
+                yield one, density
+
     def text(self, statement: Statement) -> str:
         """Return the text of a statement."""
         return self.program.text(statement.span)
@@ -213,33 +220,32 @@ def _density(statement: Statement) -> Density | None:
     return density_of(*first) if first else None
 
 
-def _calling(reading: Reading, is_one: Callable[[Call], bool]) -> str:
-    """Return the statement with such a call outside loops with an argument of all observations."""
-    found = ((scope, one) for scope in reading.scopes for one, call in scope.calls() if is_one(call))
-    return next((scope.caller or reading.text(one) for scope, one in found), "")
+def _calling(reading: Reading, is_one: Callable[[Call], bool]) -> Iterator[str]:
+    """Yield statements with such a call outside loops with an argument of all observations."""
+    for scope in reading.scopes:
+        yield from (scope.caller or reading.text(one) for one, call in scope.calls() if is_one(call))
 
 
-def _recurring(reading: Reading, is_one: Callable[[Scope, Recursion], bool]) -> str:
-    """Return the statement that computes such values from previous ones."""
-    found = ((scope, one) for scope, one in reading.recursions if is_one(scope, one))
-    return next((scope.caller or reading.text(one.statement) for scope, one in found), "")
+def _recurring(reading: Reading, is_one: Callable[[Scope, Recursion], bool] = lambda *_: True) -> Iterator[str]:
+    """Yield statements that compute such values from previous ones."""
+    for scope, one in reading.recursions:
+        if is_one(scope, one):
+            yield scope.caller or reading.text(one.statement)
 
 
-def _gaussian_process(reading: Reading) -> str:
-    def is_covariance(call: Call) -> bool:
-        return call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad"))
+def _gaussian_process(reading: Reading) -> Iterator[str]:
+    yield from _calling(
+        reading, lambda call: call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad"))
+    )
+    yield from (reading.text(one) for one in reading.computed.values() if one.sizes.count(reading.size) > 1)
+    yield from _one_density(reading, _PROCESSES)
 
-    square = (reading.text(one) for one in reading.computed.values() if one.sizes.count(reading.size) > 1)
-    return _calling(reading, is_covariance) or next(square, "") or _one_density(reading, _PROCESSES)
 
-
-def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
-    """Return a statement that has all observations in one density whose name starts with one of these."""
-    for statement in walk(reading.program.evaluated):
-        density = _density(statement)
-        if density and density.name.startswith(names_of) and _is_one_vector(reading, density.left):
-            return reading.text(statement)
-    return ""
+def _one_density(reading: Reading, names_of: tuple[str, ...]) -> Iterator[str]:
+    """Yield statements that have all observations in one density whose name starts with one of these."""
+    for statement, density in reading.densities:
+        if density.name.startswith(names_of) and _is_one_vector(reading, density.left):
+            yield reading.text(statement)
 
 
 def _is_one_vector(reading: Reading, left: Expression) -> bool:
@@ -251,17 +257,16 @@ def _is_one_vector(reading: Reading, left: Expression) -> bool:
     )
 
 
-def _trajectory(reading: Reading) -> str:
+def _trajectory(reading: Reading) -> Iterator[str]:
     return _calling(reading, lambda call: call.name.startswith(_SOLVERS))
 
 
-def _hidden_markov(reading: Reading) -> str:
-    return _calling(reading, lambda call: call.name == "hmm_marginal") or _recurring(
-        reading, lambda _, one: any(call.name == "log_sum_exp" for call in calls(one.loop))
-    )
+def _hidden_markov(reading: Reading) -> Iterator[str]:
+    yield from _calling(reading, lambda call: call.name == "hmm_marginal")
+    yield from _recurring(reading, lambda _, one: any(call.name == "log_sum_exp" for call in calls(one.loop)))
 
 
-def _garch(reading: Reading) -> str:
+def _garch(reading: Reading) -> Iterator[str]:
     found = _places(reading)
     follows = reading.steps.reached(found.outcomes & (reading.observed | reading.computed.keys()))
 
@@ -272,7 +277,7 @@ def _garch(reading: Reading) -> str:
     return _recurring(reading, is_one)
 
 
-def _arma(reading: Reading) -> str:
+def _arma(reading: Reading) -> Iterator[str]:
     found = _places(reading)
 
     def is_one(scope: Scope, one: Recursion) -> bool:
@@ -300,44 +305,34 @@ class _Places(NamedTuple):
 
 def _places(reading: Reading) -> _Places:
     found = _Places(set(), set(), set())
-    for statement in walk(reading.program.evaluated):
-        if density := _density(statement):
-            n_others = len(density.arguments) - (density.name in _SCALED)
-            found.outcomes.update(names(density.left))
-            found.locations.update(names(*density.arguments[:n_others]))
-            found.scales.update(names(*density.arguments[n_others:]))
+    for _, density in reading.densities:
+        n_others = len(density.arguments) - (density.name in _SCALED)
+        found.outcomes.update(names(density.left))
+        found.locations.update(names(*density.arguments[:n_others]))
+        found.scales.update(names(*density.arguments[n_others:]))
     return found._replace(scales=found.scales - found.outcomes - found.locations)
 
 
-def _state_space(reading: Reading) -> str:
+def _state_space(reading: Reading) -> Iterator[str]:
     latent = set(reading.latent)
     follows = reading.steps.reached(latent)
-    for _, one in reading.recursions:
-        if one.variable in follows:
-            return reading.text(one.statement)
-    for statement in walk(reading.program.evaluated):
-        density = _density(statement)
-        if density and name_of(density.left) in latent & names(*density.arguments):
-            return reading.text(statement)
+    yield from (reading.text(one.statement) for _, one in reading.recursions if one.variable in follows)
+    for statement, density in reading.densities:
+        if name_of(density.left) in latent & names(*density.arguments):
+            yield reading.text(statement)
     for scope in reading.scopes:
         for statement, call in scope.calls():
             if call.name == "cumulative_sum" and names(*call.arguments[:1]) & latent:
-                return reading.text(statement)
-    return ""
+                yield reading.text(statement)
 
 
-def _spatial(reading: Reading) -> str:
+def _spatial(reading: Reading) -> Iterator[str]:
     for statement in walk(reading.program.evaluated):
-        if not isinstance(statement, Target | Tilde):
-            continue
-        called = [call.name for call in _calls_of(statement)]
-        if not names(statement) & set(reading.latent):
-            continue
-        if any(name.startswith("multi_normal_prec") or "car_" in name for name in called):
-            return reading.text(statement)
-        if any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
-            return reading.text(statement)
-    return ""
+        if isinstance(statement, Target | Tilde) and names(statement) & reading.latent.keys():
+            called = (call.name for call in _calls_of(statement))
+            is_known = any(name.startswith("multi_normal_prec") or "car_" in name for name in called)
+            if is_known or any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
+                yield reading.text(statement)
 
 
 def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expression]]:
@@ -351,7 +346,7 @@ def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expressio
     return found
 
 
-def _risk_sets(reading: Reading) -> str:
+def _risk_sets(reading: Reading) -> Iterator[str]:
     def accumulates(call: Call) -> bool:
         inside = {one.name for one in calls(*call.arguments[:1])}
         return call.name == "cumulative_logsumexp" or (call.name == "cumulative_sum" and "exp" in inside)
@@ -360,36 +355,29 @@ def _risk_sets(reading: Reading) -> str:
         sums = [call.arguments for call in calls(one.statement.expression) if call.name == "log_sum_exp"]
         return any(len(given) == 2 and Name(one.variable) in given for given in sums)
 
-    loops = (one for one in find(For, reading.program.evaluated) if reading.size in names(one.upper))
-    in_loops = next(filter(None, (_risk_set(reading, loop) for loop in loops)), "")
-    return _calling(reading, accumulates) or in_loops or _recurring(reading, is_running)
+    yield from _calling(reading, accumulates)
+    for loop in find(For, reading.program.evaluated):
+        if reading.size in names(loop.upper):
+            yield from (reading.text(one) for one in walk(loop.body) if _is_risk_set(reading, loop, one))
+    yield from _recurring(reading, is_running)
 
 
-def _risk_set(reading: Reading, loop: For) -> str:
-    """Return a sum over all that are at risk later, or were before, in a loop over observations."""
+def _is_risk_set(reading: Reading, loop: For, statement: Statement) -> bool:
+    """Return whether a statement in a loop over observations adds up all that are at risk later, or were before."""
     i, n, first = Name(loop.variable), Name(reading.size), Literal("1")
     ends = (Slice(i, n), Slice(i, None), Slice(first, i), Slice(None, i))
-    for statement in walk(loop.body):
-        if isinstance(statement, For):
-            others = Slice(statement.lower, statement.upper) in ends
-            summed = [one.expression for one in statement.body if isinstance(one, Assign)]
-            if others and any(call.name == "exp" for call in calls(*summed)):
-                return reading.text(statement)
-        if statement.bodies:
-            continue
-        for call in calls(statement):
-            if call.name in ("log_sum_exp", "sum") and any(one in ends for one in find(Slice, call.arguments[:1])):
-                return reading.text(statement)
-    return ""
+    if isinstance(statement, For):
+        summed = [one.expression for one in statement.body if isinstance(one, Assign)]
+        return Slice(statement.lower, statement.upper) in ends and any(call.name == "exp" for call in calls(*summed))
+    sums = [call for call in calls(statement) if call.name in ("log_sum_exp", "sum")] if not statement.bodies else []
+    return any(one in ends for call in sums for one in find(Slice, call.arguments[:1]))
 
 
-def _change_point(reading: Reading) -> str:
-    """Return the log sum over all observations of a variable to which a loop adds densities."""
+def _change_point(reading: Reading) -> Iterator[str]:
+    """Yield the log sum over all observations of a variable to which a loop adds densities."""
     weighed = {
         name
-        for loop in walk(reading.program.evaluated)
-        if isinstance(loop, For)
-        for one in find(Assign, loop.body)
+        for one in find(Assign, [loop for loop in walk(reading.program.evaluated) if isinstance(loop, For)])
         if any(map(density_of, calls(one.expression)))
         for name in one.variables
     } & set(reading.computed)
@@ -399,23 +387,18 @@ def _change_point(reading: Reading) -> str:
     )
 
 
-def _summary(reading: Reading) -> str:
-    """Return a density of a summary, if no other statement reads the observations."""
+def _summary(reading: Reading) -> Iterator[str]:
+    """Yield densities of summaries, if no other statement reads the observations."""
     found = observations_in(reading.program, reading.size)
-    summarised = (
-        any(call.name in SUMMARIES and names(call) & reading.observed for call in calls(density.left))
-        for one in found
-        if (density := _density(one))
-    )
-    return reading.text(found[0]) if found and list(summarised) == [True] * len(found) else ""
+    summarised = [
+        density and any(call.name in SUMMARIES and names(call) & reading.observed for call in calls(density.left))
+        for density in map(_density, found)
+    ]
+    return (reading.text(one) for one in found if all(summarised))
 
 
-def _recursion(reading: Reading) -> str:
-    return _recurring(reading, lambda *_: True)
-
-
-def _latent(reading: Reading) -> str:
-    return next((reading.text(one) for one in reading.latent.values()), "")
+def _latent(reading: Reading) -> Iterator[str]:
+    return (reading.text(one) for one in reading.latent.values())
 
 
 STRUCTURES = (
@@ -438,7 +421,7 @@ STRUCTURES = (
     Structure("an ARMA model", "each error is computed from the one before it", _arma),
     Structure("a marginalised change point", "each possible change point involves all observations", _change_point),
     Structure("a density of a summary of the data", "the summary combines all observations", _summary),
-    Structure("a recursion over all observations", "each value is computed from the one before it", _recursion),
+    Structure("a recursion over all observations", "each value is computed from the one before it", _recurring),
     Structure(
         "a model with a parameter for each observation", "the parameters depend on which observations are used", _latent
     ),
