@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from typing import NoReturn, TypeVar
@@ -164,27 +164,31 @@ class _Parser:
         self.take("}")
         return body
 
-    def statement(self) -> list[Statement]:
-        start, word, braced = self.here, self.word, False
-        if word in TYPES:
-            return list(self.declarations())
-        if word == ";":
-            self.take()
-            return [Empty(span=self.since(start))]
-        if word == "{" and not self.opens_array():
-            return [Braces(self.nested(), span=self.since(start))]
-        if word == "profile":
-            name = self.in_parentheses()
-            return [Profile(name, self.nested(), span=self.since(start))]
-        if word == "while":
-            condition = self.in_parentheses()
-            braced = self.sees("{")
-            return [While(condition, self.nested(), braced, span=self.since(start))]
-        if word == "if":
-            return [self.branch(start)]
-        if word == "for":
-            return [self.loop(start)]
-        return [self.simple(start)]
+    def statement(self) -> Sequence[Statement]:
+        """Read a statement, or the several variables of a declaration."""
+        start = self.here
+        found = list(self.declarations()) if self.word in TYPES else [self.single()]
+        return [replace(one, span=self.since(start)) for one in found]
+
+    def single(self) -> Statement:
+        match self.word:
+            case ";":
+                self.take()
+                return Empty()
+            case "{" if not self.opens_array():
+                return Braces(self.nested())
+            case "profile":
+                return Profile(self.in_parentheses(), self.nested())
+            case "while":
+                condition, braced = self.in_parentheses(), self.sees("{")
+                return While(condition, self.nested(), braced)
+            case "if":
+                return self.branch()
+            case "for":
+                return self.loop()
+        found = self.simple()
+        self.take(";")
+        return found
 
     def opens_array(self) -> bool:
         """Tell whether the next brace opens an array that has a distribution, as in ``{a, b} ~ normal(0, 1);``."""
@@ -202,17 +206,16 @@ class _Parser:
         self.take(")")
         return found
 
-    def branch(self, start: int) -> Statement:
-        condition = self.in_parentheses()
-        braced, else_braced = self.sees("{"), True
+    def branch(self) -> Statement:
+        condition, braced, else_braced = self.in_parentheses(), self.sees("{"), True
         then = self.nested()
         orelse: tuple[Statement, ...] = ()
         if self.skips("else"):
             else_braced = self.sees("{")
             orelse = self.nested()
-        return If(condition, then, orelse, braced, else_braced, span=self.since(start))
+        return If(condition, then, orelse, braced, else_braced)
 
-    def loop(self, start: int) -> Statement:
+    def loop(self) -> Statement:
         self.take()
         self.take("(")
         variable = self.take().text
@@ -221,40 +224,34 @@ class _Parser:
         self.take(")")
         braced = self.sees("{")
         body = self.nested()
-        span = self.since(start)
-        if isinstance(first, Slice):
-            if first.lower is None or first.upper is None:
-                self.fail("a bound of the loop")
-            return For(variable, first.lower, first.upper, body, braced, span=span)
-        return ForEach(variable, first, body, braced, span=span)
+        if not isinstance(first, Slice):
+            return ForEach(variable, first, body, braced)
+        if first.lower is None or first.upper is None:
+            self.fail("a bound of the loop")
+        return For(variable, first.lower, first.upper, body, braced)
 
-    def simple(self, start: int) -> Statement:
-        """Read a statement that ends with a semicolon."""
+    def simple(self) -> Statement:
+        """Read a statement that ends with a semicolon, without that."""
         word = self.word
         if word in ("break", "continue"):
-            self.take()
-            return self.ended(start, Jump(word))
+            return Jump(self.take().text)
         if word == "return":
             self.take()
-            value = None if self.sees(";") else self.expression()
-            return self.ended(start, Return(value))
+            return Return(None if self.sees(";") else self.expression())
         if word in ("target", "jacobian") and self.next_word == "+=":
             self.take()
             self.take()
-            added = self.expression()
-            return self.ended(start, (Target if word == "target" else Jacobian)(added))
+            return (Target if word == "target" else Jacobian)(self.expression())
         place = self.expression()
         if self.skips("~"):
-            return self.sampling(start, place)
+            return self.sampling(place)
         if self.word in _ASSIGNMENTS:
-            operator = self.take().text
-            value = self.expression()
-            return self.ended(start, Assign(place, operator, value))
+            return Assign(place, self.take().text, self.expression())
         if not isinstance(place, Call):
             self.fail("a statement")
-        return self.ended(start, Perform(place))
+        return Perform(place)
 
-    def sampling(self, start: int, left: Expression) -> Statement:
+    def sampling(self, left: Expression) -> Statement:
         distribution = self.expression()
         if not isinstance(distribution, Call):
             self.fail("a distribution")
@@ -265,25 +262,16 @@ class _Parser:
             self.take("[")
             bounds = self.listed(_Parser.index, "]", gaps=True)
             truncation.append(Group("[", bounds, span=self.since(first)))
-        return self.ended(start, Tilde(left, distribution, tuple(truncation)))
-
-    def ended(self, start: int, statement: Statement) -> Statement:
-        self.take(";")
-        return replace(statement, span=self.since(start))
+        return Tilde(left, distribution, tuple(truncation))
 
     def declarations(self) -> Iterator[Declaration]:
-        start = self.here
         kind = self.sized_type()
-        variables = []
         while True:
             name = self.take().text
-            variables.append((name, self.expression() if self.skips("=") else None))
+            yield Declaration(kind, name, self.expression() if self.skips("=") else None)
             if not self.skips(","):
                 break
         self.take(";")
-        span = self.since(start)
-        for name, value in variables:
-            yield Declaration(kind, name, value, span=span)
 
     def sized_type(self) -> SizedType:
         array_dims: tuple[Expression, ...] = ()
