@@ -9,7 +9,7 @@ from stansub.stan.dependence import Steps, together
 from stansub.stan.rewriting import Edits, Pass
 from stansub.stan.sizes import data_along, outcome_sizes
 from stansub.stan.syntax import Expression, Prefix, Program, Target, names, summands
-from stansub.stan.typing import REAL, Types
+from stansub.stan.typing import REAL, types_in_blocks
 
 
 @Pass.named("terms of the observations in statements of their own")
@@ -22,12 +22,11 @@ def term_by_term(program: Program) -> Edits | None:
     if not sums:
         return None
     reading = Steps.of(program).reads({size: [size, *data_along(program, size)] for size in outcome_sizes(program)})
-    # A number may be added to a vector, whose elements then all have it; not to another number.
-    blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters, program.model)
-    types = Types(program, {one.name: one.type.unsized for block in blocks for one in block.declarations})
+    types = types_in_blocks(program)
     replacements = [
         (one.span, "\n".join(f"target += {term};" for term in terms))
         for one, terms in sums
+        # A number may be added to a vector, whose elements then all have it; not to another number.
         if types.of(one.expression) == REAL and len({together(reading, names(term)) for term in terms}) > 1
     ]
     return Edits([], replacements)

@@ -47,7 +47,7 @@ from stansub.stan.syntax import (
     substituted,
     walk,
 )
-from stansub.stan.typing import INT, REAL, UNKNOWN, Types
+from stansub.stan.typing import INT, REAL, UNKNOWN, types_in_blocks
 
 N = TypeVar("N", bound=Node)
 Sizes = Mapping[str, Declaration]
@@ -82,7 +82,7 @@ def inlined(program: Program) -> Program:
 
 def _choosing(program: Program) -> Choose:
     """Return a function from the name and the arguments of a call to the user's function; None if none is known."""
-    types = Types(program, {one.name: one.type.unsized for one in program.declarations})
+    types = types_in_blocks(program)
 
     def fits(given: UnsizedType, wanted: UnsizedType) -> bool:
         return given in (UNKNOWN, wanted)

@@ -45,7 +45,7 @@ from stansub.stan.syntax import (
     walk,
     writes,
 )
-from stansub.stan.typing import INT, REAL, UNKNOWN, types_anywhere
+from stansub.stan.typing import INT, REAL, UNKNOWN
 from stansub.stan.variables import Variables, with_declared
 
 _SIMPLEX = "simplex"
@@ -231,7 +231,7 @@ class _Reading(Variables):
         if names(*indices) & self.changing:
             return False
         loops = {one.variable for one in walk([statement]) if isinstance(one, For | ForEach) and one != statement}
-        is_number = types_anywhere(self.program).is_number(probability)
+        is_number = self.types.is_number(probability)
         return not is_number or self.is_simplex(base.name) or bool(names(*indices) & (loops - self.observed))
 
     def _is_logarithm(self, call: Call) -> bool:
@@ -243,8 +243,7 @@ class _Reading(Variables):
 
     def _mass(self, density: Density) -> Expression | None:
         """Return a log probability mass as a function of logarithms of the probabilities; None for other densities."""
-        types = types_anywhere(self.program)
-        given = [types.of(one) for one in (density.left, *density.arguments)]
+        given = [self.types.of(one) for one in (density.left, *density.arguments)]
         if UNKNOWN in given or density.name not in _MASSES:
             return None
         text = _MASSES[density.name](density, *(one not in (INT, REAL) for one in given))

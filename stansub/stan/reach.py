@@ -38,7 +38,6 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     Transpose,
-    UnsizedType,
     bare,
     calls,
     flat,
@@ -49,7 +48,7 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.syntax import Braces as Scope
-from stansub.stan.typing import INT, MATRIX, ROW_VECTOR, Types
+from stansub.stan.typing import MATRIX, ROW_VECTOR, types_in_blocks
 
 
 class Reach(Flag):
@@ -200,10 +199,9 @@ class _Walk:
     """Reach of what decides whether a statement runs."""
     turns: bool = False
     """Whether statements may run repeatedly."""
-    scope: dict[str, UnsizedType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.types = Types(self.program, self.scope)
+        self.types = types_in_blocks(self.program)
         self.data = self.program.data_names
         self.own = {_density_of(one.name) for one in self.program.functions} | {*REDUCE_SUM}
 
@@ -213,7 +211,6 @@ class _Walk:
         odd = len(axes) > 1 or one.type.elements
         alone = Reach.OWN if axes else NONE
         self.values[one.name] = _Value(Reach.TOTAL if odd else alone, axes[0] if axes else None, changing)
-        self.scope[one.name] = one.type.unsized
 
     def run(self, statements: Sequence[Statement]) -> None:
         """Record what statements do."""
@@ -425,7 +422,6 @@ class _Walk:
 
     def _loop(self, loop: For) -> None:
         bounds = _joined([self._bounds(Slice(loop.lower, None)), self._bounds(Slice(None, loop.upper))])
-        self.scope[loop.variable] = INT
         over_all = not self.index and self._is_all(loop.upper)
         if over_all:
             guard = NONE if loop.lower == Literal("1") else Reach.OFFSET

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewrite import extended
@@ -17,7 +16,6 @@ from stansub.stan.sizes import DENSITIES, SUMMARIES, counting, main_size, observ
 from stansub.stan.syntax import (
     Call,
     Expression,
-    For,
     Function,
     Group,
     Infix,
@@ -30,13 +28,12 @@ from stansub.stan.syntax import (
     Slice,
     Span,
     Subscript,
-    find,
     flat,
     names,
     parse,
     walk,
 )
-from stansub.stan.typing import INT, REAL, Types
+from stansub.stan.typing import INT, REAL, types_in_blocks
 
 _REAL, _INT = SizedType((), "real"), SizedType((), "int")
 # Functions that return an integer of integers.
@@ -115,7 +112,7 @@ class _Other:
         """
         if degree == _CONSTANT or (degree == _LINEAR and not is_nonlinear):
             return None
-        found = self._types.of(node)
+        found = types_in_blocks(self.program).of(node)
         return _REAL if found == REAL else _INT if found == INT and is_nonlinear else None
 
     def _degree(self, node: Expression) -> int | None:
@@ -155,16 +152,10 @@ class _Other:
             case Call(name):
                 return name in ELEMENTWISE
             case Infix("/" | "./" | "^" | ".^" as operator, left, _) if part is not left or operator.endswith("^"):
-                return self._types.of(node) != INT
+                return types_in_blocks(self.program).of(node) != INT
             case Infix("+" | "-" | "*" | ".*" | "/" | "./") | Prefix("+" | "-") | Group("("):
                 return outer
         return False
-
-    @cached_property
-    def _types(self) -> Types:
-        """Types, of variables by name; a name of several scopes has one of its types."""
-        declared = {one.name: one.type.unsized for one in self.program.declarations}
-        return Types(self.program, declared | {one.variable: INT for one in find(For, [self.program])})
 
     def _type(self, node: Expression) -> SizedType | None:
         """Return the type of such a value; None for anything else."""

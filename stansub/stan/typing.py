@@ -15,15 +15,18 @@ from typing import NamedTuple
 
 from stansub.stan.bridgestan_home import find_home
 from stansub.stan.syntax import (
+    Argument,
     Call,
     Choice,
     Declaration,
     Expression,
+    For,
     Group,
     Infix,
     Literal,
     Member,
     Name,
+    Node,
     Prefix,
     Program,
     Slice,
@@ -135,11 +138,21 @@ class Types:
 @lru_cache(maxsize=64)
 def types_anywhere(program: Program) -> Types:
     """Return the types of expressions anywhere in a program; names declared with several types are unknown."""
+    return _declared(program, [program], [one for function in program.functions for one in function.arguments])
+
+
+@lru_cache(maxsize=64)
+def types_in_blocks(program: Program) -> Types:
+    """Return the types of expressions outside its functions, likewise."""
+    return _declared(program, [program.transformed_data, program.data, program.parameters, *program.evaluated], ())
+
+
+def _declared(program: Program, nodes: Sequence[Node], arguments: Sequence[Argument]) -> Types:
+    declared = [(one.name, one.type.unsized) for one in find(Declaration, nodes)]
+    declared += [(one.variable, INT) for one in find(For, nodes)]
     found: dict[str, set[UnsizedType]] = {}
-    for one in find(Declaration, [program]):
-        found.setdefault(one.name, set()).add(one.type.unsized)
-    for argument in (one for function in program.functions for one in function.arguments):
-        found.setdefault(argument.name, set()).add(argument.type)
+    for name, kind in (*declared, *((one.name, one.type) for one in arguments)):
+        found.setdefault(name, set()).add(kind)
     return Types(program, {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1})
 
 

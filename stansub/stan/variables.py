@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 from stansub.stan.dependence import Steps, plain_names
 from stansub.stan.inlining import inlined
 from stansub.stan.sizes import of_observations
 from stansub.stan.syntax import Declaration, For, ForEach, Program, Statement, walk, writes
-from stansub.stan.typing import Types
+from stansub.stan.typing import Types, types_in_blocks
 
 V = TypeVar("V", bound="Variables")
 
@@ -59,10 +58,10 @@ class Variables:
         declarations = Counter(one.name for one in writing if isinstance(one, Declaration))
         return before and used <= self.declared.keys() and all(one == 1 for one in declarations.values())
 
-    @cached_property
+    @property
     def types(self) -> Types:
-        """Types of expressions of the variables that blocks declare."""
-        return Types(self.program, {name: one.type.unsized for name, one in self.declared.items()})
+        """Types of expressions."""
+        return types_in_blocks(self.program)
 
 
 def with_declared(program: Program, declaring: Callable[[Program], Program | None]) -> Program:

@@ -45,7 +45,7 @@ from stansub.stan.syntax import (
     unlooped,
     writes,
 )
-from stansub.stan.typing import INT, Types
+from stansub.stan.typing import types_in_blocks
 
 # Dimensions of elements of arrays.
 _DIMS = {"int": 0, "real": 0, "vector": 1, "row_vector": 1, "matrix": 2}
@@ -168,12 +168,6 @@ class _Line:
         changes = writes(*(one for one in self.loop.body if one not in declared))
         return {one.name: one.value for one in declared if one.value is not None and one.name not in changes}
 
-    @cached_property
-    def _types(self) -> Types:
-        declared = (*self.program.declarations, *find(Declaration, self.loop.body))
-        scope = {one.name: one.type.unsized for one in declared} | {self.loop.variable: INT}
-        return Types(self.program, scope)
-
     def _by_cell(self, statement: Statement) -> Statement:
         """Return a density of all cells as that of a single one."""
         if isinstance(statement, Target) and isinstance(statement.expression, Call):
@@ -224,7 +218,7 @@ class _Line:
 
     def _product(self, left: Expression, right: Expression) -> Expression:
         """Return an element of a product of a matrix and a vector."""
-        kinds = [self._types.of(one).base for one in (left, right)]
+        kinds = [types_in_blocks(self.program).of(one).base for one in (left, right)]
         if kinds == ["matrix", "vector"]:
             return Infix("*", self._element(left), right)
         if kinds == ["row_vector", "matrix"]:
@@ -236,7 +230,7 @@ class _Line:
         base, indices = flat(bare(expression))
         if not isinstance(base, Name) or base.name in self._values:
             raise _JointError
-        kind = self._types.of(base)
+        kind = types_in_blocks(self.program).of(base)
         n_dims = kind.depth + _DIMS.get(kind.base, 0)
         at = self._open(indices, n_dims)[axis]
         given = [*indices, *[Slice()] * (n_dims - len(indices))]
@@ -259,7 +253,7 @@ class _Line:
 
     def _n_dims(self, expression: Expression) -> int:
         """Return the number of dimensions of a value; _JointError if it is not known."""
-        kind = self._types.of(expression)
+        kind = types_in_blocks(self.program).of(expression)
         if kind.base not in _DIMS:
             raise _JointError
         return kind.depth + _DIMS[kind.base]
