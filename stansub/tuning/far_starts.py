@@ -13,7 +13,7 @@ import numpy as np
 
 from stansub.progress import Progress
 from stansub.target.split import Split
-from stansub.tuning import surrogate
+from stansub.tuning import surrogate_errors
 from stansub.tuning.maxima import about, is_same, overlap
 from stansub.tuning.ridge import Region, ridge_mode
 from stansub.tuning.sampler_runs import spread
@@ -41,7 +41,7 @@ def begun(
     def measured(points: FloatArray | Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return the remainders and the surrogate's log densities."""
         densities = np.array([posterior.model.log_density(theta) for theta in points])
-        return surrogate.remainders(split, approximation, points, progress), densities
+        return surrogate_errors.remainders(split, approximation, points, progress), densities
 
     remainders, densities = measured(spread(tuned.draws, _COMPARED))
     most, least = np.median(remainders) + _MOST, densities.min() - np.ptp(densities) - _MOST

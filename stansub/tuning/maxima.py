@@ -34,6 +34,7 @@ from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.starting import find_start, highest, pinned
 from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate_errors import remainders
 from stansub.types import FloatArray
 from stansub.wording import percent
 
@@ -306,6 +307,6 @@ class _Weighed:
         approximation, normal = tuned.transition.approximation, tuned.normal(split)
         density, draws = split.surrogate(approximation).model, spread(tuned.draws, _WEIGHED)
         # The program of a surrogate omits the constant of its expansion.
-        weights = approximation.quadratic.value + surrogate.remainders(split, approximation, draws, progress)
+        weights = approximation.quadratic.value + remainders(split, approximation, draws, progress)
         weights += [density.log_density(theta) - normal.log_density(theta) for theta in draws]
         return cls(tuned, float(np.median(weights) - np.log(np.diag(normal.cholesky)).sum()))

@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub import memory
 from stansub.errors import RunError
@@ -41,6 +40,7 @@ from stansub.tuning.sampler_runs import spread
 from stansub.tuning.signs import Mirror
 from stansub.tuning.starting import find_start, highest, pinned
 from stansub.tuning.surrogate_effects import EffectsTuner
+from stansub.tuning.surrogate_errors import noise_of, remainders, selected
 from stansub.tuning.surrogate_hmc import POINTS, Tuned, Tuner
 from stansub.types import Check, FloatArray
 
@@ -63,8 +63,6 @@ _FAR, _APPROACH = 1.0, 10
 _NEAR = 10.0
 # Draws over which expansions are averaged.
 _AVERAGED = 8
-# Effective share of the draws that selection leaves.
-_DIFFERENT = 1 / 3
 # Draws of the final sampler at which remainders are measured, and times that a surrogate is made again about these.
 _SHOWN, _AGAIN = 60, 2
 # Draws about which these terms are made: directions are those of their covariance.
@@ -470,40 +468,3 @@ class Exploration:
 
     def _remainders(self, about: Approximation, draws: FloatArray) -> FloatArray:
         return remainders(self.split, about, draws, self.progress)
-
-
-def remainders(
-    split: Split, about: Approximation, draws: FloatArray | Sequence[FloatArray], progress: Progress
-) -> FloatArray:
-    """Return what an approximation omits at draws, shape (n,)."""
-    surrogate, found = split.surrogate(about), np.empty(len(draws))
-    for k, theta in enumerate(draws):
-        progress.advance(k, len(draws))
-        phi = surrogate.phi(theta)
-        found[k] = split.predictors.log_lik(phi) - about(phi)
-    progress.advance(len(draws), len(draws))
-    return found
-
-
-def selected(remainders: FloatArray) -> NDArray[np.int64]:
-    """Return as many places of draws, in proportion to exp(kappa R); with kappa = 1 as if drawn from the posterior.
-
-    If that would leave few different ones, kappa is smaller: draws far from the posterior approach it in steps.
-    """
-    places, kappa = np.flatnonzero(np.isfinite(remainders)), 1.0
-    if not places.size:
-        return np.arange(len(remainders))
-    logs = remainders[places] - remainders[places].max()
-    while True:
-        weights = np.exp(kappa * logs)
-        weights /= weights.sum()
-        if np.sum(weights**2) <= 1 / (_DIFFERENT * len(places)):
-            break
-        kappa /= 2
-    chosen = np.searchsorted(np.cumsum(weights), (np.arange(len(remainders)) + 0.5) / len(remainders))
-    return np.asarray(places[chosen.clip(max=len(places) - 1)])
-
-
-def noise_of(remainders: FloatArray) -> float:
-    """Return the standard deviation of remainders; infinite if the likelihood is 0 or undefined at some draws."""
-    return float(np.std(remainders)) if np.isfinite(remainders).all() else np.inf

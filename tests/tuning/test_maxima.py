@@ -230,7 +230,7 @@ def test_the_share_of_a_mode_does_not_depend_on_the_point_of_the_expansion(
     own: Any = SimpleNamespace(
         surrogate=lambda _: SimpleNamespace(model=SimpleNamespace(log_density=lambda theta: normal.log_density(theta)))
     )
-    monkeypatch.setattr(surrogate, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
+    monkeypatch.setattr(maxima, "remainders", lambda _, __, draws, ___: np.full(len(draws), 7.0 - value))
     assert maxima._Weighed.of(own, one, Progress()).log_evidence == pytest.approx(7.0)
 
 

@@ -13,7 +13,8 @@ from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning import surrogate
-from stansub.tuning.surrogate import _between, _choice, selected, tune
+from stansub.tuning.surrogate import _between, _choice, tune
+from stansub.tuning.surrogate_errors import selected
 
 N, J, N_SEEDS = 10_000, 20, 3
 # Sd of the remainder with which transitions are accepted, now and then at least.

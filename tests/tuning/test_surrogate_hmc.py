@@ -17,7 +17,8 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import Quadratic
 from stansub.target.split import Surrogate
 from stansub.tuning import surrogate_gibbs, transitions
-from stansub.tuning.surrogate import TunedSurrogate, noise_of
+from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate_errors import noise_of
 from stansub.tuning.surrogate_hmc import CHECKS_ON_POSTERIOR, Tuned, Tuner
 
 DIM = 3
