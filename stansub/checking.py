@@ -28,10 +28,10 @@ from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan import stanc
 from stansub.stan.analysis import Analysis, Hints
+from stansub.stan.effects import with_prior
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.priors import with_prior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.remarks import find_line
 from stansub.stan.sizes import adds, observations_in, outcome_sizes

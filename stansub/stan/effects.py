@@ -1,4 +1,4 @@
-"""Roles of parameters, as far as the text shows: effects with an unknown scale, elements that data select, products.
+"""Roles of parameters, as the text shows them: effects with an unknown scale, selected elements, products, priors.
 
 The distribution of effects with an unknown scale depends on other parameters. With such a hierarchical prior, the
 posterior is far from normal in its scales, whatever its data. Centred effects have a funnel; effects that are a scale
@@ -8,7 +8,7 @@ such as discrimination times ability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from stansub.stan.data import Data
@@ -26,7 +26,9 @@ from stansub.stan.syntax import (
     Program,
     Statement,
     Subscript,
+    Target,
     Tilde,
+    density_of,
     find,
     flat,
     names,
@@ -117,6 +119,26 @@ def _factors(statement: Statement) -> Iterator[tuple[Expression, Sequence[Expres
 
 def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
     return (*items[:k], *items[k + 1 :])
+
+
+def with_prior(program: Program, likelihood: Collection[Statement]) -> frozenset[str]:
+    """Return the parameters with a prior: outcomes of a density outside the likelihood, themselves or transformed.
+
+    The density may be that of several, such as ``multi_normal``. A term without a density is a prior of the only
+    parameter on which it depends.
+    """
+    steps = Steps.of(program)
+    found: frozenset[str] = frozenset()
+    for step in steps.evaluated:
+        if step.statement in likelihood:
+            continue
+        densities = list(filter(None, map(density_of, step.statement.inner())))
+        for density in densities:
+            found |= together(steps.sources, names(density.left))
+        own = together(steps.sources, names(step.statement))
+        if not densities and isinstance(step.statement, Target) and len(own) == 1:
+            found |= own
+    return found
 
 
 def n_parameters(program: Program, data: Data) -> int:

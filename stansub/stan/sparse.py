@@ -21,11 +21,10 @@ from stansub.errors import InputError
 from stansub.progress import as_progress
 from stansub.stan.data import Data
 from stansub.stan.densities import Rows, Spec
-from stansub.stan.design import Cut
+from stansub.stan.design import TOGETHER, CollectedRows, Cut, Part
 from stansub.stan.likelihood import LikelihoodSplit
 from stansub.stan.observation import ObservationTerm, follow
 from stansub.stan.predictors import Affine, affine_density, arguments_of, reading
-from stansub.stan.row_parts import TOGETHER, CollectedRows, Part
 from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import compact, shortest
