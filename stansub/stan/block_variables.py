@@ -119,7 +119,7 @@ class _Reading:
         adding = [step.statement.span for step in self.steps if step.has_effects and step.uses & self.observed]
         has_all = bool(adding) and all(statement.span.contains(span) for span in adding)
         on_data = not names(statement.condition) & plain_names(self.changing)
-        return has_all and on_data and statement.braced and not statement.orelse
+        return has_all and on_data and not statement.orelse
 
     def _unit(self, statement: Statement) -> _Unit:
         return _Unit(statement.span, tuple(one for one in self.steps if statement.span.contains(one.statement.span)))

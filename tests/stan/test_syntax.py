@@ -69,7 +69,7 @@ data {
 transformed data {
   int M = N > 3 ? 2 : 1;
   real w, ww = 2.5e-3;
-  if (N > 2) M = 3; else if (N == 1) M = 4; else { M = 5; }
+  if (N > 2) { M = 3; } else if (N == 1) { M = 4; } else { M = 5; }
   (M, w) = (1, 2);
   profile("set-up") { M += 2; }
   array[2] int a = {1, 2};
@@ -80,7 +80,7 @@ model {
   target += normal_lupdf(sigma | 0, 1) - 1 * normal_lccdf(0 | 0, 1);
   sigma ~ normal(0, 1) T[0, ];
   while (1) { break; }
-  for (v in z) target += v;
+  for (v in z) { target += v; }
   for (i in 1:size(y)) for (j in 2:i) { y[i] ~ poisson(j); }
   add_lp(-(1 - -2) ^ 2 ./ 3);
   { row_vector[2] u = z[1 : 2]'; }
@@ -245,8 +245,12 @@ def test_a_program_is_printed_as_it_was_read(code: str) -> None:
 
 def test_every_kind_of_statement_is_printed_as_it_was_read(everything: Program) -> None:
     assert words(str(everything)) == words(everything.code)
+
+
+def test_bodies_are_printed_in_braces() -> None:
     bare = "model { if (a) b = 1; else if (c) { d(); } else for (i in x) ; while (e) { continue; } }"
-    assert words(str(parse(bare))) == words(bare)
+    braced = "model { if (a) { b = 1; } else if (c) { d(); } else { for (i in x) { ; } } while (e) { continue; } }"
+    assert words(str(parse(bare))) == words(str(parse(braced))) == words(braced)
 
 
 def test_types_are_those_of_stanc(code: str, tmp_path: Path) -> None:

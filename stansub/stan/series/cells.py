@@ -131,11 +131,11 @@ class _Line:
         others = tuple(one for one in self.loop.body if one not in found and one not in values)
         if not found or writes(*others) & names(*found, *values):
             return []
-        lines: list[Statement] = [replace(self.loop, body=others, braced=True)] if others else []
+        lines: list[Statement] = [replace(self.loop, body=others)] if others else []
         try:
             for one, n in found.items():
                 inner = For(self.cell.name, ONE, n, (self._by_cell(one),))
-                loop = replace(self.loop, body=(inner,), braced=True)
+                loop = replace(self.loop, body=(inner,))
                 if not _is_table(self.program, (loop, inner), inner.body):
                     return []
                 lines.append(loop)

@@ -351,7 +351,7 @@ class Nest:
                 conditions.append(Infix("<=", upper.expression, size))
         if not conditions:
             return fill
-        return If(reduce(lambda one, other: Infix("&&", one, other), conditions), (fill,), braced=False)
+        return If(reduce(lambda one, other: Infix("&&", one, other), conditions), (fill,))
 
     def _extreme(self, value: Affine, inner: Sequence[For], sign: int) -> Affine:
         """Return the largest value of an index over the loops (the smallest for ``sign`` -1), as far as known."""
@@ -401,7 +401,7 @@ def _read(statement: Statement) -> set[str]:
 def _nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
     """Return statements, nested in loops."""
     for loop in reversed(loops):
-        body = [replace(loop, body=tuple(body), braced=True)]
+        body = [replace(loop, body=tuple(body))]
     return body
 
 

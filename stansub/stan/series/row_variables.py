@@ -171,7 +171,7 @@ class RowVariables:
             then, orelse = (
                 tuple(new for one in side for new in self._again(one, group, stretch)) for side in statement.bodies
             )
-            return (replace(statement, then=then, orelse=orelse, braced=True, else_braced=True),)
+            return (replace(statement, then=then, orelse=orelse),)
         raise self._unknown(statement)
 
     def _assigned(self, statement: Assign, stretch: Stretch) -> tuple[Statement, ...]:

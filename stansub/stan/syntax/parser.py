@@ -180,8 +180,7 @@ class _Parser:
             case "profile":
                 return Profile(self.in_parentheses(), self.nested())
             case "while":
-                condition, braced = self.in_parentheses(), self.sees("{")
-                return While(condition, self.nested(), braced)
+                return While(self.in_parentheses(), self.nested())
             case "if":
                 return self.branch()
             case "for":
@@ -207,13 +206,8 @@ class _Parser:
         return found
 
     def branch(self) -> Statement:
-        condition, braced, else_braced = self.in_parentheses(), self.sees("{"), True
-        then = self.nested()
-        orelse: tuple[Statement, ...] = ()
-        if self.skips("else"):
-            else_braced = self.sees("{")
-            orelse = self.nested()
-        return If(condition, then, orelse, braced, else_braced)
+        condition, then = self.in_parentheses(), self.nested()
+        return If(condition, then, self.nested() if self.skips("else") else ())
 
     def loop(self) -> Statement:
         self.take()
@@ -222,13 +216,12 @@ class _Parser:
         self.take("in")
         first = self.index()
         self.take(")")
-        braced = self.sees("{")
         body = self.nested()
         if not isinstance(first, Slice):
-            return ForEach(variable, first, body, braced)
+            return ForEach(variable, first, body)
         if first.lower is None or first.upper is None:
             self.fail("a bound of the loop")
-        return For(variable, first.lower, first.upper, body, braced)
+        return For(variable, first.lower, first.upper, body)
 
     def simple(self) -> Statement:
         """Read a statement that ends with a semicolon, without that."""

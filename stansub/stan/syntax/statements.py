@@ -84,10 +84,9 @@ class Declaration(Statement):
 
 
 class Compound(Statement):
-    """A statement with one list of inner statements; ``braced`` says whether braces surround it."""
+    """A statement with one list of inner statements, in braces."""
 
     body: tuple[Statement, ...]
-    braced: bool = True
 
     @property
     def head(self) -> str:
@@ -99,7 +98,7 @@ class Compound(Statement):
         return (self.body,)
 
     def __str__(self) -> str:
-        return f"{self.head} {body_text(self.body, self.braced)}".lstrip()
+        return f"{self.head} {body_text(self.body)}".lstrip()
 
 
 class Loop(Compound):
@@ -114,7 +113,6 @@ class For(Loop):
     lower: Expression
     upper: Expression
     body: tuple[Statement, ...]
-    braced: bool = field(default=True, compare=False)
 
     @property
     def head(self) -> str:
@@ -128,7 +126,6 @@ class ForEach(Loop):
     variable: str
     container: Expression
     body: tuple[Statement, ...]
-    braced: bool = field(default=True, compare=False)
 
     @property
     def head(self) -> str:
@@ -141,7 +138,6 @@ class While(Loop):
 
     condition: Expression
     body: tuple[Statement, ...]
-    braced: bool = field(default=True, compare=False)
 
     @property
     def head(self) -> str:
@@ -155,8 +151,6 @@ class If(Statement):
     condition: Expression
     then: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
-    braced: bool = field(default=True, compare=False)
-    else_braced: bool = field(default=True, compare=False)
 
     @property
     def bodies(self) -> tuple[tuple[Statement, ...], ...]:
@@ -168,8 +162,13 @@ class If(Statement):
         return f"if ({self.condition})"
 
     def __str__(self) -> str:
-        then = f"{self.head} {body_text(self.then, self.braced)}"
-        return f"{then} else {body_text(self.orelse, self.else_braced)}" if self.orelse else then
+        then = f"{self.head} {body_text(self.then)}"
+        match self.orelse:
+            case ():
+                return then
+            case (If() as other,):
+                return f"{then} else {other}"
+        return f"{then} else {body_text(self.orelse)}"
 
 
 @dataclass(frozen=True)
@@ -363,9 +362,7 @@ def _together(number: int, statement: Statement) -> object:
     return number
 
 
-def body_text(statements: Sequence[Statement], braced: bool = True) -> str:
+def body_text(statements: Sequence[Statement]) -> str:
     """Return the body of a loop, branch or function."""
-    if not braced and len(statements) == 1:
-        return str(statements[0])
     inside = "\n".join(f"  {line}" for line in printed(statements).splitlines())
     return f"{{\n{inside}\n}}" if inside else "{ }"
