@@ -23,7 +23,6 @@ from stansub.stan.syntax import (
     Prefix,
     SizedType,
     Subscript,
-    bare,
     names,
 )
 
@@ -89,7 +88,7 @@ class Dimensions:
 
     def value(self, dim: Expression) -> int | None:
         """Return the value of a dimension; None if it is not computed from integers of the data and sizes of data."""
-        match bare(dim):
+        match dim:
             case Literal(text):
                 return int(text.replace("_", "")) if text.replace("_", "").isdecimal() else None
             case Name(name):

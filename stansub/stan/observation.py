@@ -98,11 +98,6 @@ def follow(
         Whether slopes are sparse even for few observations.
     check : callable
         Called before each statement; raises an error if it is time to stop.
-
-    Raises
-    ------
-    NotFollowedError
-        If the text cannot be followed; the message says where.
     """
     walk = _Walk(program, n, check)
     given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
@@ -398,8 +393,6 @@ class _Walk:
                 base, indices = flat(node)
                 value = self.of(base, frame)
                 return part(value, [self._index(index, frame, value, k) for k, index in enumerate(indices)], self.n)
-            case Group("(", (inside,)):
-                return self.of(inside, frame)
             case Group("[" | "{", items):
                 return simplest(stacked([self.of(one, frame) for one in items]))
             case Prefix(operator, operand):

@@ -21,7 +21,6 @@ from stansub.stan.syntax import (
     Declaration,
     Expression,
     For,
-    Group,
     Infix,
     Literal,
     Name,
@@ -32,7 +31,6 @@ from stansub.stan.syntax import (
     Statement,
     Subscript,
     added_density,
-    bare,
     changed,
     find,
     flat,
@@ -86,7 +84,7 @@ def _with_values(loop: For) -> For:
             continue
         sizes = names(*(substituted(size, values) for size in one.all_dims))
         if loop.variable in sizes or (one.base == "int" and not one.all_dims):
-            values[one.name] = Group("(", (substituted(one.value, values),))
+            values[one.name] = substituted(one.value, values)
     rest = [one for one in loop.body if not (isinstance(one, Declaration) and one.name in values)]
     if not values or any(writes(one) & values.keys() for one in walk(rest)):
         return loop
@@ -155,8 +153,8 @@ class _Ragged:
         for first, last in bounds:
             if first is None or last is None or not names(first, last) <= data | {loop.variable}:
                 continue
-            if isinstance(bare(first), Subscript) and loop.variable in names(first) & names(last):
-                return bare(first), (Affine.of(last) - Affine.of(first) + 1).expression, last
+            if isinstance(first, Subscript) and loop.variable in names(first) & names(last):
+                return first, (Affine.of(last) - Affine.of(first) + 1).expression, last
         return None
 
     @property
@@ -197,9 +195,9 @@ class _Ragged:
     def _row(self, loop: For) -> Affine | None:
         """Return the place of a row in a loop over the rows of this group; None for other loops."""
         start, one = Affine.of(self.position), Affine.of(Name(loop.variable))
-        if loop.lower == _ONE and bare(loop.upper) == self.n:
+        if loop.lower == _ONE and loop.upper == self.n:
             return start + one - 1
-        is_own = bare(loop.lower) == self.position and Affine.of(loop.upper) == self._end
+        is_own = loop.lower == self.position and Affine.of(loop.upper) == self._end
         return one if is_own else None
 
     def _at_row(self, loop: For, row: str) -> list[Statement]:
@@ -215,10 +213,10 @@ class _Ragged:
         """Return the data of which a node is this group's segment; empty for other nodes."""
         match node:
             case Call("segment", (Name(name), first, n)) if name in self.rows:
-                if bare(first) == self.position and Affine.of(n) == Affine.of(self.n):
+                if first == self.position and Affine.of(n) == Affine.of(self.n):
                     return name
             case Subscript(Name(name), (Slice(Expression() as first, Expression() as last), *_)) if name in self.rows:
-                if bare(first) == self.position and Affine.of(last) == self._end:
+                if first == self.position and Affine.of(last) == self._end:
                     return name
         return ""
 
@@ -247,7 +245,7 @@ class _Ragged:
         match node:
             case Infix("*", left, right) if all(self.marks & names(side) for side in (left, right)):
                 return node
-            case Infix("+" | "-" | "*" | "/" | ".*" | "./" | ".^") | Prefix("+" | "-") | Group("("):
+            case Infix("+" | "-" | "*" | "/" | ".*" | "./" | ".^") | Prefix("+" | "-"):
                 pass
             case Call(name) if name in ELEMENTWISE:
                 pass

@@ -23,7 +23,6 @@ from stansub.stan.syntax import (
     Empty,
     Expression,
     For,
-    Group,
     If,
     Infix,
     Literal,
@@ -38,7 +37,6 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     Transpose,
-    bare,
     calls,
     flat,
     name_of,
@@ -250,7 +248,7 @@ class _Walk:
                 return value.together if value.axis == _ADDED else value
             case Subscript():
                 return self._part(expression)
-            case Group("(", (inside,)) | Prefix(_, inside):
+            case Prefix(_, inside):
                 return self.of(inside)
             case Transpose(inside):
                 value = self.of(inside)
@@ -311,8 +309,7 @@ class _Walk:
         picked = _joined([self._bounds(one) if isinstance(one, Slice) else one for one in given])
         if whole.axis is None:
             # A row picks by its data, or by its place, which differs in other data.
-            bare_index = any(isinstance(bare(one), Name) and bare(one) == Name(self.index) for one in indices)
-            far = Reach.OFFSET if bare_index else NONE
+            far = Reach.OFFSET if Name(self.index) in indices else NONE
             gathered = Reach.GATHERED if picked.reach & (Reach.OWN | Reach.GATHERED) else NONE
             axis = 0 if picked.axis is not None else None
             return _Value(whole.reach | picked.reach | gathered | far, axis, whole.changing or picked.changing)
@@ -400,7 +397,7 @@ class _Walk:
 
     def _added(self, term: Expression) -> _Value:
         """Return the reach of what is added for all observations: sums and densities add up those of each."""
-        match bare(term):
+        match term:
             case Call("sum" | "dot_product", arguments):
                 return _joined([self.of(one) for one in arguments])
             case Infix("*", left, right) if self.of(left).axis is None:

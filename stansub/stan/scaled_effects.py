@@ -27,7 +27,6 @@ from stansub.stan.syntax import (
     Span,
     Statement,
     Subscript,
-    bare,
     changed,
     factors_of,
     find,
@@ -168,7 +167,6 @@ class _Reading(Variables):
 
     def _linear(self, expression: Expression) -> Iterator[str]:
         """Yield names of effects in which an expression is linear."""
-        expression = bare(expression)
         if self._plain(expression) is not None:
             yield name_of(expression)
         elif isinstance(expression, Infix) and expression.operator in PRODUCTS:
@@ -294,7 +292,6 @@ class _Reading(Variables):
 
     def _is_elementwise(self, expression: Expression) -> bool:
         """Return whether the order of the factors does not matter although there are containers among them."""
-        expression = bare(expression)
         if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:
             return True
         sides = expression.left, expression.right
@@ -317,7 +314,6 @@ def _with(texts: Mapping[int, str], expression: Expression) -> str:
 
     What was divided by or into one of these stays real, because quotients of integers are rounded.
     """
-    expression = bare(expression)
     if id(expression) in texts:
         return texts[id(expression)]
     if not isinstance(expression, Infix) or expression.operator not in PRODUCTS:

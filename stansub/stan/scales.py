@@ -22,7 +22,6 @@ from stansub.stan.syntax import (
     Name,
     Prefix,
     Statement,
-    bare,
     factors_of,
     find,
     name_of,
@@ -50,7 +49,7 @@ def without_scales(statements: Sequence[Statement], arguments: Sequence[Declarat
         if product.operator not in _PRODUCTS:
             continue
         for factor, other in ((product.left, product.right), (product.right, product.left)):
-            name, scaled = name_of(bare(factor)), [_coefficient(term, every) for _, term in summands(other)]
+            name, scaled = name_of(factor), [_coefficient(term, every) for _, term in summands(other)]
             if name not in factors or not coefficients.issuperset(scaled):
                 continue
             if all(counts[one] == scaled.count(one) for one in scaled) and counts[name] == 1:

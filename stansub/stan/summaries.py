@@ -17,7 +17,6 @@ from stansub.stan.syntax import (
     Call,
     Expression,
     Function,
-    Group,
     Infix,
     Literal,
     Name,
@@ -127,7 +126,7 @@ class _Other:
                 return _LINEAR if names(*dims) & self.sizes else None
             case Call(name) if name == "target" or name.endswith(("_lp", "_rng", *DENSITIES)):
                 return None
-            case Call() | Infix() | Prefix() | Group("("):
+            case Call() | Infix() | Prefix():
                 return self._joined(node)
         return None
 
@@ -138,7 +137,7 @@ class _Other:
         if len(known) < len(degrees):
             return None
         match node:
-            case Infix("+" | "-") | Prefix("+" | "-") | Group():
+            case Infix("+" | "-") | Prefix("+" | "-"):
                 return max(known)
             case Infix("*"):
                 return min(sum(known), _NONLINEAR)
@@ -153,7 +152,7 @@ class _Other:
                 return name in ELEMENTWISE
             case Infix("/" | "./" | "^" | ".^" as operator, left, _) if part is not left or operator.endswith("^"):
                 return types_in_blocks(self.program).of(node) != INT
-            case Infix("+" | "-" | "*" | ".*" | "/" | "./") | Prefix("+" | "-") | Group("("):
+            case Infix("+" | "-" | "*" | ".*" | "/" | "./") | Prefix("+" | "-"):
                 return outer
         return False
 

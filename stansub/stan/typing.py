@@ -210,7 +210,7 @@ def _common(types: Sequence[UnsizedType]) -> UnsizedType:
 
 def _group(opening: str, types: Sequence[UnsizedType]) -> UnsizedType:
     if opening == "(":
-        return types[0] if len(types) == 1 else UnsizedType("tuple", 0, tuple(types))
+        return UnsizedType("tuple", 0, tuple(types))
     if opening == "{":
         inner = _common(types)
         return UnsizedType(inner.base, inner.depth + 1, inner.elements)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stansub.stan.syntax import Expression, Infix, Literal, Prefix, bare, names
+from stansub.stan.syntax import Expression, Infix, Literal, Prefix, names
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Affine:
     @classmethod
     def of(cls, expression: Expression, known: Mapping[Expression, Expression] | None = None) -> Affine:
         """Read an expression; ``known`` terms stand for others: ``N`` for ``size(y)``."""
-        match bare(expression):
+        match expression:
             case Literal(text) if text.isdigit():
                 return cls((), int(text))
             case Prefix("-" | "+" as sign, operand):
@@ -34,8 +34,7 @@ class Affine:
                     return other.times(one.constant)
                 if not other.terms:
                     return one.times(other.constant)
-        term = bare(expression)
-        return cls.of(known[term]) if known and term in known else cls(((term, 1),), 0)
+        return cls.of(known[expression]) if known and expression in known else cls(((expression, 1),), 0)
 
     @classmethod
     def _collected(cls, terms: Mapping[Expression, int], constant: int) -> Affine:

@@ -25,7 +25,6 @@ from stansub.stan.syntax import (
     Declaration,
     Expression,
     For,
-    Group,
     Infix,
     Name,
     Prefix,
@@ -37,7 +36,6 @@ from stansub.stan.syntax import (
     Tilde,
     Transpose,
     added_density,
-    bare,
     find,
     flat,
     names,
@@ -187,12 +185,10 @@ class _Line:
     def _at(self, expression: Expression) -> Expression:
         """Return the value of an expression for the cell; _JointError if it has values of several cells."""
         if isinstance(expression, Name) and expression.name in self._values:
-            return Group("(", (self._at(self._values[expression.name]),))
+            return self._at(self._values[expression.name])
         if self._n_dims(expression) == 0:
             return self._scalar(expression)
         match expression:
-            case Group("(", (inside,)):
-                return Group("(", (self._at(inside),))
             case Transpose(operand):
                 return self._at(operand)
             case Prefix("+" | "-", operand):
@@ -227,7 +223,7 @@ class _Line:
 
     def _element(self, expression: Expression, axis: int = 0) -> Expression:
         """Return a variable, or a part of it, at the cell."""
-        base, indices = flat(bare(expression))
+        base, indices = flat(expression)
         if not isinstance(base, Name) or base.name in self._values:
             raise _JointError
         kind = types_in_blocks(self.program).of(base)

@@ -21,7 +21,6 @@ from stansub.stan.syntax.expressions import (
     Slice,
     Subscript,
     Transpose,
-    bare,
     factors_of,
     flat,
     name_of,

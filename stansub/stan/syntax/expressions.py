@@ -22,6 +22,8 @@ BINDING = {
     for operator in operators.split()
 }
 _TIGHTEST = max(BINDING.values()) + 1
+# Of the ends of ranges, which contain no choices, and of bounds, whose list a greater-than sign ends.
+RANGE, BOUND = BINDING["||"], BINDING["+"]
 # Operators of products and quotients.
 QUOTIENTS = ("/", "./")
 PRODUCTS = ("*", ".*", *QUOTIENTS)
@@ -86,7 +88,7 @@ class Slice(Expression):
     upper: Expression | None = None
 
     def __str__(self) -> str:
-        return " : ".join("" if end is None else str(end) for end in (self.lower, self.upper)).strip() or ":"
+        return " : ".join("" if end is None else end.within(RANGE) for end in (self.lower, self.upper)).strip() or ":"
 
     @property
     def is_whole(self) -> bool:
@@ -175,12 +177,13 @@ class Choice(Expression):
         return BINDING["?"]
 
     def __str__(self) -> str:
-        return f"{self.condition.within(self.binding + 1)} ? {self.then} : {self.orelse}"
+        condition, then = (one.within(self.binding + 1) for one in (self.condition, self.then))
+        return f"{condition} ? {then} : {self.orelse}"
 
 
 @dataclass(frozen=True)
 class Group(Expression):
-    """``(x)``, an array ``{x, y}``, a row vector ``[x, y]`` or a tuple ``(x, y)``."""
+    """An array ``{x, y}``, a row vector ``[x, y]`` or a tuple ``(x, y)``."""
 
     opening: str
     items: tuple[Expression, ...]
@@ -196,23 +199,16 @@ def name_of(expression: Expression) -> str:
     return expression.name if isinstance(expression, Name) else ""
 
 
-def bare(expression: Expression) -> Expression:
-    """Return an expression without outer parentheses."""
-    while isinstance(expression, Group) and expression.opening == "(" and len(expression.items) == 1:
-        expression = expression.items[0]
-    return expression
-
-
 def summands(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
-    """Yield the terms of a sum with their signs, also those in parentheses; another expression is its only term."""
-    match bare(expression):
+    """Yield the terms of a sum with their signs; another expression is its only term."""
+    match expression:
         case Infix("+" | "-" as operator, left, right):
             yield from summands(left, sign)
             yield from summands(right, -sign if operator == "-" else sign)
         case Prefix("+" | "-" as operator, operand):
             yield from summands(operand, -sign if operator == "-" else sign)
         case _:
-            yield sign, bare(expression)
+            yield sign, expression
 
 
 class Factor(NamedTuple):
@@ -223,8 +219,7 @@ class Factor(NamedTuple):
 
 
 def factors_of(expression: Expression, *, divides: bool = False) -> Iterator[Factor]:
-    """Yield the factors and divisors of a product, without parentheses; another expression is its only factor."""
-    expression = bare(expression)
+    """Yield the factors and divisors of a product; another expression is its only factor."""
     if isinstance(expression, Infix) and expression.operator in PRODUCTS:
         yield from factors_of(expression.left, divides=divides)
         yield from factors_of(expression.right, divides=divides != (expression.operator in QUOTIENTS))

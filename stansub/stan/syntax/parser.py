@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 from stansub.errors import InputError
 from stansub.stan.syntax.expressions import (
     BINDING,
+    BOUND,
     CLOSING,
     Call,
     Choice,
@@ -283,8 +284,7 @@ class _Parser:
     def bound(self) -> Bound:
         kind = self.take().text
         self.take("=")
-        # A greater-than sign ends the list of bounds.
-        return Bound(kind, self.expression(BINDING["+"]))
+        return Bound(kind, self.expression(BOUND))
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -314,7 +314,9 @@ class _Parser:
             return Prefix(token.text, operand, span=self.since(start))
         if token.kind == "mark" and token.text in CLOSING:
             items = self.listed(_Parser.expression, CLOSING[token.text])
-            found: Expression = Group(token.text, items, span=self.since(start))
+            # Parentheses are printed where precedence requires them; several items are a tuple.
+            is_group = token.text != "(" or len(items) > 1
+            found: Expression = Group(token.text, items, span=self.since(start)) if is_group else items[0]
         elif token.kind == "mark":
             self.at -= 1
             self.fail("an expression")

@@ -116,7 +116,7 @@ class For(Loop):
 
     @property
     def head(self) -> str:
-        return f"for ({self.variable} in {self.lower} : {self.upper})"
+        return f"for ({self.variable} in {Slice(self.lower, self.upper)})"
 
 
 @dataclass(frozen=True)

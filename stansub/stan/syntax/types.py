@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stansub.stan.syntax.expressions import Expression, Literal
+from stansub.stan.syntax.expressions import BOUND, Expression, Literal
 from stansub.stan.syntax.nodes import Node
 
 _SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
@@ -26,7 +26,7 @@ class Bound(Node):
     value: Expression
 
     def __str__(self) -> str:
-        return f"{self.kind}={self.value.within(5)}"
+        return f"{self.kind}={self.value.within(BOUND)}"
 
 
 @dataclass(frozen=True)
