@@ -50,11 +50,6 @@ def unconstrained(
         Whether slopes are sparse even for few observations.
     check : callable
         Called for each unconstrained parameter; raises an error if it is time to stop.
-
-    Raises
-    ------
-    NotFollowedError
-        If there are too many, or a parameter has an unsupported type.
     """
     sizes = [_shape(one, value) for one in declarations]
     dim = sum(

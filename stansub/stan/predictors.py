@@ -81,11 +81,6 @@ def proved_predictors(
         Whether a design of columns of the data is computed from these however small it is.
     check : callable
         Called often; raises an error if it is time to stop.
-
-    Raises
-    ------
-    NoPredictorsError
-        If the text cannot be followed, or the result is wrong; the message says where.
     """
     n = blocks.n_observations
     with reading():
