@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from stansub.stan.syntax.expressions import Call, Expression, Group, Infix, Prefix, Slice, name_of
 from stansub.stan.syntax.nodes import Node
@@ -39,7 +38,7 @@ class Statement(Node):
 
 @dataclass(frozen=True)
 class Declaration(Statement):
-    """A variable: ``array[J] vector<lower=0>[K] x = value;``. Several may share a statement, and so a span."""
+    """A variable: ``array[J] vector<lower=0>[K] x = value;``. Several may share a span; each is printed alone."""
 
     type: SizedType
     name: str
@@ -76,11 +75,8 @@ class Declaration(Statement):
         return tuple(Declaration(kind, f"{self.name}.{k}") for k, kind in enumerate(self.type.elements, 1))
 
     def __str__(self) -> str:
-        return f"{self.type} {self._assigned};"
-
-    @property
-    def _assigned(self) -> str:
-        return self.name if self.value is None else f"{self.name} = {self.value}"
+        value = "" if self.value is None else f" = {self.value}"
+        return f"{self.type} {self.name}{value};"
 
 
 class Compound(Statement):
@@ -301,16 +297,8 @@ class Empty(Statement):
 
 
 def printed(statements: Sequence[Statement]) -> str:
-    """Return statements as text, one per line; variables that were declared together stay together."""
-    lines = []
-    for _, group in groupby(enumerate(statements), key=lambda one: _together(*one)):
-        several = [one for _, one in group]
-        first = several[0]
-        if isinstance(first, Declaration):
-            lines.append(f"{first.type} {', '.join(one._assigned for one in several if isinstance(one, Declaration))};")
-        else:
-            lines.append(str(first))
-    return "\n".join(lines)
+    """Return statements as text, one per line."""
+    return "\n".join(map(str, statements))
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -353,13 +341,6 @@ def _without(added: Expression, place: Expression) -> Expression | None:
         case Infix("+" | "-" as operator, left, right) if (rest := _without(left, place)) is not None:
             return Infix(operator, rest, right)
     return None
-
-
-def _together(number: int, statement: Statement) -> object:
-    """Return a key that is equal for variables that were declared together and differs for other statements."""
-    if isinstance(statement, Declaration) and statement.span != NOWHERE:
-        return statement.span
-    return number
 
 
 def body_text(statements: Sequence[Statement]) -> str:
