@@ -15,15 +15,17 @@ from stansub.stan.containers import Rows, Total, Value
 from stansub.stan.elementary import MOST_VALUES
 from stansub.stan.frames import Frame
 from stansub.stan.operators import is_integer
+from stansub.stan.rowwise import Expression as Own
 from stansub.stan.rowwise import Mask, NotFollowedError, Number, data, is_kind, pick
 from stansub.stan.syntax import Expression as Node
+from stansub.stan.syntax import Slice
 
 # Values of a loop's variable, in iterations of the longest loop, from which each observation has its own.
 _SPREAD = 4
 
 
 class VaryingError(NotFollowedError):
-    """An integer of the data has a value for each observation.
+    """An integer of the data, or the length of a slice, has a value for each observation.
 
     Attributes
     ----------
@@ -31,11 +33,17 @@ class VaryingError(NotFollowedError):
     """
 
     def __init__(self, node: Node, values: NDArray[Any]) -> None:
-        super().__init__(f"`{node}` is not a single known number")
+        what = f"the length of `{node}`" if isinstance(node, Slice) else f"`{node}`"
+        super().__init__(f"{what} is not a single known number")
         self.node, self.values = node, values
 
 
-def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
+def differs(value: Value) -> TypeGuard[Own]:
+    """Return whether a value is an integer of the data with a value for each observation."""
+    return is_kind(value, "data") and is_integer(value) and not value.is_single
+
+
+def by_cases(evaluate: Callable[[], Value], frame: Frame) -> Value:
     """Return a value for each observation, if needed evaluated for each value of an integer of the data.
 
     Raises `VaryingError`, too, if the value is a container, whose size may differ: what reads it is then evaluated for
@@ -44,29 +52,32 @@ def by_cases(evaluate: Callable[[], Value], known: dict[Node, int]) -> Value:
     Parameters
     ----------
     evaluate : callable
-        Raises `VaryingError` where ``known`` does not have the integer's value.
+        Raises `VaryingError` where the frame does not know the integer's value. Meanwhile the frame's statements run
+        for the observations with this value only, so that two integers have the pairs of values that occur.
     """
     try:
         return evaluate()
     except VaryingError as error:
-        found, places = np.unique(error.values, return_inverse=True)
-        if error.node in known or len(found) > MOST_VALUES:
+        if not is_divisible(error, frame):
             raise
-        cases = []
+        live, found, cases = frame.live, _values(error, frame), []
         try:
             for value in found:
-                known[error.node] = int(value)
-                cases.append(by_cases(evaluate, known))
+                frame.known[error.node] = int(value)
+                has_value = error.values == value
+                frame.live = has_value if live is None else live & has_value
+                cases.append(by_cases(evaluate, frame))
         finally:
-            del known[error.node]
+            frame.live = live
+            del frame.known[error.node]
         if any(isinstance(one, Total | Rows | np.ndarray) for one in cases):
             raise
-        return pick(cases, places)
+        return pick(cases, np.minimum(np.searchsorted(found, error.values), len(found) - 1))
 
 
 def each_case(error: VaryingError, run: Callable[[], None], frame: Frame, n: int) -> None:
     """Run statements for each value of an integer, for the observations that have it; see `is_divisible`."""
-    values = np.unique(error.values)
+    values = _values(error, frame)
 
     def of_value(k: int) -> None:
         frame.known[error.node] = int(values[k])
@@ -79,12 +90,31 @@ def each_case(error: VaryingError, run: Callable[[], None], frame: Frame, n: int
 
 
 def is_divisible(error: NotFollowedError, frame: Frame) -> TypeGuard[VaryingError]:
-    """Return whether statements can run for each value of an integer of the data, with which a single run failed."""
+    """Return whether what failed with an integer of the data can be followed for each of its values."""
     return (
-        isinstance(error, VaryingError)
-        and error.node not in frame.known
-        and len(np.unique(error.values)) <= MOST_VALUES
+        isinstance(error, VaryingError) and error.node not in frame.known and len(_values(error, frame)) <= MOST_VALUES
     )
+
+
+def _values(error: VaryingError, frame: Frame) -> NDArray[Any]:
+    """Return the values of an integer, in order, of the observations for which statements run."""
+    return np.unique(error.values if frame.live is None else error.values[frame.live])
+
+
+def places(index: Slice, low: Own, high: Own, frame: Frame) -> NDArray[Any]:
+    """Return the places from ``low`` to ``high``, which differ among observations, one after another.
+
+    Raises `VaryingError` if the frame does not know how many there are and that differs, too.
+    """
+    if (size := frame.known.get(index)) is None:
+        sizes = np.asarray(high.values) - np.asarray(low.values) + 1
+        live = sizes if frame.live is None else sizes[frame.live]
+        if live.min() < live.max():
+            raise VaryingError(index, sizes)
+        size = int(live[0])
+    found = np.empty(max(size, 0), dtype=object)
+    found[:] = [low + k for k in range(size)]
+    return found
 
 
 def iterations(low: NDArray[np.int64], high: NDArray[np.int64]) -> Iterator[tuple[Number, Mask]]:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from stansub.stan.branches import Sign, joined
 from stansub.stan.builtins import FUNCTIONS, SIZED, SIZES, Density, call, density
-from stansub.stan.cases import VaryingError, by_cases, each_case, is_divisible, iterations, varying
+from stansub.stan.cases import VaryingError, by_cases, differs, each_case, is_divisible, iterations, places, varying
 from stansub.stan.containers import Rows, Total, Value, chosen, empty, is_known, simplest, total
 from stansub.stan.elementary import by_value
 from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, is_kind, select
+from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, select
 from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
     Assign,
@@ -187,7 +187,7 @@ class _Walk:
             case Target(expression):
                 self._add(self.of(expression, frame), frame)
             case Tilde():
-                self._add(by_cases(lambda: self._tilde(one, frame), frame.known), frame)
+                self._add(by_cases(lambda: self._tilde(one, frame), frame), frame)
             case If(condition, then, orelse):
                 self._branch(self.of(condition, frame), then, orelse, frame)
             case For():
@@ -412,7 +412,7 @@ class _Walk:
                 if name.startswith("reduce_sum"):
                     return self._reduced(arguments, frame)
                 of = self._settled if name in SIZED else self.of
-                return by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame.known)
+                return by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
         raise NotFollowedError(f"`{node}` is not supported")
 
     def _settled(self, node: Node, frame: Frame) -> Value:
@@ -420,8 +420,8 @@ class _Walk:
         if node in frame.known:
             return frame.known[node]
         value = self.of(node, frame)
-        if is_kind(value, "data") and is_integer(value) and not value.is_single:
-            raise VaryingError(node, value.values)
+        if differs(value):
+            raise VaryingError(node, np.asarray(value.values))
         return value
 
     def _scalar(self, node: Node, frame: Frame) -> Any:
@@ -435,6 +435,10 @@ class _Walk:
         if isinstance(index, Slice):
             if index.is_whole:
                 return None
+            if index.lower is not None and index.upper is not None:
+                low, high = (frame.known.get(end, self.of(end, frame)) for end in (index.lower, index.upper))
+                if differs(low) and differs(high):
+                    return places(index, low, high, frame)
             low = 1 if index.lower is None else self._scalar(index.lower, frame)
             high = length(base, k, self.n) if index.upper is None else self._scalar(index.upper, frame)
             return np.arange(low, high + 1)

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from stansub.stan.cases import VaryingError, by_cases, iterations
 from stansub.stan.containers import Value
+from stansub.stan.frames import Frame
 from stansub.stan.rowwise import Expression as Own
 from stansub.stan.rowwise import NotFollowedError
-from stansub.stan.syntax import Expression, Name
+from stansub.stan.syntax import Name
+
+Array = NDArray[np.bool_]
 
 NODE = Name("visits")
 
@@ -15,21 +19,39 @@ NODE = Name("visits")
 @pytest.mark.parametrize("wrong", [None, 1, 2])
 def test_each_value_is_known_only_while_it_is_followed(wrong: int | None) -> None:
     """Also if one of the cases cannot be followed: later statements would read its value."""
-    known: dict[Expression, int] = {}
+    frame = Frame({})
 
     def evaluate() -> Value:
-        if NODE not in known:
+        if NODE not in frame.known:
             raise VaryingError(NODE, np.array([2, 1, 2]))
-        if known[NODE] == wrong:
+        if frame.known[NODE] == wrong:
             raise NotFollowedError("no rule")
-        return 10.0 * known[NODE]
+        return 10.0 * frame.known[NODE]
 
     if wrong is None:
-        np.testing.assert_array_equal(by_cases(evaluate, known).values, [20.0, 10.0, 20.0])
+        np.testing.assert_array_equal(by_cases(evaluate, frame).values, [20.0, 10.0, 20.0])
     else:
         with pytest.raises(NotFollowedError, match="no rule"):
-            by_cases(evaluate, known)
-    assert not known
+            by_cases(evaluate, frame)
+    assert not frame.known
+    assert frame.live is None
+
+
+@pytest.mark.parametrize("live", [None, np.array([True, True, True, False])])
+def test_two_integers_have_the_values_that_observations_have(live: Array | None) -> None:
+    """Of observations for which statements run: others may have none that can be followed."""
+    frame, made, other = Frame({}, live=live), [], Name("start")
+
+    def evaluate() -> Value:
+        for node, values in ((NODE, [3, 6, 3, 3]), (other, [1, 4, 1, 1 if live is None else 7])):
+            if node not in frame.known:
+                raise VaryingError(node, np.array(values))
+        made.append((frame.known[other], frame.known[NODE]))
+        return 10.0 * frame.known[NODE] + frame.known[other]
+
+    np.testing.assert_array_equal(by_cases(evaluate, frame).values[:3], [31.0, 64.0, 31.0])
+    assert made == [(1, 3), (4, 6)]
+    assert frame.live is live
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,21 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
             t.s,
         ),
     ),
+    "slices": (
+        "for (n in 1:N) { int end = g[n] == 2 ? 2 : 3; z[n] ~ normal(r[g[n]:end][1] + sum(r[g[n]:end]), s); }",
+        lambda t, d: stats.norm.logpdf(
+            d["z"], t.r[d["g"] - 1] + np.select([d["g"] == 1, d["g"] == 2], [t.r.sum(), t.r[1]], t.r[2]), t.s
+        ),
+    ),
+    "own_cutpoints": (
+        "vector[4] cuts = append_row(o, 1 + 2 * o); for (n in 1:N) { int from = g[n] > 1 ? 3 : 1;"
+        " c[n] + 2 ~ ordered_logistic(a, cuts[from:from + 1]); }",
+        lambda t, d: np.log(
+            -np.diff(special.expit(t.a - np.where(d["g"][:, None] > 1, 1 + 2 * t.o, t.o)), prepend=1, append=0, axis=1)[
+                np.arange(N), d["c"] + 1
+            ]
+        ),
+    ),
     "own_element": (
         "for (n in 1:N) { vector[3] v = r; array[2] int of = {y[n], g[n]}; v[g[n]] = b[1]; v[2] += max(of); "
         "z[n] ~ normal(v[1] + 2 * v[2] + 3 * v[3], s); }",
@@ -783,7 +798,7 @@ def test_the_reason_is_that_of_the_likelihood_not_of_what_it_does_not_read() -> 
 def test_the_reason_is_that_of_units_whose_rows_are_read() -> None:
     """Not that transformed data that the likelihood does not read are unknown."""
     text = """
-      data { int N; int J; int unused; vector[N] z; array[J] int first; array[J] int last; }
+      data { int N; int J; int unused; vector[N] z; array[J] int first; }
       transformed data { int also = unused; }
       parameters { real a; real<lower=0> s; }
       model {
@@ -791,14 +806,13 @@ def test_the_reason_is_that_of_units_whose_rows_are_read() -> None:
         matrix[2, 2] L = s * diag_matrix(rep_vector(1, 2));
         vector[J] lp;
         for (j in 1:J) {
-          lp[j] = multi_normal_cholesky_lpdf(z[first[j]:last[j]] | mu[first[j]:last[j]], L);
+          lp[j] = multi_normal_cholesky_lpdf(z[first[j]:N] | mu[first[j]:N], L);
         }
         target += sum(lp);
       }
     """
-    ends = {"first": np.arange(1, 80, 2), "last": np.arange(2, 81, 2)}
     with pytest.raises(NotFollowedError, match=r"`first\[j\]` is not a single known number"):
-        follow(parse(text), {"N": 80, "J": 40, "z": np.ones(80)} | ends, 40)
+        follow(parse(text), {"N": 80, "J": 40, "z": np.ones(80), "first": np.arange(1, 80, 2)}, 40)
 
 
 def test_the_reason_is_that_of_a_term_in_a_loop_over_observations() -> None:
