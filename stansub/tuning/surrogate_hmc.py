@@ -47,8 +47,9 @@ from stansub.types import FloatArray
 POINTS, _FINAL_POINTS = 4, 16
 # Transitions per round, and those that tune a step size at the end.
 _ROUND, _ADAPTING = 60, 100
-# Target acceptance rates; the next one is used if more than this share of the transitions diverge.
-_TARGETS, _DIVERGING = (TARGET, 0.9, 0.95, 0.98), 0.005
+# Target acceptance rates; the next one is used if more than this share of the transitions diverge, or if the acceptance
+# rate is lower than the target by more than this, and then steps adapt for this many autocorrelation times.
+_TARGETS, _DIVERGING, _LOWER, _TIMES = (TARGET, 0.9, 0.95, 0.98), 0.005, 0.1, 8
 # Share of the transitions whose trees have the maximum depth above which smaller steps would only move less.
 _DEEP = 0.5
 # Fewest steps of a trajectory of fixed length.
@@ -218,12 +219,14 @@ class Tuner:
     ) -> Tuned:
         """Return a step size with few divergent transitions, and the transitions per step.
 
-        In the neck of a funnel, a step size that suits the rest diverges. Transitions that hardly move some parameter
-        are repeated within a step, because they cost nothing compared with a decision. Step sizes are not reduced for a
-        sampler that is beaten by another one.
+        In the neck of a funnel, a step size that suits the rest diverges. If draws resemble each other, steps may adapt
+        to a part of the density, and chains then stick elsewhere: a longer run shows a lower acceptance rate.
+        Transitions that hardly move some parameter are repeated within a step, because they cost nothing compared with
+        a decision. Step sizes are not reduced for a sampler that is beaten by another one.
         """
+        n_adapting = _ADAPTING
         for target in _TARGETS:
-            first = adapted(own.on(surrogate), theta, _ADAPTING, self.rng, self.check, target)
+            first = adapted(own.on(surrogate), theta, n_adapting, self.rng, self.check, target)
             inner = replace(own, step_size=first.step_size)
             made = self._run(inner.bound(surrogate), first.draws[-1], SHOWING)
             theta, time = made.draws[-1], slowest_time(made.draws)
@@ -232,8 +235,10 @@ class Tuner:
                 theta, time = made.draws[-1], slowest_time(made.draws)
             n = n_transitions(time, left=TIME)
             found = Tuned(inner, made.draws, time, made.n_steps * cost, n, made.diverging)
-            if made.diverging <= _DIVERGING or made.deep > _DEEP or is_beaten(found):
+            sticks = made.acceptance < target - _LOWER
+            if (made.diverging <= _DIVERGING and not sticks) or made.deep > _DEEP or is_beaten(found):
                 break
+            n_adapting = int(np.clip(_TIMES * time, _ADAPTING, SURE)) if sticks else _ADAPTING
         return found
 
     def _run(self, sampler: Sampler, theta: FloatArray, n: int) -> Run:
