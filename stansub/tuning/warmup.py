@@ -35,8 +35,9 @@ from stansub.types import FloatArray
 _WINDOWS, _FIRST, _PRIOR_DRAWS, _PRIOR_VARIANCE = (50, 25, 50, 100), (50, 25), 5, 1e-3
 # Draws over which the curvature is averaged.
 _AVERAGED = 16
-# Random starts, and transitions from each but the first with the tuned metric.
-_STARTS, _APPROACH = 4, 60
+# Random starts; transitions in a round from each but the first, with the tuned metric; rounds until step sizes are this
+# share of the tuned one, and most of them: chains with that one would stick where only smaller ones are accepted.
+_STARTS, _APPROACH, _NEAR, _ROUNDS = 4, 60, 0.5, 8
 # Radius of random parameters, as in CmdStan.
 _RADIUS = 2.0
 
@@ -102,4 +103,9 @@ def _approached(posterior: Dynamics, inner: NoUTurn, rng: np.random.Generator, p
     """Return draws from another start, the last ones with the tuned metric."""
     theta = _warmed(posterior, len(inner.centre), _FIRST, rng, progress)[-1]
     system = posterior.hamiltonian(inner.centre, inner.factor, inner.coordinates)
-    return adapted(system, theta, _APPROACH, rng, progress.check).draws[_APPROACH // 2 :]
+    for _ in range(_ROUNDS):
+        made = adapted(system, theta, _APPROACH, rng, progress.check)
+        theta = made.draws[-1]
+        if made.step_size >= _NEAR * inner.step_size:
+            break
+    return made.draws[_APPROACH // 2 :]
