@@ -25,33 +25,31 @@ namespace stansub {
 // order around a point. The expansion is off by at most c sum_k (g_k |delta_k|)^3, delta_k being the change of argument k, if no
 // |delta_k| exceeds a radius times a length l_k. That change is a sum over terms: numbers that all observations have, whose part is
 // at most m_i |w|, w = A d with A from the precision of their coefficients, and the one coefficient of each column. With shares s_j
-// of the terms of an argument, which add up to 1,
+// of the terms of an argument that the observation has, which add up to 1,
 //
 //   |delta_k|^3 <= sum_terms |change by the term|^3 / s_j^2
 //
 // since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: tightest if the shares are
-// those of the terms. If c is infinite, the observation has no bound, and every decision evaluates it. Each term is a source of candidates: the first kind has one
+// those of the terms, which are about those of their changes for an sd. If c is infinite, the observation has no bound, and every decision evaluates it. Each term is a source of candidates: the first kind has one
 // table over observations, the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table
 // within each. The bound from an observation's own row rejects most of them.
 class GroupedObservations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;
 
-  // How an argument's terms enter the bounds.
-  struct Weights {
-    std::vector<double> whitening;  // p by p: A
-    std::vector<double> shares;     // of the dense term, where there is one, and of each grouping
-  };
+  // A for each argument, p by p.
+  using Whitenings = std::vector<std::vector<double>>;
 
   // Records, n of `width` numbers, are those of `Records` with g_k in place of 1 / l_k, without the arguments at the point, which
   // are computed from the rows, and without `data`, which the density takes. Of the lengths, (q, n), only the furthest changes in
-  // them are kept. Levels are by |delta_k| / l_k. Numbers stay the caller's.
-  GroupedObservations(LogLik density, const Arguments& arguments, std::vector<Weights> weights, const double* records,
+  // them are kept. Levels are by |delta_k| / l_k. Shares of terms are by `sds` of phi. Numbers stay the caller's.
+  GroupedObservations(LogLik density, const Arguments& arguments, Whitenings whitenings, std::vector<double> sds, const double* records,
                       std::size_t width, const double* lengths, std::vector<Numbers> data, std::vector<double> point, std::vector<Level> levels,
                       double share)
       : kept_(std::move(density), arguments.size(), 2),
         arguments_(arguments),
-        weights_(std::move(weights)),
+        whitenings_(std::move(whitenings)),
+        sds_(std::move(sds)),
         q_(arguments_.size()),
         records_(records),
         n_(arguments_.n()),
@@ -61,13 +59,15 @@ class GroupedObservations final : public RemainderSource {
         levels_(std::move(levels)),
         share_(share) {
     if (q_ > most_arguments) throw std::invalid_argument("there must be 1 to " + std::to_string(most_arguments) + " arguments");
-    if (weights_.size() != q_ || point_.size() != arguments_.dim())
-      throw std::invalid_argument("there must be a whitening and shares for each argument, and a place for each coefficient");
+    if (whitenings_.size() != q_ || point_.size() != arguments_.dim() || sds_.size() != arguments_.dim())
+      throw std::invalid_argument("there must be a whitening for each argument, and a place and an sd for each coefficient");
     kept_.check_width(width_ + q_ + data_.size());
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t i = 0; i < n_; ++i)
       if (std::isinf(record(static_cast<std::int32_t>(i))[0])) unbounded_.push_back(static_cast<std::int32_t>(i));
     for (std::size_t k = 0; k < q_; ++k) add_terms(k, lengths + k * n_);
+    first_.push_back(terms_.size());
+    for (Term& term : terms_) add_tables(term);
   }
 
   std::size_t dim() const override { return point_.size(); }
@@ -80,13 +80,13 @@ class GroupedObservations final : public RemainderSource {
   // A term of one argument: numbers of all observations, or a grouping.
   struct Term {
     std::size_t argument;
-    double times;                            // 1 / s^2
     std::vector<double> largest;             // |change| / l_k for |w| or |d_g| of 1: of all, or of each group
     std::vector<AliasTable> tables;          // over observations, or over those of each group
     std::vector<std::int32_t> places;        // of the groups in phi
     std::vector<std::vector<std::int32_t>> members;
     std::vector<double> reach;               // dense: g_k m_i of each observation
-    const Column* gathered = nullptr;      // a grouping
+    double usual = 0;                        // dense: |w| of draws, about
+    const Column* gathered = nullptr;        // a grouping
     double sum(std::size_t g) const { return tables[g].total(); }
   };
 
@@ -120,7 +120,7 @@ class GroupedObservations final : public RemainderSource {
     for (std::size_t j = 0; j < terms_.size(); ++j) {
       const Term& term = terms_[j];
       if (term.gathered == nullptr) {
-        move.rates[j] = term.times * term.sum(0) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
+        move.rates[j] = term.sum(0) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
         continue;
       }
       auto& sums = move.sums[j];
@@ -128,7 +128,7 @@ class GroupedObservations final : public RemainderSource {
       double sum = 0;
       for (std::size_t g = 0; g < term.places.size(); ++g)
         sums[g] = sum += term.sum(g) * (cube(move.from.d[term.places[g]]) + cube(move.to.d[term.places[g]]));
-      move.rates[j] = term.times * sum;
+      move.rates[j] = sum;
     }
     const double rate = std::accumulate(move.rates.begin(), move.rates.end(), 0.0);
     move.rate = std::isinf(move.factor) ? move.factor : move.factor * rate;
@@ -164,14 +164,15 @@ class GroupedObservations final : public RemainderSource {
   // The rate at which an observation is drawn, over all terms.
   double first_bound(std::int32_t i, const Move& move) const {
     double sum = 0;
-    for (std::size_t j = 0; j < terms_.size(); ++j) {
-      const Term& term = terms_[j];
-      if (term.gathered == nullptr) {
-        const double reach = term.reach[i];
-        sum += term.times * cube(reach) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
-      } else if (const std::int32_t place = term.gathered->places[i]; place >= 0) {
-        const double one = term.gathered->factors[i] * record(i)[1 + term.argument];
-        sum += term.times * cube(one) * (cube(move.from.d[place]) + cube(move.to.d[place]));
+    for (std::size_t k = 0; k < q_; ++k) {
+      const Shares shares = shares_of(i, k);
+      for (std::size_t j = first_[k]; j < first_[k + 1]; ++j) {
+        const Term& term = terms_[j];
+        const Part part = part_of(i, term);
+        if (part.change == 0) continue;
+        const double from = part.place < 0 ? move.from.lengths[j] : move.from.d[part.place];
+        const double to = part.place < 0 ? move.to.lengths[j] : move.to.d[part.place];
+        sum += shares.weight(part) * (cube(from) + cube(to));
       }
     }
     return move.factor * record(i)[0] * sum;
@@ -240,7 +241,7 @@ class GroupedObservations final : public RemainderSource {
     const Term& term = terms_[j];
     if (term.gathered == nullptr) return {&term, 0};
     const auto& sums = move.sums[j];
-    const double target = std::min(u / term.times, sums.back());
+    const double target = std::min(u, sums.back());
     auto g = static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), target) - sums.begin());
     g = std::min(g, sums.size() - 1);
     while (term.members[g].empty() || !(term.sum(g) > 0)) g = g == 0 ? sums.size() - 1 : g - 1;  // where rounding led to none
@@ -261,34 +262,60 @@ class GroupedObservations final : public RemainderSource {
     }
   }
 
-  double weight(std::int32_t i) const { return is_bounded(i) ? record(i)[0] : 0; }
+  // What a term contributes to an observation's argument, times g_k: for |w| or d_g of 1, and usually.
+  struct Part {
+    double change = 0, usual = 0;
+    std::int32_t place = -1;  // of d_g
+  };
+  Part part_of(std::int32_t i, const Term& term) const {
+    if (term.gathered == nullptr) return {term.reach[i], term.reach[i] * term.usual, -1};
+    const std::int32_t place = term.gathered->places[i];
+    if (place < 0) return {};
+    const double change = std::abs(static_cast<double>(term.gathered->factors[i])) * record(i)[1 + term.argument];
+    return {change, change * sds_[place], place};
+  }
+
+  // Shares of the terms that an observation's argument has. None is too small, in case a term changes unusually.
+  struct Shares {
+    double total = 0, n = 0;
+    void add(const Part& part) { total += part.usual, n += part.change != 0; }
+    // |change|^3 / s^2 for |w| or d_g of 1.
+    double weight(const Part& part) const {
+      const double share = ((total > 0 ? part.usual / total : 0) + least) / ((total > 0) + n * least);
+      return cube(part.change) / (share * share);
+    }
+    static constexpr double least = 1e-3;
+  };
+  Shares shares_of(std::int32_t i, std::size_t k) const {
+    Shares found;
+    for (std::size_t j = first_[k]; j < first_[k + 1]; ++j) found.add(part_of(i, terms_[j]));
+    return found;
+  }
+
+  double weight(std::int32_t i, const Term& term) const {
+    const Part part = part_of(i, term);
+    return is_bounded(i) && part.change != 0 ? record(i)[0] * shares_of(i, term.argument).weight(part) : 0;
+  }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
   void add_terms(std::size_t k, const double* lengths) {
     const Argument& argument = arguments_[k];
-    const auto& whitening = weights_[k].whitening;
-    const auto& shares = weights_[k].shares;
     is_constant_.push_back(argument.is_constant());
-    if (whitening.size() != argument.p() * argument.p()) throw std::invalid_argument("a whitening is p by p");
-    if (shares.size() != argument.columns.size() + (argument.p() > 0)) throw std::invalid_argument("each term of an argument has a share");
-    double sum = 0;
-    for (const double share : shares) sum += share > 0 ? share : std::numeric_limits<double>::infinity();
-    if (!(sum <= 1 + 1e-9)) throw std::invalid_argument("shares are positive, and add up to 1");
-    const auto times = [&](std::size_t j) { return 1 / (shares[j] * shares[j]); };
-    std::size_t j = 0;
-    if (argument.p() > 0) add_dense(k, lengths, times(j++));
-    for (const Column& one : argument.columns) add_grouping(k, lengths, times(j++), one);
+    if (whitenings_[k].size() != argument.p() * argument.p()) throw std::invalid_argument("a whitening is p by p");
+    first_.push_back(terms_.size());
+    if (argument.p() > 0) add_dense(k, lengths);
+    for (const Column& one : argument.columns) add_grouping(k, lengths, one);
   }
 
   // |z . d| = |(A'^-1 z) . (A d)| <= |A'^-1 z| |A d|, with A upper triangular.
-  void add_dense(std::size_t k, const double* lengths, double times) {
+  void add_dense(std::size_t k, const double* lengths) {
     const Argument& argument = arguments_[k];
     const std::size_t p = argument.p();
-    const auto& whitening = weights_[k].whitening;
+    const auto& whitening = whitenings_[k];
     Term term;
     term.argument = k;
-    term.times = times;
-    std::vector<double> row(p), solved(p), weights(n_);
+    term.usual = std::sqrt(static_cast<double>(p));
+    std::vector<double> row(p), solved(p);
     term.reach.resize(n_);
     double largest = 0, length = 0;
     for (std::size_t i = 0; i < n_; ++i) {
@@ -305,17 +332,14 @@ class GroupedObservations final : public RemainderSource {
       }
       term.reach[i] = length * record(static_cast<std::int32_t>(i))[1 + k];
       largest = std::max(largest, length / lengths[i]);
-      weights[i] = weight(static_cast<std::int32_t>(i)) * cube(term.reach[i]);
     }
     term.largest = {largest};
-    term.tables.emplace_back(weights);
     terms_.push_back(std::move(term));
   }
 
-  void add_grouping(std::size_t k, const double* lengths, double times, const Column& one) {
+  void add_grouping(std::size_t k, const double* lengths, const Column& one) {
     Term term;
     term.argument = k;
-    term.times = times;
     term.gathered = &one;
     std::vector<std::size_t> counts(dim());
     for (std::size_t i = 0; i < n_; ++i)
@@ -326,19 +350,27 @@ class GroupedObservations final : public RemainderSource {
       if (one.places[i] >= 0) members[one.places[i]].push_back(static_cast<std::int32_t>(i));
     for (std::size_t place = 0; place < dim(); ++place) {
       if (members[place].empty()) continue;
-      std::vector<double> weights;
       double largest = 0;
-      for (const std::int32_t i : members[place]) {
-        const double factor = one.factors[i];
-        weights.push_back(weight(i) * cube(factor * record(i)[1 + k]));
-        largest = std::max(largest, std::abs(factor) / lengths[i]);
-      }
+      for (const std::int32_t i : members[place]) largest = std::max(largest, std::abs(static_cast<double>(one.factors[i])) / lengths[i]);
       term.places.push_back(static_cast<std::int32_t>(place));
       term.largest.push_back(largest);
-      term.tables.emplace_back(weights);
       term.members.push_back(std::move(members[place]));
     }
     if (!term.places.empty()) terms_.push_back(std::move(term));
+  }
+
+  // Tables of the weights of terms, once all terms are known.
+  void add_tables(Term& term) const {
+    std::vector<double> weights;
+    if (term.gathered == nullptr) {
+      for (std::size_t i = 0; i < n_; ++i) weights.push_back(weight(static_cast<std::int32_t>(i), term));
+      term.tables.emplace_back(weights);
+    }
+    for (const auto& group : term.members) {
+      weights.clear();
+      for (const std::int32_t i : group) weights.push_back(weight(i, term));
+      term.tables.emplace_back(weights);
+    }
   }
 
   void set_point(const double* phi, Point& point) const {
@@ -351,7 +383,7 @@ class GroupedObservations final : public RemainderSource {
       double most = 0;
       if (term.gathered == nullptr) {
         const Argument& argument = arguments_[term.argument];
-        const auto& whitening = weights_[term.argument].whitening;
+        const auto& whitening = whitenings_[term.argument];
         const std::size_t p = argument.p();
         std::vector<double> row(is_constant_[term.argument] ? p : 0);
         if (!row.empty()) argument.copy(0, row.data());
@@ -376,7 +408,8 @@ class GroupedObservations final : public RemainderSource {
 
   Records kept_;
   const Arguments& arguments_;
-  std::vector<Weights> weights_;
+  Whitenings whitenings_;
+  std::vector<double> sds_;
   std::vector<char> is_constant_;  // whether an argument's dense numbers are the same for all
   std::size_t q_;
   const double* records_;
@@ -386,6 +419,7 @@ class GroupedObservations final : public RemainderSource {
   std::vector<Level> levels_;
   double share_;
   std::vector<Term> terms_;
+  std::vector<std::size_t> first_;  // term of each argument, and their number
   std::vector<std::int32_t> unbounded_;
 };
 

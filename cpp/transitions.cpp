@@ -388,19 +388,17 @@ void bind_transitions(nb::module_& m) {
       .def(
           "__init__",
           [](GroupedObservations* self, const DensityOrProgram& density, const Arguments& arguments,
-             const std::vector<Matrix>& whitenings, const std::vector<std::vector<double>>& shares, const Matrix& records,
+             const std::vector<Matrix>& whitenings, const Vector<double>& sds, const Matrix& records,
              const Matrix& lengths, const std::vector<NumbersArray>& data, const Vector<double>& point, const Vector<double>& radii,
              const Vector<double>& factors, double share) {
             require_length(records.shape(0), arguments.n(), "records");
-            require_length(shares.size(), whitenings.size(), "shares");
             require_length(lengths.size(), arguments.n() * arguments.size(), "lengths");
-            std::vector<GroupedObservations::Weights> weights;
-            for (std::size_t k = 0; k < whitenings.size(); ++k)
-              weights.push_back({{whitenings[k].data(), whitenings[k].data() + whitenings[k].size()}, shares[k]});
-            new (self) GroupedObservations(to_log_lik(density), arguments, std::move(weights), records.data(), records.shape(1), lengths.data(),
+            GroupedObservations::Whitenings own;
+            for (const Matrix& one : whitenings) own.emplace_back(one.data(), one.data() + one.size());
+            new (self) GroupedObservations(to_log_lik(density), arguments, std::move(own), to_vector(sds), records.data(), records.shape(1), lengths.data(),
                                            to_columns(data, arguments.n()), to_vector(point), to_levels(radii, factors), share);
           },
-          "density"_a, "arguments"_a, "whitenings"_a, "shares"_a, "records"_a.noconvert(), "lengths"_a, "data"_a.noconvert(),
+          "density"_a, "arguments"_a, "whitenings"_a, "sds"_a, "records"_a.noconvert(), "lengths"_a, "data"_a.noconvert(),
           "point"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 8>());
 
   nb::class_<SurrogateDecider>(m, "SurrogateDecider")

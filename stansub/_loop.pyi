@@ -1453,9 +1453,9 @@ class GroupedObservations(RemainderSource):
     arguments : Arguments
     whitenings : list of ndarray, shape (p, p)
         For each argument, upper triangular, of the precision of the coefficients that all observations read.
-    shares : list of list of float
-        For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
-        observations are picked; they add up to 1.
+    sds : ndarray, shape (m,)
+        About how far coefficients are from the point. The terms of an observation's argument have shares by them in
+        the bounds by which observations are picked.
     records : ndarray, shape (n, width)
         Of each observation the constant c, infinite if there is none; g and then the slope of each argument at the
         point; the lower triangle of the second derivatives. Remainders are at most c times the sum of (g |change|)^3.
@@ -1480,7 +1480,7 @@ class GroupedObservations(RemainderSource):
         density: Density | Program,
         arguments: Arguments,
         whitenings: list[NDArray[np.float64]],
-        shares: list[list[float]],
+        sds: NDArray[np.float64],
         records: NDArray[np.float64],
         lengths: NDArray[np.float64],
         data: list[NDArray[Any]],

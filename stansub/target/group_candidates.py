@@ -62,8 +62,8 @@ def grouped(
     records = np.empty((predictors.n_observations, 1 + 2 * q + q * (q + 1) // 2))
     lengths = np.empty((q, predictors.n_observations))
 
-    def fill(part: SparsePredictors, own: slice) -> tuple[FloatArray, list[FloatArray]]:
-        """Write the records of some observations; return factors of the radii, and sums of lengths of terms."""
+    def fill(part: SparsePredictors, own: slice) -> FloatArray:
+        """Write the records of some observations; return factors of the radii."""
         lengths[:, own] = [_lengths(row, a, sds) for row, a in zip(part.rows, whitenings, strict=True)]
         eta = part.at(quadratic.point)
         split, worst = _split(part.family, eta, lengths[:, own], radii, check)
@@ -74,9 +74,9 @@ def grouped(
         lower = (np.broadcast_to(curves[k, j], part.n_observations) for k in range(q) for j in range(k + 1))
         first = (np.broadcast_to(slope, part.n_observations) for slope in slopes)
         records[own] = np.stack([constants, *(roots / lengths[:, own]), *first, *lower], axis=1)
-        return worst, [_sizes(*one, sds) for one in zip(part.rows, whitenings, lengths[:, own], strict=True)]
+        return worst
 
-    factors, sizes = zip(*predictors.each(fill), strict=True)
+    factors = list(predictors.each(fill))
     n = predictors.n_observations
     if np.isinf(records[:, 0]).sum() > SHARE * n:
         raise NoPredictorsError("the third derivatives of too many observations have no bound")
@@ -84,7 +84,7 @@ def grouped(
         family.density,
         predictors.arguments,
         whitenings,
-        [_shares(row, np.sum([one[k] for one in sizes], axis=0) / n) for k, row in enumerate(rows)],
+        sds,
         records,
         lengths,
         predictors.data,
@@ -187,21 +187,6 @@ class Joint(NamedTuple):
     """Approximate number of candidates per step."""
     radius: float = RADIUS
     """Half the width of the smallest boxes on which derivatives are bounded, in lengths."""
-
-
-def _sizes(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> FloatArray:
-    """Return the sums of the lengths of the terms: of the common numbers' reach, and of an sd of each coefficient."""
-    sizes = [np.broadcast_to(_reach(row, whitening), row.n) / lengths] if row.places.size else []
-    sizes += [np.abs(one.factors) * sds[one.places] / lengths for one in row.columns]
-    return np.array([one.sum() for one in sizes])
-
-
-def _shares(row: SparseRows, sizes: FloatArray) -> list[float]:
-    """Return the terms' shares of the bounds, from the means of their lengths for draws."""
-    if row.places.size:
-        sizes[0] *= np.sqrt(row.places.size)
-    found = np.maximum(sizes, 1e-3 * max(sizes, default=1.0))
-    return [float(one) for one in found / found.sum()]
 
 
 def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:

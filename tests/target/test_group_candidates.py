@@ -42,6 +42,8 @@ def likelihood(kind: str) -> SparsePredictors:
         return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
     if kind == "categories":
         return categories(rng)
+    if kind == "missing":
+        return missing(rng)
     if kind == "poisson":
         return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
     scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
@@ -61,6 +63,19 @@ def categories(rng: np.random.Generator) -> SparsePredictors:
         for k in range(10)
     )
     return SparsePredictors(rows, Categorical(rng.integers(10, size=N), 10))
+
+
+def missing(rng: np.random.Generator) -> SparsePredictors:
+    """Errors about a mean of outcomes, of which some are unknown and have coefficients of their own, with a scale."""
+    unknown, counts = np.arange(0, N, N // (M - 3)), np.zeros(N, np.int64)
+    counts[unknown] = 1
+    starts, places = np.append(0, np.cumsum(counts)), 2 + np.arange(len(unknown)) % (M - 3)
+    numbers = sp.csr_array((-np.ones(len(unknown)), places, starts), shape=(N, M))
+    row = SparseRows.of(np.column_stack([np.ones(N), rng.standard_normal(N)]), np.array([0, 1]), numbers, np.zeros(1))
+    scale = SparseRows.of(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    y = rng.standard_normal(N)
+    y[unknown] = 0.0
+    return SparsePredictors((row, scale), LocationScale(y, NormalErrors()))
 
 
 def moves(sd: float = 0.15) -> tuple[Array, list[Array], Array]:
@@ -85,6 +100,7 @@ def accepted(decider: SurrogateDecider, a: Array, b: Array, seed: int) -> float:
         ("poisson", 8.0),
         ("normal", 1.0),
         ("categories", 4.0),
+        ("missing", 1.0),
         pytest.param("binomial", 1.0, marks=pytest.mark.slow),
         pytest.param("poisson", 1.0, marks=pytest.mark.slow),
         pytest.param("normal", 8.0, marks=pytest.mark.slow),
@@ -109,6 +125,18 @@ def test_flows_there_and_back_are_those_of_the_remainders(kind: str, kappa: floa
     assert seen > 2 * MAX_Z  # had nothing been decided, the two would be the same
     assert 0 < decider.bound_tightness <= 1 + 1e-9
     assert decider.n_candidates > 0
+
+
+def test_terms_that_few_observations_have_do_not_widen_the_bounds_of_others() -> None:
+    """Shares of terms are those of each observation: a missing value's coefficient, for one, moves far."""
+    predictors = likelihood("missing")
+    point, places, sds = moves(0.02)
+    sds[2:-1] = 1.0
+    places = [point + sds * one for one in np.random.default_rng(5).standard_normal((4, M))]
+    decider = SurrogateDecider(grouped(predictors, predictors.expansion(point), sds), 1.0, 1.0)
+    for a, b in pairwise(places):
+        drawn, needed, _ = decider.costs(a, b)
+        assert needed < drawn < 3 * needed
 
 
 def from_columns(given: SparsePredictors) -> SparsePredictors:

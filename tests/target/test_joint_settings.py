@@ -94,7 +94,7 @@ def test_all_observations_are_used_if_that_makes_more_draws() -> None:
 @pytest.mark.parametrize(
     ("kind", "sd", "reason"),
     [
-        ("binomial", 0.2, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 20 in order"),
+        ("binomial", 0.22, r"a test on some would draw about \d+ of the 4,000 at random, .* as long as 20 in order"),
         ("normal", 0.03, r"a test on some would draw about [\d,]+ of the 4,000 at random, .* as long as 13 in order"),
         ("normal", 0.2, "so wide that a test on some would evaluate all of them"),
     ],
