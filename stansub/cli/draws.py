@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,12 @@ def summary(
         found = read_draws(draws, most=None if everything else LARGE)
         log("Summarising the draws")
         summarised = summary_module.summarise(found, max_rows=None if everything else 50)
-    summary_module.render(found, FlagConsole(), summary=summarised, verbose=verbose)
+    summary_module.render(found, FlagConsole(), summary=summarised, verbose=verbose, full=in_full(draws))
+
+
+def in_full(file: Path | None) -> str:
+    """Return the command that shows all rows of the table of draws; they may not have been written."""
+    return f"stansub summary {shlex.quote(str(file)) if file else 'FILE'} --all"
 
 
 def plot(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stansub.cli.draws import in_full
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
@@ -120,6 +121,6 @@ def reference(
         console.print(line, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", soft_wrap=True)
-    summary.render(kept.draws, FlagConsole(), file=kept.path)
+    summary.render(kept.draws, FlagConsole(), full=in_full(kept.path))
     if doubts := reservations(facts):
         FlagConsole().print(f"Do not trust this reference: {'; '.join(doubts)}.", style="bold red")

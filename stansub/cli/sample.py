@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stansub.cli.draws import in_full
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import (
     Columns,
@@ -173,7 +174,7 @@ def _finish(
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=overwrite)
             console.print(f"CmdStan CSV: {', '.join(map(str, paths))}", soft_wrap=True)
-        summary.render(result, FlagConsole(), summary=found, verbose=verbose, file=written)
+        summary.render(result, FlagConsole(), summary=found, verbose=verbose, full=in_full(written))
     except KeyboardInterrupt:
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
@@ -226,7 +227,7 @@ def _by_nuts(
     draws.attrs["fallback"] = f"NUTS instead of stansub's own sampler. {reason}"
     written, trouble = inference_data.write_anywhere(draws, target, overwrite=overwrite)
     FlagConsole(stderr=True).print(f"Draws: {written}. {describe(inference_data.attrs(draws))}", soft_wrap=True)
-    summary.render(draws, FlagConsole(), verbose=verbose, file=written)
+    summary.render(draws, FlagConsole(), verbose=verbose, full=in_full(written))
     if trouble:
         raise RunError(trouble)
 

@@ -1,10 +1,8 @@
 """Printed summary: a table, a sentence on convergence, exactness and cost, and warnings with remedies."""
 
 import math
-import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
@@ -92,7 +90,7 @@ def render(
     *,
     summary: Summary | None = None,
     verbose: bool = False,
-    file: Path | None = None,
+    full: str = "stansub summary --all",
     **options: Any,
 ) -> None:
     """Print the table, one sentence on convergence, exactness and cost, and the findings with their remedies.
@@ -103,8 +101,8 @@ def render(
         Result of `summarise`; computed with `options` if not given.
     verbose
         Whether to print decisions, audits, speed and the choices of the sampler too.
-    file
-        File of the draws, for the command that shows all rows; not needed if the user has named it.
+    full
+        Command that shows all rows of the table.
     """
     shown, facts = summary or summarise(idata, **options), attrs(idata)
     width = min(console.width, _WIDTH) if console.is_terminal else _WIDTH
@@ -122,7 +120,7 @@ def render(
     for finding in shown.findings:  # the warnings must come before the table is read
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
-    _write_table(shown, file, write, width)
+    _write_table(shown, full, write, width)
     if (every := int(facts.get("every", 1))) > 1:
         write(f"The table uses 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     write("")
@@ -142,15 +140,14 @@ def render(
         warn(finding, "bold" if finding.severity is Severity.NOTE else "bold yellow")
 
 
-def _write_table(shown: Summary, file: Path | None, write: Callable[[str, str], None], width: int) -> None:
+def _write_table(shown: Summary, full: str, write: Callable[[str, str], None], width: int) -> None:
     """Write the table, with rows of large R-hat in another colour, and how much of it is not shown."""
     header, *rows = _lines(shown.shown, width)
     write(header, "bold")
     for row, r_hat in zip(rows, shown.shown["r_hat"], strict=True):
         write(row, "yellow" if r_hat > R_HAT_MAX else "")
     if len(shown.shown) < shown.n_scalars:
-        command = "--all" if file is None else f"stansub summary {shlex.quote(str(file))} --all"
-        write(f"{len(shown.shown):,} of {shown.n_scalars:,} quantities; {command} shows all", "dim")
+        write(f"{len(shown.shown):,} of {shown.n_scalars:,} quantities; {full} shows all", "dim")
     if len(shown.statistics) < shown.n_scalars:
         checked = f"R-hat and ESS were checked for {len(shown.statistics):,} quantities"
         write(f"{checked}: all elements of small variables, the first elements of large ones", "dim")

@@ -1,9 +1,9 @@
 """The likelihood of one observation, followed through the text of a program with its data; nothing is compiled.
 
 Statements run on the values of variables (`stansub.stan.containers`). Known values are computed, a loop over the
-observations runs once for all of them, and branches on data are masks. What is added for each observation is its log
-likelihood. If a value cannot be followed, the reason is kept, which matters only if a likelihood reads it. That the
-result is the likelihood is proved numerically (`stansub.stan.predictors`).
+observations runs once for all of them, and branches on data are masks. What an observation adds is its log likelihood.
+If a value cannot be followed, the reason is kept, which matters only if a likelihood reads it. The result is proved
+numerically (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ from stansub.stan.syntax import Expression as Node
 from stansub.stan.typing import MATRIX, types_anywhere
 from stansub.types import Check
 
-# Maximum number of statements that run one after the other; elements of a container that take as long to copy as one.
-_MOST_STATEMENTS, _COPIED = 3_000_000, 1000
-# Iterations of a loop after which the others are taken to add no term of the observations either.
-_TRIED = 100
+# Maximum number of statements that run one after the other; elements of a container that take as long to copy as one;
+# iterations of a loop after which the others are taken to add no term of the observations either.
+_MOST_STATEMENTS, _COPIED, _TRIED = 3_000_000, 1000, 100
 
 
 class ObservationTerm(NamedTuple):

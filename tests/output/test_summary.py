@@ -11,6 +11,7 @@ from rich.console import Console
 from scipy.stats import binom
 from synthetic import CHAINS, DRAWS, run
 
+from stansub.cli.draws import in_full
 from stansub.decision_findings import (
     LittleSaved,
     NoAudit,
@@ -595,9 +596,8 @@ class TestRender:
 
     def test_long_tables_are_cut_and_say_so(self) -> None:
         idata = run(posterior={"x": np.random.default_rng(1).normal(size=(4, 100, 60))}, draws=100)
-        assert "50 of 60 quantities; --all shows all" in printed(idata)
-        command = "stansub summary 'my draws.nc' --all shows all"
-        assert f"50 of 60 quantities; {command}" in printed(idata, file=Path("my draws.nc"))
+        assert "50 of 60 quantities; stansub summary --all shows all" in printed(idata)
+        assert "50 of 60 quantities; stansub summary x.nc --all shows" in printed(idata, full=in_full(Path("x.nc")))
         assert "x[60]" not in printed(idata)
         assert "x[60]" in printed(idata, max_rows=None)
 
