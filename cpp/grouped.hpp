@@ -30,9 +30,10 @@ namespace stansub {
 //   |delta_k|^3 <= sum_terms |change by the term|^3 / s_j^2
 //
 // since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: tightest if the shares are
-// those of the terms, which are about those of their changes for an sd. If c is infinite, the observation has no bound, and every decision evaluates it. Each term is a source of candidates: the first kind has one
-// table over observations, the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table
-// within each. The bound from an observation's own row rejects most of them.
+// those of the terms, which are about those of their changes for an sd. If c is infinite, the observation has no bound,
+// and every decision evaluates it. Each term is a source of candidates: the first kind has one table over observations,
+// the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table within each. The bound from
+// an observation's own row rejects most of them.
 class GroupedObservations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;

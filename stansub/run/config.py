@@ -187,10 +187,7 @@ class SampleConfig(OutputOptions, DataOptions, DecisionOptions, ChainOptions):
     @property
     def all_data(self) -> bool:
         """Return whether every decision has to use all the data."""
-        if self.test is None:
-            return False
-        test = self.make_test()
-        return test.exact and not test.thins
+        return self.test is not None and self.make_test().exact
 
     @property
     def looks_given(self) -> bool:
