@@ -29,6 +29,7 @@ from stansub.run.limits import MOST, Count
 from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import find_mode_setup
 from stansub.run.progress import Display, stage_progress
+from stansub.run.range_sources import Ranges
 from stansub.run.state import Plan
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
@@ -223,7 +224,7 @@ def _try(
     chain = make_chain(
         posterior,
         rule,
-        choices.Ranges("none"),
+        Ranges("none"),
         Plan(iter_warmup, 0, 1, 0.0, False),
         anchored.proposal if anchored and anchored.proposal else without_race(request.proposal),
         starting_values(posterior, anchored, [init], seed)[0],

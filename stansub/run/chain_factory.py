@@ -12,11 +12,11 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Metropolis, Recipe
 from stansub.progress import Progress
-from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.context import ChainContext
 from stansub.run.inits import Init, start
 from stansub.run.prepare import Prepared, Setup
+from stansub.run.range_sources import Ranges
 from stansub.run.state import Plan
 from stansub.stan.posterior import Posterior
 from stansub.tuning.adapt import adapter_of
@@ -38,7 +38,7 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
 def chain_of(
     posterior: Posterior,
     setup: Setup,
-    ranges: choices.Ranges,
+    ranges: Ranges,
     theta: FloatArray,
     *,
     chain: int,
@@ -90,7 +90,7 @@ def starting_values(
 def make_chain(
     posterior: Posterior,
     test: StoppingRule,
-    ranges: choices.Ranges,
+    ranges: Ranges,
     plan: Plan,
     moves: str | Proposal | Recipe,
     theta: FloatArray,

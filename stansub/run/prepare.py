@@ -20,13 +20,13 @@ from stansub.kernels.surrogate import SurrogateTransition
 from stansub.kernels.within_gibbs import MetropolisWithinGibbs
 from stansub.output.words import WITHOUT_MODE
 from stansub.progress import Progress
-from stansub.run import choices, transitions
-from stansub.run.choices import Ranges
+from stansub.run import choices, range_sources, transitions
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import SavedQuantities, check_draws
 from stansub.run.cross_chain import CrossChainAdaptation
 from stansub.run.inits import Init, given_points, load, near
 from stansub.run.posteriors import Data, Model, ModelInput, make_posterior, read, recorded_of
+from stansub.run.range_sources import Ranges
 from stansub.run.state import Plan, SetupState
 from stansub.selection import Choices, Chosen, ProductsLeft, TransitionsLeft, updated
 from stansub.stan.analysis import Analysis
@@ -93,7 +93,7 @@ class Setup(SetupState):
     def ranges(self, posterior: Posterior, progress: Progress | None = None) -> Ranges:
         """Return the source of the range that was chosen, for another process or a resumed run."""
         kind = "auto" if self.range_kind == "none" else self.range_kind
-        return choices.choose_range(self.asked_rule, posterior, kind, order=self.config.order, progress=progress)
+        return range_sources.choose_range(self.asked_rule, posterior, kind, order=self.config.order, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class _Preparation(NamedTuple):
         if config.max_error is not None:
             rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
         _check_memory(posterior, config, self.folder)
-        ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
+        ranges = range_sources.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
         found, fitted, notes = _mode_setup(posterior, rule, ranges, config, self.inits, progress)
         if found is not None and _is_poor(found, fitted, posterior, config):
             other = transitions.instead(given, config, found.independent, progress)
@@ -295,8 +295,8 @@ def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
     """Return the default observations per block."""
     variates = config.order != "0"
     if rule.needs_range:
-        asked = rule, analysis, config.order, config.range_source
-        variates = bool(choices.bounded_order(*asked)) or choices.by_predictors(*asked)
+        program = range_sources.Program(analysis, config.order)
+        variates = range_sources.bounds_remainders(rule, program, config.range_source)
     return rule.block_size(n, instances=instances, variates=variates)
 
 

@@ -13,7 +13,8 @@ from stansub.acceptance.rules import make_test
 from stansub.decision_findings import RangeViolated
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
-from stansub.run import choices
+from stansub.run import range_sources
+from stansub.run.range_sources import Program, bounds_remainders
 from stansub.stan.analysis import Analysis
 from stansub.stan.syntax import parse
 
@@ -52,12 +53,12 @@ def test_the_guarantee_stands_with_control_variates(
 
 def test_a_constant_that_is_too_small_is_found(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
     posterior = bounded.with_data(logistic_data, block_size=4, seed=1)
-    right = choices.choose_range(make_test("bernstein"), posterior, "auto", order="auto")
+    right = range_sources.choose_range(make_test("bernstein"), posterior, "auto", order="auto")
     assert right.kind == "derivative"
     assert isinstance(right.source, Derivative)
-    wrong = choices.Ranges("derivative", Derivative(right.source.constant / 100, 2))
+    wrong = range_sources.Ranges("derivative", Derivative(right.source.constant / 100, 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choices, "choose_range", lambda *_, **__: wrong)
+        patch.setattr(range_sources, "choose_range", lambda *_, **__: wrong)
         idata = stansub.sample(posterior, test="bernstein", **SHORT)
     assert any(isinstance(finding, RangeViolated) for finding in findings_of(idata))
 
@@ -91,10 +92,12 @@ def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict
     code = f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
     analysis = Analysis.of(parse(code))
     for order, expected in orders.items():
+        program = Program(analysis, order)
+        assert program.bounded == expected
         for kind in ("auto", "derivative"):
-            assert choices.bounded_order(make_test("bernstein"), analysis, order, kind) == expected
-        assert choices.bounded_order(make_test("bernstein"), analysis, order, "scan") == 0
-        assert choices.bounded_order(make_test("pocock"), analysis, order, "auto") == 0
+            assert bounds_remainders(make_test("bernstein"), program, kind) is (expected > 0)
+        assert not bounds_remainders(make_test("bernstein"), program, "scan")
+        assert not bounds_remainders(make_test("pocock"), program, "auto")
 
 
 def test_blocks_are_small_where_remainders_are_bounded() -> None:
@@ -113,7 +116,6 @@ model {{ {statement} }}"""
         ("y ~ bernoulli_logit(a + b * x);", "", {"order": "1"}, True),
         ("y ~ bernoulli_logit(a + b * x);", "", {"order": "0"}, False),
         ("y ~ bernoulli_logit(a + b * x);", "", {"kind": "scan"}, False),
-        ("y ~ bernoulli_logit(a + b * x);", "", {"test": make_test("pocock")}, False),
         ("y ~ bernoulli_logit(a + b * x);", "real log_lik_lipschitz_i(int i) { return 1; }", {}, False),
         ("y ~ bernoulli_logit(a + b * x);", "real log_lik_third_derivative_i(int i) { return 1; }", {}, False),
         ("x ~ double_exponential(a, exp(b));", "", {}, False),
@@ -125,5 +127,6 @@ def test_predictors_give_the_range_where_no_function_does(
 ) -> None:
     written = f"functions {{ {functions} }} " if functions else ""
     program = parse(written + PREDICTED.format(statement=statement))
-    asked = {"test": make_test("bernstein"), "order": "auto", "kind": "auto"} | options
-    assert choices.by_predictors(analysis=Analysis.of(program), **asked) is expected
+    asked = {"order": "auto", "kind": "auto", "known": False} | options
+    found = Program(Analysis.of(program), asked["order"], asked["known"])
+    assert (range_sources.source_name(asked["kind"], found) == "predictors") is expected

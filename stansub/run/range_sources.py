@@ -1,0 +1,218 @@
+"""Sources of the range for tests that need one, by name; the default is the first that the program has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stansub.acceptance import ranges
+from stansub.acceptance.ranges import DERIVATIVES
+from stansub.acceptance.rules import StoppingRule
+from stansub.errors import InputError
+from stansub.run.decisions import check_range
+from stansub.selection import Chosen
+from stansub.stan.analysis import Analysis
+from stansub.stan.posterior import Posterior
+from stansub.stan.ranges import LIPSCHITZ, range_function
+from stansub.variates_selection import RangeByPredictors
+
+_RANGE = "log_lik_range"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Source of the range."""
+
+    kind: str
+    """A name that `sample` accepts, or "none" for tests that need no range."""
+    source: ranges.Range | None = None
+    """Source for the chains' deciders."""
+    notes: tuple[Chosen, ...] = ()
+    """Reasons for the choice."""
+
+
+class Program(NamedTuple):
+    """What a program has for a range, and the requested control variates, whose remainders the range may be of."""
+
+    analysis: Analysis
+    order: str
+    """Requested order of the control variates: "auto", "0", "1" or "2"."""
+    known_predictors: bool = False
+    """Whether the linear predictors are already known, whatever the program's text shows."""
+
+    @property
+    def bounded(self) -> int:
+        """Return the order of control variates whose remainders a function of the program bounds; 0 if none does."""
+        fitting = (k for k in (2, 1) if self.order in ("auto", str(k)) and DERIVATIVES[k] in self.analysis.functions)
+        return next(fitting, 0)
+
+    def check_differences(self, kind: str) -> None:
+        """Raise InputError if the range must be that of remainders."""
+        if self.order in ("1", "2"):
+            raise InputError(
+                f"`range_source='{kind}'` gives the range of log likelihood differences, but with control variates the "
+                "test averages remainders: choose `control_variates=0` or `range_source='scan'`, or add "
+                f"{DERIVATIVES[int(self.order)]}(int i, ...)"
+            )
+
+
+class _Source(ABC):
+    """A source of the range."""
+
+    def of_remainders(self, program: Program) -> bool:
+        """Return whether the range is that of remainders, of which blocks may be small."""
+        return False
+
+    def suggests_itself(self, program: Program) -> bool:
+        """Return whether the source is a candidate for the default."""
+        return False
+
+    @abstractmethod
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        """Return the range; raise InputError if the program lacks what it needs."""
+
+    def notes(self, *, given: bool) -> tuple[Chosen, ...]:
+        """Return the reasons for the choice, which the user made if ``given``."""
+        return ()
+
+
+class _Derivative(_Source):
+    def of_remainders(self, program: Program) -> bool:
+        return program.bounded > 0
+
+    def suggests_itself(self, program: Program) -> bool:
+        return program.bounded > 0
+
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        if not program.bounded:
+            raise InputError(
+                f"`range_source='derivative'` needs control variates and a function {DERIVATIVES[2]}(int i, ...) in "
+                f"the program (with `control_variates=1` {DERIVATIVES[1]})"
+            )
+        function = DERIVATIVES[program.bounded]
+        if program.analysis.takes_metric(function):
+            return ranges.Predictors(program.bounded)
+        return ranges.Derivative(float(posterior.constants(function, progress=progress).max()), program.bounded)
+
+
+class _Lipschitz(_Source):
+    def suggests_itself(self, program: Program) -> bool:
+        return LIPSCHITZ in program.analysis.functions
+
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        program.check_differences("lipschitz")
+        if LIPSCHITZ not in program.analysis.functions:
+            raise InputError(f"`range_source='lipschitz'` needs a function {LIPSCHITZ}(int i, ...) in the program")
+        return ranges.Lipschitz(float(posterior.constants(LIPSCHITZ, progress=progress).max()))
+
+
+class _Function(_Source):
+    def suggests_itself(self, program: Program) -> bool:
+        return _RANGE in program.analysis.functions
+
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        program.check_differences("function")
+        if _RANGE not in program.analysis.functions:
+            raise InputError(f"`range_source='function'` needs a function {_RANGE}(...) in the program")
+        return range_function(posterior, progress=progress)
+
+
+class _Predictors(_Source):
+    """Proved bounds, the default if no function of the program gives the range."""
+
+    def of_remainders(self, program: Program) -> bool:
+        return program.order != "0"
+
+    def suggests_itself(self, program: Program) -> bool:
+        given = {*DERIVATIVES.values(), LIPSCHITZ, _RANGE} & program.analysis.functions
+        return program.order != "0" and not given and (program.known_predictors or program.analysis.has_family)
+
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        if program.order == "0":
+            raise InputError(
+                "`range_source='predictors'` gives the range of remainders of control variates: leave out "
+                "`control_variates=0`"
+            )
+        return ranges.Predictors(2 if program.order == "auto" else int(program.order))
+
+    def notes(self, *, given: bool) -> tuple[Chosen, ...]:
+        return (RangeByPredictors(given),)
+
+
+@dataclass(frozen=True)
+class _WithoutFunction(_Source):
+    """A source that any program has, and that is used only if the user asks for it."""
+
+    range: ranges.Range
+
+    def make(self, posterior: Posterior, program: Program, progress: Callable[[str], None] | None) -> ranges.Range:
+        return self.range
+
+
+# In the order in which the default is chosen.
+_SOURCES: Mapping[str, _Source] = {
+    "derivative": _Derivative(),
+    "lipschitz": _Lipschitz(),
+    "function": _Function(),
+    "predictors": _Predictors(),
+    "scan": _WithoutFunction(ranges.Scan()),
+    "estimate": _WithoutFunction(ranges.Estimate()),
+}
+
+
+def source_name(kind: str, program: Program) -> str | None:
+    """Return the name of the source, the default for "auto"; None if the program has nothing for it."""
+    if kind != "auto":
+        return kind
+    return next((name for name, source in _SOURCES.items() if source.suggests_itself(program)), None)
+
+
+def bounds_remainders(test: StoppingRule, program: Program, kind: str) -> bool:
+    """Return whether the range will be that of remainders, as far as the program's text tells."""
+    name = source_name(kind, program) if test.needs_range else None
+    return name is not None and _SOURCES[name].of_remainders(program)
+
+
+def choose_range(
+    test: StoppingRule,
+    posterior: Posterior,
+    kind: str,
+    *,
+    order: str = "0",
+    progress: Callable[[str], None] | None = None,
+) -> Ranges:
+    """Return the source of the range for a test that needs one.
+
+    Parameters
+    ----------
+    kind : str
+        Requested source, or "auto".
+    order : {"auto", "0", "1", "2"}
+        Requested order of the control variates. With control variates the range is that of the remainders.
+
+    Raises
+    ------
+    InputError
+        If the program lacks the requested function, or its range is not that of remainders.
+    """
+    check_range(test, kind)
+    if not test.needs_range:
+        return Ranges("none")
+    program = Program(posterior.analysis, order, posterior.known_predictors is not None)
+    name = source_name(kind, program)
+    if name is None:
+        raise InputError(_no_range(test, order))
+    source = _SOURCES[name]
+    return Ranges(name, source.make(posterior, program, progress), source.notes(given=kind != "auto"))
+
+
+def _no_range(test: StoppingRule, order: str) -> str:
+    where = {"auto": "", "0": " without control variates"}.get(order, f" with control variates of order {order}")
+    return (
+        f"the test {test.name} needs the range of the values that it averages, but the program has no function that "
+        f"gives it{where} and no recognised likelihood of linear predictors: add "
+        f"{DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or {_RANGE} (without), or "
+        "choose `range_source='scan'` (all data at every decision) or `range_source='estimate'` (no guarantee)"
+    )
