@@ -202,8 +202,8 @@ def _over_data(analysis: Analysis, size: str) -> tuple[Program, str]:
     is_other = analysis.counted not in (N_ROWS, size)
     program, counted = (analysis.program, size) if rows is None or is_other else (rows.with_all_data, analysis.counted)
     program = with_block_variables(program, counted)
-    for declaring in (with_category_tables, with_scaled_effects, with_log_probabilities):
-        program = declaring(program, counted)
+    for declare in (with_category_tables, with_scaled_effects, with_log_probabilities):
+        program = declare(program, counted)
     return program, counted
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stansub.stan.rewriting import Symbols, edited
+from stansub.stan.rewriting import Symbols
 from stansub.stan.syntax import (
     Braces,
     Call,
@@ -38,29 +38,21 @@ from stansub.stan.syntax import (
     summands,
 )
 from stansub.stan.typing import INT
-from stansub.stan.variables import Variables, with_declared
+from stansub.stan.variables import Replacements, Variables, declaring
 
 # Types of tables with one and two integers.
 _TYPES = ("vector", "matrix")
 _CATEGORIES = (Name("stansub_category"), Name("stansub_other"))
 
 
-def with_category_tables(program: Program, size: str) -> Program:
-    """Return a program that declares functions of parameters and integers of the data in its likelihood as tables.
-
-    It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
-    functions.
-    """
-    return with_declared(program, lambda one: _declaring(one, size))
-
-
-def _declaring(program: Program, size: str) -> Program | None:
-    """Return the program with declared tables; None if there are none to declare."""
+@declaring("tables of categories")
+def with_category_tables(program: Program, size: str) -> Replacements:
+    """Declare functions of parameters and integers of the data in the likelihood as tables."""
     reading, tables, replacements = _Reading.of(program, size), _Tables(Symbols.of(program)), list[tuple[Span, str]]()
     for one, statement in reading.values():
         element, lines = tables.element(one, reading.factors(one))
         replacements += [(one.expression.span, str(element)), (statement.span.before, lines)]
-    return edited(program, "tables of categories", replacements)
+    return replacements
 
 
 class _Integer(NamedTuple):

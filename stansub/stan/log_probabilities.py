@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stansub.stan.dependence import Steps, together
-from stansub.stan.rewriting import Symbols, edited
+from stansub.stan.rewriting import Symbols
 from stansub.stan.syntax import (
     PRODUCTS,
     Assign,
@@ -46,26 +46,13 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.typing import INT, REAL, UNKNOWN
-from stansub.stan.variables import Variables, with_declared
+from stansub.stan.variables import Replacements, Variables, declaring
 
 _SIMPLEX = "simplex"
 _MIXTURES = frozenset({"log_sum_exp", "log_mix"})
 # The logarithms of a probability and of its complement, as functions of the probability and of its logit.
 _OF_PROBABILITY, _OF_LOGIT = ("log", "log1m"), ("log_inv_logit", "log1m_inv_logit")
 _FUNCTIONS = frozenset((*_OF_PROBABILITY, *_OF_LOGIT))
-
-
-def with_log_probabilities(program: Program, size: str) -> Program:
-    """Return a program that declares the logarithms of probabilities that its likelihood adds up.
-
-    It has the same parameters, and the same log density up to a constant. It is the program itself if there are none.
-
-    Parameters
-    ----------
-    size : str
-        The integer that counts the observations.
-    """
-    return with_declared(program, lambda one: _declaring(one, size))
 
 
 def added_up(program: Program, size: str) -> tuple[str, ...]:
@@ -103,8 +90,9 @@ class _Use(NamedTuple):
         return {call.name: call for call in find(Call, [self.value]) if call.arguments == (self.probability,)}
 
 
-def _declaring(program: Program, size: str) -> Program | None:
-    """Return the program with declared logarithms; None if there are none to declare."""
+@declaring("logarithms of probabilities")
+def with_log_probabilities(program: Program, size: str) -> Replacements:
+    """Declare the logarithms of probabilities that the likelihood adds up."""
     reading, unused = _Reading.of(program, size), Symbols.of(program)
     uses = list(reading.uses())
     # Variables that the likelihood also reads otherwise would be arguments besides their logarithms.
@@ -126,7 +114,7 @@ def _declaring(program: Program, size: str) -> Program | None:
             call: substituted(one.probability, {one.name: symbols[one.name, name]}) for name, call in functions.items()
         }
         replacements.append((one.span, f"({changed(one.value, given.get)})"))
-    return edited(program, "logarithms of probabilities", replacements)
+    return replacements
 
 
 def _bernoulli(density: Density, several: bool, probabilities: bool, *, logs: tuple[str, str]) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stansub.stan.inlining import inlined
-from stansub.stan.rewriting import Symbols, edited
+from stansub.stan.rewriting import Symbols
 from stansub.stan.syntax import (
     PRODUCTS,
     QUOTIENTS,
@@ -37,7 +37,7 @@ from stansub.stan.syntax import (
     summands,
 )
 from stansub.stan.typing import VECTOR
-from stansub.stan.variables import Variables, with_declared
+from stansub.stan.variables import Replacements, Variables, declaring
 
 # Precedence of what can be an operand of a product without parentheses.
 _OPERAND = 8
@@ -47,15 +47,6 @@ _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
 _WAYS = 2
 # Stands in texts for a name; no text of a program has it.
 _VARIABLE = "$"
-
-
-def with_scaled_effects(program: Program, size: str) -> Program:
-    """Return a program that declares the products of effects and scales in its likelihood, or in functions of it.
-
-    It has the same parameters, and the same log density up to a constant. It is the program itself if there are no such
-    products, or if the likelihood reads effects in many ways, as factor models do.
-    """
-    return with_declared(program, lambda one: _declaring(one, size))
 
 
 def undeclared(program: Program, size: str) -> tuple[str, ...]:
@@ -69,8 +60,12 @@ def undeclared(program: Program, size: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _declaring(program: Program, size: str) -> Program | None:
-    """Return the program with declared products; None if there are none to declare."""
+@declaring("scaled effects")
+def with_scaled_effects(program: Program, size: str) -> Replacements:
+    """Declare the products of effects and scales in the likelihood, unless it reads effects in many ways.
+
+    Factor models do.
+    """
     reading = _Reading.of(program, size)
     found = list(reading.products())
     counts = Counter(one.name for one in find(Name, reading.own)) if found else Counter[str]()
@@ -88,7 +83,7 @@ def _declaring(program: Program, size: str) -> Program | None:
         for value, one in first.items():
             replacements.append((one.statement.span.before, f"{one.type} {variables[value]} = {value};\n"))
         replacements += [(one.span, one.text.replace(_VARIABLE, variables[one.value])) for one in products]
-    return edited(program, "scaled effects", replacements)
+    return replacements
 
 
 def _connected(products: Sequence[_Product]) -> list[list[_Product]]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import wraps
+from typing import TypeAlias, TypeVar
 
 from stansub.stan.dependence import Steps, plain_names
 from stansub.stan.inlining import inlined
+from stansub.stan.rewriting import edited
 from stansub.stan.sizes import of_observations
-from stansub.stan.syntax import Declaration, For, ForEach, Program, Statement, walk, writes
+from stansub.stan.syntax import Declaration, For, ForEach, Program, Span, Statement, walk, writes
 from stansub.stan.typing import Types, types_in_blocks
 
 V = TypeVar("V", bound="Variables")
+# Parts of a program, with what stands in their place.
+Replacements: TypeAlias = Sequence[tuple[Span, str]]
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,20 @@ class Variables:
         return types_in_blocks(self.program)
 
 
-def with_declared(program: Program, declaring: Callable[[Program], Program | None]) -> Program:
-    """Return a program with more declared variables, with the functions of its likelihood opened if possible.
+def declaring(name: str) -> Callable[[Callable[[Program, str], Replacements]], Callable[[Program, str], Program]]:
+    """Return a decorator of functions that find what a program should declare, given what counts the observations.
 
-    ``declaring`` returns a program with these variables, or None if it has none to declare. If it has none in
-    either form, the result is the program itself.
+    They return parts of the program with their replacements. The decorated function returns the program with these
+    declarations, if possible with the functions of its likelihood opened; if there is nothing to declare, the program
+    itself. It has the same parameters, and the same log density up to a constant.
     """
-    found = (declaring(one) for one in (inlined(program), program))
-    return next((one for one in found if one is not None), program)
+
+    def decorator(find: Callable[[Program, str], Replacements]) -> Callable[[Program, str], Program]:
+        @wraps(find)
+        def declared(program: Program, size: str) -> Program:
+            found = (edited(one, name, find(one, size)) for one in (inlined(program), program))
+            return next((one for one in found if one is not None), program)
+
+        return declared
+
+    return decorator
