@@ -41,22 +41,13 @@ def with_block_variables(program: Program, size: str) -> Program:
 
 
 class _Unit(NamedTuple):
-    """A statement directly inside opened braces, with the simple statements in it."""
+    """A statement directly inside opened braces, with the simple statements in it and their variables."""
 
     span: Span
-    steps: tuple[Step, ...]
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset().union(*(step.reads for step in self.steps))
-
-    @property
-    def writes(self) -> frozenset[str]:
-        return frozenset().union(*(step.writes for step in self.steps))
-
-    @property
-    def declares(self) -> frozenset[str]:
-        return frozenset().union(*(step.writes for step in self.steps if isinstance(step.statement, Declaration)))
+    steps: list[Step]
+    reads: set[str]
+    writes: set[str]
+    declares: set[str]
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,11 @@ class _Reading:
         return has_all and on_data and not statement.orelse
 
     def _unit(self, statement: Statement) -> _Unit:
-        return _Unit(statement.span, tuple(one for one in self.steps if statement.span.contains(one.statement.span)))
+        steps = [one for one in self.steps if statement.span.contains(one.statement.span)]
+        reads = {key for one in steps for key in one.reads}
+        writes = {key for one in steps for key in one.writes}
+        declares = {key for one in steps if isinstance(one.statement, Declaration) for key in one.writes}
+        return _Unit(statement.span, steps, reads, writes, declares)
 
     def _is_plain(self, unit: _Unit) -> bool:
         """Return whether a statement only writes variables that depend on no observation, with names of their own."""

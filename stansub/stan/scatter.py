@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewriting import Edits, Pass
+from stansub.stan.rewriting import Edits, Pass, Symbols
 from stansub.stan.sizes import counting
 from stansub.stan.syntax import (
     Assign,
@@ -36,8 +36,6 @@ from stansub.stan.syntax import (
 
 # Loop variables of slices written as loops over lists, and of loops over observations.
 _ENTRY, _ROW = Name("stansub_entry"), "stansub_row"
-# Stem of the names of inverses, to which a number is added.
-_PLACE = "stansub_place_"
 # Name of the values assigned to such slices, if they have none.
 _VALUES = Name("stansub_values")
 # Variables of one dimension whose values may be computed before the assignment.
@@ -106,11 +104,10 @@ class _Writer:
     """Statements, with their form by observations."""
     lines: list[str] = field(default_factory=list)
     """Additional transformed data."""
-    _number: int = 0
 
     def __post_init__(self) -> None:
         program = self.program
-        self._number = sum(name.startswith(_PLACE) for name in names(program))
+        self.symbols = Symbols.of(program)
         data = program.data_declarations
         self.data = {one.name for one in data}
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
@@ -129,14 +126,13 @@ class _Writer:
 
     def _written(self, filling: _Filling) -> str:
         """Return the statement by observations."""
-        self._number += 1
-        inverse, variable = f"{_PLACE}{self._number}", filling.variable
+        inverse, variable = self.symbols.fresh("stansub_place"), filling.variable
         self.lines += filling.inverse(inverse)
         is_line = len(variable.all_dims) == 1 and variable.base in (*_VECTORS, "real")
         if filling.operator != "=" or not filling.reads <= self.data or not is_line:
             return filling.loop(inverse, variable.name)
         # Values that are data are assigned in transformed data.
-        values = f"stansub_value_{self._number}"
+        values = self.symbols.fresh("stansub_value")
         self.lines += [f"{variable.type.plain} {values} = {variable.type.plain.zero};", filling.loop(inverse, values)]
         value = Subscript(Name(values), (Name(f"{_ROW}_0"),))
         return replace(filling, first=None, value=value).loop(inverse, variable.name)
