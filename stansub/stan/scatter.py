@@ -25,7 +25,6 @@ from stansub.stan.syntax import (
     Program,
     SizedType,
     Slice,
-    Span,
     Statement,
     Subscript,
     changed,
@@ -46,9 +45,8 @@ _VECTORS = frozenset({"vector", "row_vector"})
 def observation_by_observation(program: Program) -> Edits:
     """Assign values by observation to variables that the program assigns by lists of places."""
     writer = _Writer(program)
-    for statement, _ in unlooped(program.evaluated):
-        writer.write(statement)
-    return Edits(writer.lines, writer.found)
+    found = [(one.span, text) for one, _ in unlooped(program.evaluated) if (text := writer.written(one))]
+    return Edits(writer.lines, found)
 
 
 @dataclass(frozen=True)
@@ -97,11 +95,9 @@ class _Filling:
 
 @dataclass
 class _Writer:
-    """Rewritten statements, and the declarations that they need."""
+    """The form of statements by observations, and the declarations that it needs."""
 
     program: Program
-    found: list[tuple[Span, str]] = field(default_factory=list)
-    """Statements, with their form by observations."""
     lines: list[str] = field(default_factory=list)
     """Additional transformed data."""
 
@@ -119,13 +115,11 @@ class _Writer:
         count = Counter(one.name for one in changing)
         self.variables = {one.name: one for one in changing if count[one.name] == 1}
 
-    def write(self, statement: Statement) -> None:
-        """Rewrite a statement that assigns to listed places."""
-        if fillings := self._fillings(statement):
-            self.found.append((statement.span, "\n".join(map(self._written, fillings))))
+    def written(self, statement: Statement) -> str:
+        """Return a statement that assigns to listed places by observations; empty for others."""
+        return "\n".join(map(self._by_observation, self._fillings(statement)))
 
-    def _written(self, filling: _Filling) -> str:
-        """Return the statement by observations."""
+    def _by_observation(self, filling: _Filling) -> str:
         inverse, variable = self.symbols.fresh("stansub_place"), filling.variable
         self.lines += filling.inverse(inverse)
         is_line = len(variable.all_dims) == 1 and variable.base in (*_VECTORS, "real")

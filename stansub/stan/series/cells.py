@@ -27,15 +27,15 @@ from stansub.stan.syntax import (
     For,
     Infix,
     Name,
+    Node,
     Prefix,
     Program,
     Slice,
     Statement,
     Subscript,
-    Target,
-    Tilde,
     Transpose,
     added_density,
+    changed,
     find,
     flat,
     names,
@@ -75,7 +75,7 @@ def by_cells(program: Program) -> Edits:
             nest = Nest.of(rows, _inward(loop), RowVariables(rows, above))
             if _is_table(program, nest.loops, nest.body):
                 found.append((loop.span, str(nest.over_rows())))
-    return Edits(rows.lines, [*found, *rows.constants([span for span, _ in found])])
+    return rows.edits(found)
 
 
 def _inward(loop: For) -> For:
@@ -168,19 +168,12 @@ class _Line:
 
     def _by_cell(self, statement: Statement) -> Statement:
         """Return a density of all cells as that of a single one."""
-        if isinstance(statement, Target) and isinstance(statement.expression, Call):
-            call = statement.expression
-            return replace(statement, expression=replace(call, arguments=self._arguments(call)))
-        assert isinstance(statement, Tilde)
-        whole = self._arguments(
-            replace(statement.distribution, arguments=(statement.left, *statement.distribution.arguments))
-        )
-        return replace(statement, left=whole[0], distribution=replace(statement.distribution, arguments=whole[1:]))
-
-    def _arguments(self, call: Call) -> tuple[Expression, ...]:
-        """Return the arguments of a density, its outcome first, for a single cell."""
-        n = len(call.arguments) - call.name.startswith(_ORDERED)
-        return (*map(self._at, call.arguments[:n]), *call.arguments[n:])
+        density = added_density(statement)
+        assert density is not None
+        n_others = len(density.arguments) - (density.name in _ORDERED)
+        whole = (density.left, *density.arguments[:n_others])
+        given: dict[Node, Node] = {one: self._at(one) for one in whole}
+        return changed(statement, given.get)
 
     def _at(self, expression: Expression) -> Expression:
         """Return the value of an expression for the cell; _JointError if it has values of several cells."""

@@ -9,7 +9,7 @@ a parameter, a state or a residual of an earlier time, the likelihood is not suc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -47,32 +47,30 @@ _MOST_PIECES = 5
 
 
 @Pass.named("data of neighbouring observations as rows of data")
-def with_lags(program: Program) -> Edits | None:
+def with_lags(program: Program) -> Edits:
     """Rewrite a likelihood that reads data of neighbouring observations to rows of data.
 
     ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
     the likelihood reads other observations' values that are not data.
     """
-    writer = _Writer(program)
-    writer.write()
-    if writer.found:
-        return writer.added()
-    _check_past(_Writer(program))
-    return None
+    edits = _Writer(program).edits()
+    if not edits.replacements:
+        _check_past(Rows(program))
+    return edits
 
 
-def _check_past(writer: _Writer) -> None:
+def _check_past(rows: Rows) -> None:
     """Refuse a program that reads values computed for other observations, if it reads no data of neighbouring ones."""
-    program = writer.program
+    program, counts = rows.program, counting(rows.program)
     sizes = {one.name: one.all_dims[0] for one in program.declarations if one.all_dims}
-    changing = {name for name in program.changing_names if name in sizes and writer.counts(sizes[name])}
+    changing = {name for name in program.changing_names if name in sizes and counts(sizes[name])}
     for one in walk(program.evaluated):
         if isinstance(one, For):
-            _check_past_in_loop(writer.rows, one, changing)
+            _check_past_in_loop(rows, one, changing)
         elif not one.bodies:
-            for read in writer.rows.reads([one], changing):
+            for read in rows.reads([one], changing):
                 size = sizes[read.variable]
-                if Index.of(read.indices[0], writer.rows, size).upper not in (None, writer.rows.affine(size)):
+                if Index.of(read.indices[0], rows, size).upper not in (None, rows.affine(size)):
                     raise RefusedError(PAST.format(program.text(read.node.span)), one.span)
 
 
@@ -94,28 +92,24 @@ def _check_past_in_loop(rows: Rows, loop: For, changing: set[str]) -> None:
 
 @dataclass
 class _Writer:
-    """Rewritten statements, and the declarations that they need."""
+    """Statements over rows, and the declarations that they need."""
 
     program: Program
-    found: list[tuple[Span, str]] = field(default_factory=list)
-    """Statements, and their replacements over rows."""
 
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
         self.counts = counting(self.program)
         self.unused = {step.statement for step in unused(self.program)}
 
-    def added(self) -> Edits:
-        """Return the additions to the program."""
-        return Edits(self.rows.lines, [*self.found, *self.rows.constants([span for span, _ in self.found])])
-
-    def write(self) -> None:
-        """Rewrite statements that read data of neighbouring observations."""
+    def edits(self) -> Edits:
+        """Return the statements that read data of neighbouring observations over rows, and what these need."""
+        found = []
         for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
             if (has_terms(statement) or self._accumulates(statement)) and self._is_lagged(statement, above):
                 computed = RowVariables(self.rows, above)
                 lines = self._whole(statement, computed)
-                self.found.append((statement.span, printed([*computed.lines, *lines])))
+                found.append((statement.span, printed([*computed.lines, *lines])))
+        return self.rows.edits(found)
 
     def _accumulates(self, statement: Statement) -> bool:
         """Return whether a statement is a loop that only adds to variables, any of which is used."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple, TypeVar
 
+from stansub.stan.rewriting import Edits
 from stansub.stan.series.affine import Affine
 from stansub.stan.syntax import (
     SIZES,
@@ -236,7 +237,11 @@ class Rows:
             self.lines.append(str(Declaration(self.shapes[read.variable].part(lengths), name, value)))
         return Name(name)
 
-    def constants(self, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
+    def edits(self, found: Sequence[tuple[Span, str]]) -> Edits:
+        """Return replaced statements, and data at fixed indices that others of the model read as variables."""
+        return Edits(self.lines, [*found, *self._constants([span for span, _ in found])])
+
+    def _constants(self, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
         """Yield data at fixed indices that statements of the model read outside spans, as separate variables."""
         seen = list(done)
         for read in self.reads(self.program.model.statements):
