@@ -14,7 +14,7 @@ import scipy
 
 from stansub import decision_findings, findings, mode_findings
 from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
-from stansub.decision_selection import ExactOfFew, ExactOfSmall
+from stansub.decision_selection import ExactAlong, ExactOfFew, ExactOfSmall
 from stansub.findings import Audit, Finding, Quantities
 from stansub.output.inference_data import InferenceData, attrs
 from stansub.output.record import (
@@ -323,8 +323,9 @@ def _moves(run: _Run) -> Iterable[Finding]:
         yield decision_findings.NonfiniteProposals(nonfinite)
     share, settings = run.record.share_of_data, facts.get("settings", {})
     # Surrogate transitions need few decisions; exact decisions from all data may be the user's choice, or the data few.
+    # Trajectories on the posterior itself are NUTS already.
     chosen = facts.get("choice_values", {}).get("test", {}).get("kind")
-    few = chosen in (ExactOfSmall.__name__, ExactOfFew.__name__)
+    few = chosen in (one.__name__ for one in (ExactOfSmall, ExactOfFew, ExactAlong))
     asked = settings.get("proposal") in WITHOUT_MODE or settings.get("test") == "exact" or "engine" in facts
     # Moves between modes need many observations, and NUTS does not mix between them either.
     several = visited_modes(facts) is not None

@@ -22,6 +22,7 @@ from stansub.decision_findings import (
     VoidGuarantee,
     WrongDecisions,
 )
+from stansub.decision_selection import ExactAlong
 from stansub.errors import InputError
 from stansub.findings import (
     ErrorLevel,
@@ -269,6 +270,12 @@ class TestFindings:
         render(idata, Console(file=out, width=100))
         assert ("\nNote: The posterior has 2 modes" in out.getvalue()) is several
         assert ("\nWarning: A decision used" in out.getvalue()) is not several
+
+    def test_nuts_is_not_advised_instead_of_itself(self) -> None:
+        attrs = {"n_obs_used": [60_000_000] * 4}
+        along = {"choice_values": {ExactAlong.about: ExactAlong().record()}}
+        assert [type(one) for one in findings_of(run(attrs=attrs))] == [LittleSaved]
+        assert not findings_of(run(attrs={**attrs, **along}))
 
     def test_chains_that_started_at_several_modes_say_so(self) -> None:
         draws = np.random.default_rng(5).normal(size=(4, 1000)) + 5.0 * np.arange(4)[:, np.newaxis]
