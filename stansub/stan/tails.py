@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from stansub.stan.elementary import (
     weibull_exponent,
 )
 from stansub.stan.rowwise import NotFollowedError, Number, apply, combine
+
+# Logs of a distribution function, and of 1 less this.
+Tails: TypeAlias = tuple[Callable[..., Number], Callable[..., Number]]
 
 
 def _cauchy_below(y: Number, mu: Number, sigma: Number) -> Number:
@@ -59,42 +63,33 @@ def gamma_above(a: Number, x: Number) -> Number:
     return a * log(x) + combine("log_gamma_above", a, x) - lgamma(a)
 
 
-# Logs of distribution functions, and of 1 less these.
-CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
+def _given_below(below: Callable[..., Number]) -> Tails:
+    return below, lambda *arguments: apply("log1m_exp", below(*arguments))
+
+
+def _given_above(above: Callable[..., Number]) -> Tails:
+    return lambda *arguments: apply("log1m_exp", above(*arguments)), above
+
+
+def _symmetric(below: Callable[..., Number]) -> Tails:
+    """Return the tails of a distribution that are exchanged where the outcome and its median are."""
+    return below, lambda y, median, scale: below(median, y, scale)
+
+
+CUMULATIVE: dict[str, Tails] = {
     "std_normal": (log_phi, lambda z: log_phi(-z)),
-    "normal": (lambda y, mu, s: log_phi((y - mu) * inv(s)), lambda y, mu, s: log_phi((mu - y) * inv(s))),
+    "normal": _symmetric(lambda y, mu, s: log_phi((y - mu) * inv(s))),
     "lognormal": (lambda y, mu, s: log_phi((log(y) - mu) * inv(s)), lambda y, mu, s: log_phi((mu - log(y)) * inv(s))),
-    "logistic": (lambda y, mu, s: -log1p_exp((mu - y) * inv(s)), lambda y, mu, s: -log1p_exp((y - mu) * inv(s))),
-    "exponential": (lambda y, beta: apply("log1m_exp", -(beta * y)), lambda y, beta: -(beta * y)),
-    "weibull": (
-        lambda y, a, s: apply("log1m_exp", -exp(weibull_exponent(y, a, s))),
-        lambda y, a, s: -exp(weibull_exponent(y, a, s)),
-    ),
-    "frechet": (
-        lambda y, a, s: -exp(-weibull_exponent(y, a, s)),
-        lambda y, a, s: apply("log1m_exp", -exp(-weibull_exponent(y, a, s))),
-    ),
-    "gumbel": (
-        lambda y, mu, beta: -exp((mu - y) * inv(beta)),
-        lambda y, mu, beta: apply("log1m_exp", -exp((mu - y) * inv(beta))),
-    ),
-    "pareto": (
-        lambda y, y_min, a: apply("log1m_exp", a * (log(y_min) - log(y))),
-        lambda y, y_min, a: a * (log(y_min) - log(y)),
-    ),
-    "pareto_type_2": (
-        lambda y, mu, s, a: apply("log1m_exp", -(a * apply("log1p", (y - mu) * inv(s)))),
-        lambda y, mu, s, a: -(a * apply("log1p", (y - mu) * inv(s))),
-    ),
-    "rayleigh": (
-        lambda y, s: apply("log1m_exp", -0.5 * square(y * inv(s))),
-        lambda y, s: -0.5 * square(y * inv(s)),
-    ),
-    "loglogistic": (
-        lambda y, a, b: -log1p_exp(b * (log(a) - log(y))),
-        lambda y, a, b: -log1p_exp(b * (log(y) - log(a))),
-    ),
-    "cauchy": (_cauchy_below, lambda y, mu, s: _cauchy_below(mu, y, s)),
+    "logistic": _symmetric(lambda y, mu, s: -log1p_exp((mu - y) * inv(s))),
+    "exponential": _given_above(lambda y, beta: -(beta * y)),
+    "weibull": _given_above(lambda y, a, s: -exp(weibull_exponent(y, a, s))),
+    "frechet": _given_below(lambda y, a, s: -exp(-weibull_exponent(y, a, s))),
+    "gumbel": _given_below(lambda y, mu, beta: -exp((mu - y) * inv(beta))),
+    "pareto": _given_above(lambda y, y_min, a: a * (log(y_min) - log(y))),
+    "pareto_type_2": _given_above(lambda y, mu, s, a: -(a * apply("log1p", (y - mu) * inv(s)))),
+    "rayleigh": _given_above(lambda y, s: -0.5 * square(y * inv(s))),
+    "loglogistic": _symmetric(lambda y, a, b: -log1p_exp(b * (log(a) - log(y)))),
+    "cauchy": _symmetric(_cauchy_below),
     "gamma": (lambda y, a, b: gamma_below(a, b * y), lambda y, a, b: gamma_above(a, b * y)),
     "inv_gamma": (lambda y, a, b: gamma_above(a, b * inv(y)), lambda y, a, b: gamma_below(a, b * inv(y))),
     "chi_square": (lambda y, nu: gamma_below(0.5 * nu, 0.5 * y), lambda y, nu: gamma_above(0.5 * nu, 0.5 * y)),
@@ -145,8 +140,5 @@ _BELOW: dict[str, Callable[..., Number]] = {
 }
 
 
-CUMULATIVE |= {
-    name: (below, lambda *arguments, below=below: apply("log1m_exp", below(*arguments)))
-    for name, below in _BELOW.items()
-}
+CUMULATIVE |= {name: _given_below(below) for name, below in _BELOW.items()}
 TAILS = {f"{name}_{end}": both[k] for name, both in CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
