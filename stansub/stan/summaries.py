@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from stansub.stan.reach import ELEMENTWISE
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Edits, Pass, RefusedError, Symbols
+from stansub.stan.series.rows import holding
 from stansub.stan.sizes import DENSITIES, SUMMARIES, counting, main_size, observations_in, outcome_sizes
 from stansub.stan.syntax import (
     Call,
@@ -30,7 +31,6 @@ from stansub.stan.syntax import (
     flat,
     names,
     parse,
-    walk,
 )
 from stansub.stan.typing import INT, REAL, types_in_blocks
 
@@ -73,7 +73,8 @@ def with_summaries(program: Program) -> Edits | None:
     if observations_in(written, main_size(written)):
         return added
     # A likelihood of nothing but sums of the data is already a sum of these over parts.
-    raise RefusedError(f"reads the observations only through `{next(iter(found))}`", _adding(program, replacements))
+    statement = holding((*program.parameters.statements, *program.evaluated), replacements[0][0])
+    raise RefusedError(f"reads the observations only through `{next(iter(found))}`", statement.span)
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,3 @@ class _Other:
 def _is_summary(function: Function) -> bool:
     """Return whether a function of the program returns a number and does nothing else."""
     return function.return_type == REAL and not function.name.endswith(("_lp", *DENSITIES))
-
-
-def _adding(program: Program, replacements: Sequence[tuple[Span, str]]) -> Span:
-    """Return the statement that contains the first replacement."""
-    first = replacements[0][0]
-    return [one.span for one in walk(program.evaluated) if one.span.contains(first)][-1]

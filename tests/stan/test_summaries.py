@@ -118,6 +118,13 @@ def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
     assert program.text(refused.span) == program.text(program.model.statements[0].span)
 
 
+def test_a_summary_in_the_limit_of_a_parameter_alone_is_refused() -> None:
+    program = canonical("data { int N; vector[N] y; } parameters { real<lower=max(y)> a; } model { a ~ normal(0, 1); }")
+    refused = with_summaries(program)
+    assert isinstance(refused, RefusedError)
+    assert program.text(refused.span) == "real<lower=max(y)> a;"
+
+
 def test_limits_of_parameters_and_integers_that_summarise_are_computed_once() -> None:
     code = """
     data { int N; vector[N] y; array[N] int<lower=1> g; array[N] int<lower=0> count; }
