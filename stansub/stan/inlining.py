@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import TypeVar
 
 from stansub.stan.reach import SAME_ELEMENTS
+from stansub.stan.rewrite import in_one_slice
 from stansub.stan.rewriting import Symbols, edited
 from stansub.stan.syntax import (
-    REDUCE_SUM,
     SIZES,
     Assign,
     Call,
@@ -65,19 +65,21 @@ def inlined(program: Program) -> Program:
     These are functions that only return an expression, and functions that return at their end only, if their value is
     added to the target, directly or by ``reduce_sum``, or assigned. It has the same log density up to a constant.
     """
+    found = program
     for _ in range(_DEPTH):
-        chosen, unused = _choosing(program), Symbols.of(program)
-        sizes = {one.name: one for one in program.declarations}
-        found = [
+        called = in_one_slice(found)
+        chosen, unused = _choosing(called), Symbols.of(called)
+        sizes = {one.name: one for one in called.declarations}
+        texts = [
             (one.span, text)
-            for one in _simple(program.evaluated)
+            for one in _simple(called.evaluated)
             if (text := _text(one, chosen, sizes, unused)) is not None
         ]
-        written = edited(program, "inlined functions", found)
+        written = edited(called, "inlined functions", texts)
         if written is None:
             break
-        program = written
-    return program
+        found = written
+    return found
 
 
 def _choosing(program: Program) -> Choose:
@@ -150,10 +152,6 @@ class _Received:
                 head = f"{replace(statement, value=None)}\n"
             case _:
                 return None
-        if name in REDUCE_SUM:
-            of, sliced, _, *shared = arguments
-            name, length = str(of), _size("size", sliced, sizes) or Call("size", (sliced,))
-            arguments = (sliced, _ONE, length, *shared)
         function = chosen(name, arguments)
         if function is None or function.body is None:
             return None

@@ -24,6 +24,7 @@ from stansub.stan.frames import Frame, Reason, either
 from stansub.stan.indexing import Index, elements, is_own, length, part, replaced
 from stansub.stan.operators import Count, counts, decided, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
+from stansub.stan.rewrite import in_one_slice
 from stansub.stan.rowwise import Expression, NestedError, NotFollowedError, Number, data, select
 from stansub.stan.sizes import has_terms
 from stansub.stan.syntax import (
@@ -98,6 +99,7 @@ def follow(
     check : callable
         Called before each statement; raises an error if it is time to stop.
     """
+    program = in_one_slice(program)
     walk = _Walk(program, n, check)
     given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
     frame = Frame(dict(given))
@@ -408,8 +410,6 @@ class _Walk:
             case Choice(condition, then, orelse):
                 return self._choice(condition, then, orelse, frame)
             case Call(name, arguments):
-                if name.startswith("reduce_sum"):
-                    return self._reduced(arguments, frame)
                 of = self._settled if name in SIZED else self.of
                 return by_cases(lambda: self._call(name, [of(one, frame) for one in arguments]), frame)
         raise NotFollowedError(f"`{node}` is not supported")
@@ -450,13 +450,6 @@ class _Walk:
         if np.ndim(holds := decided(value)) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
-
-    def _reduced(self, arguments: Sequence[Node], frame: Frame) -> Value:
-        """Return a sum by ``reduce_sum``, as that of one slice."""
-        function, first, _, *rest = arguments
-        sliced = self.of(first, frame)
-        size = self.n if isinstance(sliced, Rows) else len(sliced)
-        return self._call(str(function), [sliced, 1, size, *(self.of(one, frame) for one in rest)])
 
     def _call(self, name: str, arguments: Sequence[Value]) -> Value:
         name = normalised(name)
