@@ -164,6 +164,7 @@ class Along(StrEnum):
 
     CHEAP = "gradients of all the data cost little more than those of a surrogate"
     NO_MAXIMUM = "no climb of the likelihood ended at a maximum, about which a surrogate could expand it"
+    FAR = "surrogates about the maximum of the likelihood do not lead to the posterior"
 
 
 class TransitionsTaken(Chosen):

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from stansub.errors import EndedError, RunError
 from stansub.mode_findings import ENOUGH_CLIMBS
 from stansub.progress import Progress
+from stansub.selection import Along
 from stansub.target.cholesky import cholesky
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Split, Surrogate
@@ -33,7 +34,7 @@ from stansub.tuning import surrogate, warmup
 from stansub.tuning.ridge import Region, defined, is_maximum, ridge_mode
 from stansub.tuning.sampler_runs import spread
 from stansub.tuning.starting import find_start, highest, pinned
-from stansub.tuning.surrogate import TunedSurrogate
+from stansub.tuning.surrogate import FarError, TunedSurrogate
 from stansub.tuning.surrogate_errors import remainders
 from stansub.types import FloatArray
 from stansub.wording import percent
@@ -85,14 +86,28 @@ def tune(
     RunError
         If the likelihood or the surrogate is undefined at the start.
     """
+    try:
+        return _expanded(split, dim, rng, rng_of_starts, progress)
+    except FarError:
+        found = warmup.tune(split, dim, rng, progress, along=Along.FAR)
+        if found is None:
+            raise
+        return found
+
+
+def _expanded(
+    split: Split, dim: int, rng: np.random.Generator, rng_of_starts: np.random.Generator, progress: Progress
+) -> TunedSurrogate:
+    """Return the same; FarError if no expansion leads to the posterior."""
     if split.predictors.family.is_known:
         return surrogate.tune(split, dim, rng, progress)
     region = Region.of_split(split, dim, rng_of_starts)
     ends, n_starts = _search(split, dim, region, rng_of_starts, progress)
     if not ends:
         return warmup.tune(split, dim, rng, progress) or surrogate.tune(split, dim, rng, progress)
-    found = [surrogate.tune(split, dim, rng, progress, begin=ends[0].expansion, simplexes=region.simplexes)]
-    found += filter(None, (about(split, dim, end.expansion, region, rng, progress) for end in ends[1:_MOST]))
+    found = list(filter(None, (about(split, dim, end.expansion, region, rng, progress) for end in ends[:_MOST])))
+    if not found:
+        raise FarError
     found = [one for one in found if one.noise < _ASTRAY] or [min(found, key=lambda one: one.noise)]
     best, *others = _modes(split, found, progress) if len(found) > 1 else found
     return replace(best, others=tuple(others), n_starts=n_starts, n_reached=ends[0].n_climbs)
@@ -101,7 +116,7 @@ def tune(
 def about(
     split: Split, dim: int, end: Quadratic, region: Region, rng: np.random.Generator, progress: Progress
 ) -> TunedSurrogate | None:
-    """Return the surrogate about the end of a climb; None if it is undefined.
+    """Return the surrogate about the end of a climb; None if it is undefined or does not lead to the posterior.
 
     Raises
     ------

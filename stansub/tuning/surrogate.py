@@ -69,6 +69,16 @@ _SHOWN, _AGAIN = 60, 2
 _MANY_DRAWS = 200
 
 
+class FarError(RunError):
+    """No expansion of the likelihood leads to the posterior: draws of surrogates stay where the posterior is tiny.
+
+    What they omit varies by more than the posterior's log density, whose sd is about the root of half the dimension.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("no expansion of the likelihood leads to the posterior")
+
+
 @dataclass(frozen=True)
 class TunedSurrogate:
     """Setup of surrogate transitions."""
@@ -138,6 +148,8 @@ def tune(
 
     Raises
     ------
+    FarError
+        If no expansion leads to the posterior.
     RunError
         If the likelihood or the surrogate is undefined at the start.
     """
@@ -149,13 +161,17 @@ def tune(
     exploration, start = Exploration.of(split, plain, dim, rng, progress)
     found = exploration.begin(plain, start)
     stages, n_passes = list(_stages(split.predictors, simplexes, progress)), n_passes + found.n_passes
-    if is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor):
-        found, _, n_passes = exploration.improved(found, [stages[0]._replace(small=_NEAR)], n_passes)
-        on_posterior = exploration.on_posterior(found, n_passes)
-        if on_posterior is not None:
-            return on_posterior
+    cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor)
+    # Where an expansion costs as much as trajectories on the posterior, it is not worth a damped one.
+    near = stages[0]._replace(small=_NEAR, most_damped=0) if cheap else stages.pop(0)
+    found, _, n_passes = exploration.improved(found, [near], n_passes)
+    if found.noise > max(_NEAR, np.sqrt(dim)):
+        raise FarError
+    on_posterior = exploration.on_posterior(found, n_passes) if cheap else None
+    if on_posterior is not None:
+        return on_posterior
     found, first, n_passes = exploration.improved(found, stages, n_passes)
-    last = stages[0] if found.approximation.simplexes.places else stages[-1]
+    last = near if found.approximation.simplexes.places else stages[-1]
     return exploration.tuned(found, first, n_passes, last)
 
 
@@ -176,6 +192,8 @@ class _Stage(NamedTuple):
     """Most expansions."""
     selects: bool = False
     """Whether draws far from the posterior are selected by what the previous surrogate omits."""
+    most_damped: int = 0
+    """Most expansions in a row that are damped."""
 
 
 def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progress) -> Iterator[_Stage]:
@@ -184,7 +202,14 @@ def _stages(predictors: SparsePredictors, simplexes: Simplexes, progress: Progre
     Corrections are those of the likelihood, not of the Lagrangian, which mostly needs none.
     """
     found = partial(approximation, predictors, advance=progress.advance)
-    yield _Stage(partial(_normal, predictors, simplexes), _SMALL, poor=_FAR, most=_APPROACH, selects=True)
+    yield _Stage(
+        partial(_normal, predictors, simplexes),
+        _SMALL,
+        poor=_FAR,
+        most=_APPROACH,
+        selects=True,
+        most_damped=_APPROACH,
+    )
     yield _Stage(lambda phis, _: found(phis, directions=False), _SMALL_ENOUGH if simplexes.places else _SMALL)
     if common_coefficients(predictors).size:
         yield _Stage(lambda phis, _: found(phis), _SMALL_ENOUGH, _MANY_DRAWS, _SMALL_ENOUGH)
@@ -305,7 +330,7 @@ class Exploration:
                     first = first if found.approximation.is_corrected else found
                 elif found.noise <= stage.poor:
                     break
-                elif stage.selects:
+                elif damped < stage.most_damped:
                     damped += 1
                 elif latest is found and np.isfinite(again.noise):
                     latest = again

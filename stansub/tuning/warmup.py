@@ -42,8 +42,15 @@ _STARTS, _APPROACH, _NEAR, _ROUNDS = 4, 60, 0.5, 8
 _RADIUS = 2.0
 
 
-def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> TunedSurrogate | None:
+def tune(
+    split: Split, dim: int, rng: np.random.Generator, progress: Progress, *, along: Along = Along.NO_MAXIMUM
+) -> TunedSurrogate | None:
     """Return trajectories on the posterior, with draws from several random starts, so that chains may see other modes.
+
+    Parameters
+    ----------
+    along : Along
+        Why, for the record.
 
     Returns
     -------
@@ -80,7 +87,7 @@ def tune(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -
     draws = np.vstack([one[-size:] for one in (tuned.draws, *others)])
     sds = np.std([phi(theta) for theta in tuned.draws], axis=0)
     transition = SurrogateTransition(about, inner, sds, None, 1, on_posterior=inner, share=1.0)
-    return TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=Along.NO_MAXIMUM)
+    return TunedSurrogate(transition, draws, 0.0, tuned.diverging, len(some), tuner=tuner, along=along)
 
 
 def _warmed(
