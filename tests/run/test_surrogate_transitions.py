@@ -41,7 +41,7 @@ from stansub.tuning import maxima, on_posterior, starting, surrogate, transition
 from stansub.tuning.coordinates import find_effects
 from stansub.tuning.far_starts import begun
 from stansub.tuning.normal_effects import find_normal_effects
-from stansub.tuning.surrogate import TunedSurrogate, tune
+from stansub.tuning.surrogate import FarError, TunedSurrogate, tune
 from stansub.tuning.surrogate_hmc import Tuner
 
 MAX_Z = 4.5
@@ -355,6 +355,36 @@ def test_trajectories_on_the_posterior_without_a_maximum_of_the_likelihood(
     monkeypatch.setattr(warmup, "THREADS", 1)
     alone = maxima.tune(split, posterior.dim, *np.random.default_rng(0).spawn(2), Progress())
     np.testing.assert_array_equal(alone.draws, found.draws)
+
+
+@pytest.mark.parametrize(("cheap", "n_expansions"), [(True, 1), (False, 10)])
+def test_expansions_that_do_not_lead_to_the_posterior(
+    cheap: bool,
+    n_expansions: int,
+    posterior: Posterior,
+    tuned: TunedSurrogate,
+    as_if_cheap: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They end at the first that is no better, if trajectories on the posterior cost as little; these follow."""
+    split, explored, made = posterior.split(), surrogate.Exploration._explored, list[float]()
+
+    def astray(*args: Any) -> Any:
+        made.append(np.inf if made else 1e3)
+        return explored(*args)._replace(noise=made[-1])
+
+    monkeypatch.setattr(surrogate.Exploration, "_explored", astray)
+    monkeypatch.setattr(surrogate, "is_cheap", lambda *_: cheap)
+    with pytest.raises(FarError):
+        tune(split, posterior.dim, np.random.default_rng(0), Progress())
+    assert len(made) == 1 + n_expansions
+    made.clear()
+    found = maxima.tune(split, posterior.dim, *np.random.default_rng(0).spawn(2), Progress())
+    assert found.along is Along.FAR
+    assert (
+        max(z_scores(run(found.transition.kernel(split), found.draws[0], 2000), Weighted(posterior, tuned, 8000)))
+        < MAX_Z
+    )
 
 
 def test_draws_that_run_away_make_no_warning_of_numpy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:

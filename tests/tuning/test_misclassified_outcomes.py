@@ -13,7 +13,7 @@ from stansub.progress import Progress
 from stansub.target.approximation import Approximation
 from stansub.target.sparse import Quadratic
 from stansub.tuning import surrogate
-from stansub.tuning.surrogate import _between, _choice, tune
+from stansub.tuning.surrogate import FarError, _between, _choice, tune
 from stansub.tuning.surrogate_errors import selected
 
 N, J, N_SEEDS = 10_000, 20, 3
@@ -37,9 +37,15 @@ def posterior() -> Posterior:
 
 
 def noises(posterior: Posterior) -> list[float]:
-    """Return what the surrogates of several set-ups omit."""
-    rngs = map(np.random.default_rng, range(N_SEEDS))
-    return [tune(posterior.split(), posterior.dim, rng, Progress()).noise for rng in rngs]
+    """Return what the surrogates of several set-ups omit; infinite if they do not lead to the posterior."""
+
+    def noise(seed: int) -> float:
+        try:
+            return tune(posterior.split(), posterior.dim, np.random.default_rng(seed), Progress()).noise
+        except FarError:
+            return np.inf
+
+    return [noise(seed) for seed in range(N_SEEDS)]
 
 
 def test_draws_far_from_the_posterior_approach_it(posterior: Posterior) -> None:
