@@ -11,6 +11,7 @@ import numpy as np
 from stansub import memory
 from stansub._loop import FullData, Slices, SurrogateEffects, SurrogateHamiltonian
 from stansub.errors import EndedError, RunError
+from stansub.progress import as_progress
 from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH, as_data, full_data
@@ -30,7 +31,7 @@ from stansub.target.normal_effects import NormalEffects
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.symmetries import Symmetry
-from stansub.types import FloatArray
+from stansub.types import Check, FloatArray
 
 # Relative rounding by which surrogate and likelihood together may differ from the user's log density; and the same for
 # the gradient.
@@ -162,7 +163,7 @@ def split(
     predictors : SparsePredictors, optional
         Predictors of the likelihood, if its text could be followed.
     """
-    own = Analysis.of(program).likelihood_split(size)
+    own, check = Analysis.of(program).likelihood_split(size), as_progress(progress).check
     if predictors is None:
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size), progress=progress)
     try:
@@ -175,25 +176,33 @@ def split(
     held = whole if isinstance(whole, Model) else None
     found = Split(Library(library), values.of(own.declarations), predictors, held)
     try:
-        return _proved(found, whole, points, gradient)
+        return _proved(found, whole, points, gradient, check)
     except NoPredictorsError:
         if not (is_cut(own, n) or isinstance(whole, Shares)):
             raise
     # An observation may read rows of another part, or share.
     found = replace(found, predictors=sparse_predictors(own, values.values, n, progress=progress))
     if not isinstance(whole, Shares):
-        return _proved(found, whole, points, gradient)
+        return _proved(found, whole, points, gradient, check)
     model = whole.undivided()
-    return _proved(found, model, points, lambda at: model.log_density_gradient(at)[1])
+    return _proved(found, model, points, lambda at: model.log_density_gradient(at)[1], check)
 
 
 def _proved(
-    found: Split, whole: Whole, points: Sequence[FloatArray], gradient: Callable[[FloatArray], FloatArray]
+    found: Split,
+    whole: Whole,
+    points: Sequence[FloatArray],
+    gradient: Callable[[FloatArray], FloatArray],
+    check: Check = lambda: None,
 ) -> Split:
-    """Return the split with the likelihood's constant; NoPredictorsError unless it gives the user's log density."""
+    """Return the split with the likelihood's constant; NoPredictorsError unless it gives the user's log density.
+
+    ``check`` is called before each pass over the data.
+    """
     prior, constants, scales, rounded, infinite = found.prior(fixed_scales=True), [], [], [], []
-    points = [_without_tails(found.predictors, prior, whole, theta) for theta in points]
+    points = [_without_tails(found.predictors, prior, whole, theta, check) for theta in points]
     for theta in points:
+        check()
         phi = prior.phi(theta)
         own, given = found.predictors.log_lik(phi), whole.log_density(theta)
         rest = prior.model.log_density(theta)
@@ -210,9 +219,13 @@ def _proved(
             "the likelihood as a function of its own arguments, plus the rest, differs from the log density"
         )
     with ThreadPoolExecutor(max_workers=1) as pool:  # Stan's tape is as large as the data, and ends with its thread
-        given_slopes = list(pool.map(gradient, tamest := [points[k] for k in order[:2]]))
+        given_slopes = []
+        for theta in (tamest := [points[k] for k in order[:2]]):
+            check()
+            given_slopes.append(pool.submit(gradient, theta).result())
     memory.give_back()
     for theta, given_slope in zip(tamest, given_slopes, strict=True):
+        check()
         about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
         _, slope = about.model.log_density_gradient(theta)
         if not _is_slope(whole.log_density, theta, slope, given_slope):
@@ -240,9 +253,12 @@ def _is_slope(
     return bool(abs(slope @ direction - (above - below) / (2 * _STEP)) <= _SLOPE * size)
 
 
-def _without_tails(predictors: SparsePredictors, prior: Surrogate, whole: Whole, theta: FloatArray) -> FloatArray:
+def _without_tails(
+    predictors: SparsePredictors, prior: Surrogate, whole: Whole, theta: FloatArray, check: Check
+) -> FloatArray:
     """Return the point, or one nearer to zero where no probability or bounded argument is rounded to its bound."""
     for k in range(_MOST_MOVED + 1):
+        check()
         nearer = _NEARER**k * theta
         phi = prior.phi(nearer)
         is_finite = np.isfinite(phi).all() and (k == 0 or np.isfinite(whole.log_density(nearer)))

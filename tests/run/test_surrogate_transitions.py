@@ -25,13 +25,14 @@ from stansub.kernels.surrogate import (
     SurrogateTransitions,
 )
 from stansub.output.inference_data import attrs
-from stansub.progress import Progress
+from stansub.progress import Progress, StoppedError
 from stansub.run import transitions as run_transitions
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import make_uncut, read
 from stansub.selection import Along, StepCost
 from stansub.stan import shares, sparse
 from stansub.stan.shares import Shares
+from stansub.stan.surrogate import Split
 from stansub.target.approximation import Approximation, approximation
 from stansub.target.group_candidates import Joint
 from stansub.target.normal_effects import NormalEffects
@@ -103,6 +104,21 @@ def test_chains_begin_at_inits_that_they_can_leave_and_otherwise_where_a_climb_f
     idata = stansub.sample(program, data, inits=2, **options)
     assert "begin about the maximum" in attrs(idata)["choices"]["starts"]
     assert float(az.rhat(idata).to_array().max()) < 1.05
+
+
+def test_a_time_limit_ends_the_proof_of_a_surrogate(
+    program: CompiledModel, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its passes over the data may take minutes."""
+    progress, prior = Progress(), Split.prior
+
+    def ended(*args: Any, **options: Any) -> Any:
+        progress.stop[0] = 1
+        return prior(*args, **options)
+
+    monkeypatch.setattr(Split, "prior", ended)
+    with pytest.raises(StoppedError):
+        program.with_data(data).split(progress)
 
 
 class Weighted:
