@@ -59,6 +59,8 @@ _SMALL, _SMALL_ENOUGH = 0.05, 0.2
 _POOR = 0.4
 # Sd above which draws are far from the posterior, and most expansions then.
 _FAR, _APPROACH = 1.0, 10
+# Most expansions in a row that are damped if draws are so far that only the first ones lead nearer.
+_DAMPED = 2
 # Sd from which trajectories lead to the posterior.
 _NEAR = 10.0
 # Draws over which expansions are averaged.
@@ -162,16 +164,17 @@ def tune(
     found = exploration.begin(plain, start)
     stages, n_passes = list(_stages(split.predictors, simplexes, progress)), n_passes + found.n_passes
     cheap = is_cheap(split.predictors, quadratic, exploration.tuner.differences.factor)
-    # Where an expansion costs as much as trajectories on the posterior, it is not worth a damped one.
-    near = stages[0]._replace(small=_NEAR, most_damped=0) if cheap else stages.pop(0)
+    far = max(_NEAR, np.sqrt(dim))
+    # Where draws run away from the posterior, an expansion costs as much as trajectories on it.
+    near = stages[0]._replace(small=_NEAR if cheap else far, most_damped=0 if cheap else _DAMPED)
     found, _, n_passes = exploration.improved(found, [near], n_passes)
-    if found.noise > max(_NEAR, np.sqrt(dim)):
+    if found.noise > far:
         raise FarError
     on_posterior = exploration.on_posterior(found, n_passes) if cheap else None
     if on_posterior is not None:
         return on_posterior
     found, first, n_passes = exploration.improved(found, stages, n_passes)
-    last = near if found.approximation.simplexes.places else stages[-1]
+    last = stages[0] if found.approximation.simplexes.places else stages[-1]
     return exploration.tuned(found, first, n_passes, last)
 
 
