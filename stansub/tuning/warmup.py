@@ -1,4 +1,4 @@
-"""Trajectories on a posterior whose likelihood has no maximum about which it could be expanded.
+"""Trajectories on a posterior whose likelihood has no maximum about which it could be expanded, or none near it.
 
 With few observations for each argument, such as thirty answers of a student, the likelihood alone may rise without end,
 or end in as many places as there are starts. The posterior has a normal density of effects besides. The no-U-turn

@@ -382,7 +382,7 @@ def test_expansions_that_do_not_lead_to_the_posterior(
     as_if_cheap: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They end at the first that is no better if trajectories on the posterior cost as little, or soon; these follow."""
+    """They end at once if trajectories on the posterior cost as little, or else soon; these trajectories follow."""
     split, explored, made = posterior.split(), surrogate.Exploration._explored, list[float]()
 
     def astray(*args: Any) -> Any:
