@@ -3,7 +3,8 @@
 Effects z with phi = S z, where other parameters determine the matrix S, form a narrow curved ridge with those
 parameters if the data are informative about phi; u = S z does not. If the data are uninformative, z itself is better.
 Each block therefore has a weight w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1
-is u. The weight is the share of the posterior precision of z that comes from the data. If the parameters are u, because
+is u. Effects may also reach common arguments, each along a fixed direction, such as the steps of random walks, or two
+effects that have shares of one variance: S is diagonal then, and phi = A S z with a constant A. The weight is the share of the posterior precision of z that comes from the data. If the parameters are u, because
 the scale is in their prior, the functions are multiplied by w - 1.
 
 The search does not read the program's text: evaluations of phi, which need no data, determine S, and random points
@@ -39,10 +40,12 @@ _FEW, _MOST, _INFORMED = 64, 512, 0.8
 _FLAT = 1e-8
 # Distance of points from the first, and number of points for the proof.
 _SPREAD, _PROVED = 0.5, 3
-# Distance at which of two precisions the smaller is negligible.
-_FAR = 40.0
+# Distances at which of two precisions the smaller is negligible; at the first, 1 less a probability may round to 0.
+_FAR, _LESS_FAR = 40.0, 18.0
 # Distance of points such that a bend is near one of them.
 _VISIBLE = 4.0
+# Slots of effects that reach common arguments, times parameters that scale them, above which these take too long.
+_DEAR = 10_000
 # Relative changes below which a value is constant, and by which functions may differ.
 _ROUNDING, _SAME = 1e-9, 1e-6
 
@@ -53,15 +56,28 @@ class Effects:
 
     full: Coordinates
     """Coordinates with S z in their place."""
-    rows: Places
-    """The arguments to which S maps each effect, ordered as `Coordinates.places`."""
+    images: sp.csc_array
+    """Shape (m, n_effects): change of the arguments with each element of S z, ordered as `Coordinates.places`."""
     centred: NDArray[np.bool_]
     """Shape (n_blocks,): whether the parameters of a block are u rather than z."""
 
     @classmethod
     def none(cls, dim: int) -> Effects:
         """Return no blocks."""
-        return cls(Coordinates.plain(dim), np.empty(0, np.int64), np.empty(0, bool))
+        return cls(Coordinates.plain(dim), sp.csc_array((0, 0)), np.empty(0, bool))
+
+    def joined(self, other: Effects) -> Effects:
+        """Return these blocks and others."""
+        if self.full.is_plain or other.full.is_plain:
+            return other if self.full.is_plain else self
+        one, two = self.full, other.full
+        full = Coordinates.of(
+            np.concatenate([one.sizes, two.sizes]),
+            np.concatenate([one.places, two.places]),
+            one.functions.joined(two.functions),
+        )
+        images = sp.csc_array(sp.hstack([self.images, other.images]))
+        return Effects(full, images, np.concatenate([self.centred, other.centred]))
 
     @property
     def n_blocks(self) -> int:
@@ -106,19 +122,12 @@ class Effects:
 
     def _alone(self, precision: sp.csr_array, points: FloatArray) -> FloatArray:
         """Return the mean shares of each block, given all other coefficients."""
-        sizes = self.full.sizes
-        block = np.full(precision.shape[0], -1)
-        block[self.rows] = np.repeat(np.arange(len(sizes)), sizes)
-        entries = precision.tocoo()
-        same = (block[entries.row] == block[entries.col]) & (block[entries.row] >= 0)
-        own = sp.csr_array((entries.data[same], (entries.row[same], entries.col[same])), shape=precision.shape)
-        shares = np.zeros(len(sizes))
+        sizes, n = self.full.sizes, self.images.shape[1]
+        block, shares = np.repeat(np.arange(len(sizes)), sizes), np.zeros(len(sizes))
         for theta in points:
             for some, values in self._columns(theta):
-                column = np.zeros(len(block))
-                column[self.rows] = values
-                products = np.bincount(block[self.rows], (column * (own @ column))[self.rows])[some]
-                informed = np.maximum(products, 0.0)
+                moved = self.images @ sp.csc_array((values, (np.arange(n), block)), shape=(n, len(sizes)))
+                informed = np.maximum((moved * (precision @ moved)).sum(axis=0)[some], 0.0)
                 shares[some] += informed / (1 + informed) / sizes[some]
         return np.asarray(shares / len(points))
 
@@ -128,21 +137,21 @@ class Effects:
         Other groupings may compensate effects that many observations read, such as those of departments, in which each
         student and lecturer has an effect, too.
         """
-        m, sizes = precision.shape[0], self.full.sizes
+        sizes, n = self.full.sizes, self.images.shape[1]
         first, block = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
-        entries = [(np.ones(m), np.arange(m), np.arange(m))]  # of other coefficients, which stay as they are
-        entries[0][0][self.rows] = 0
+        matrix = sp.csc_array((n, n))
         for slot, (some, values) in enumerate(self._columns(theta)):
             has = np.flatnonzero(np.isin(block, some))
-            entries.append((values[has], self.rows[has], self.rows[first[block[has]] + slot]))
-        values, rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-        scaled = sp.csr_array((values, (rows, columns)), shape=(m, m))
-        own = np.full(m, _FLAT * np.abs(precision.diagonal()).max())
-        own[self.rows] = 1  # the prior precision of z
+            matrix = matrix + sp.csc_array((values[has], (has, first[block[has]] + slot)), shape=(n, n))
+        # Other coefficients stay as they are.
+        others = np.diff(sp.csr_array(self.images).indptr) == 0
+        scaled = sp.hstack([self.images @ matrix, sp.diags_array(others.astype(float), format="csc")[:, others]])
+        own = np.full(scaled.shape[1], _FLAT * np.abs(precision.diagonal()).max())
+        own[:n] = 1  # the prior precision of z
         whole = sp.csc_array(scaled.T @ precision @ scaled + sp.diags_array(own))
         few = np.repeat(self.few, sizes)
-        units = np.zeros((m, few.sum()))
-        places = self.rows[few]
+        places = np.flatnonzero(few)
+        units = np.zeros((len(own), len(places)))
         units[places, np.arange(len(places))] = 1
         variances = sp.linalg.splu(whole).solve(units)[places, np.arange(len(places))]
         shares = np.bincount(block[few], np.clip(1 - variances, 0, 1), minlength=len(sizes)) / sizes
@@ -184,8 +193,13 @@ def find_effects(
         if not _changes(checked, start, rng.standard_normal(len(start))).any():
             return none
         effects, others, reads = _kinds(checked, start, rng)
-        blocks = _blocks(reads)
-        return _proved(checked, start, rng, effects, others, blocks) if blocks else none
+        blocks, m = _blocks(reads), reads.shape[0]
+        found = _proved(_Matrices(checked, effects, blocks, m), start, rng, effects, others) if blocks else none
+        rest = np.flatnonzero(~np.isin(effects, found.full.places))
+        scaled = _Scaled(checked, start, effects[rest], reads[:, rest])
+        if scaled.n_slots * len(others) > _DEAR or not len(rest):
+            return found
+        return found.joined(_proved(scaled, start, rng, effects, others))
     except RunError:  # phi is not defined there
         return none
 
@@ -246,8 +260,11 @@ class _Blocks(NamedTuple):
 class _Matrices:
     """S of all blocks as a function of the parameters."""
 
-    def __init__(self, phi: Map, effects: Places, blocks: list[tuple[Places, Places]]) -> None:
+    def __init__(self, phi: Map, effects: Places, blocks: list[tuple[Places, Places]], m: int) -> None:
+        self._m = m
         self._phi, self.sizes = phi, np.array([len(rows) for _, rows in blocks])
+        self.places = effects[np.concatenate([places for places, _ in blocks])]
+        self._rows = np.concatenate([rows for _, rows in blocks])
         self.numbers = self.sizes * (self.sizes + 1) // 2
         self._alike = []
         for k in np.unique(self.sizes):
@@ -255,6 +272,11 @@ class _Matrices:
             places, rows = (np.array([blocks[j][part] for j in which]) for part in (0, 1))
             firsts = (np.cumsum(self.numbers) - self.numbers)[which, np.newaxis]
             self._alike.append(_Blocks(effects[places], rows, firsts + np.arange(k * (k + 1) // 2)))
+
+    def images(self, kept: NDArray[np.bool_]) -> sp.csc_array:
+        """Return the arguments that are elements of some blocks' S z, shape (m, n)."""
+        rows = self._rows[np.repeat(kept, self.sizes)]
+        return unit_columns(rows, self._m)
 
     def functions(self, theta: FloatArray) -> FloatArray:
         """Return logarithms of rows' norms, and inverse hyperbolic tangents of partial correlations, by rows.
@@ -278,16 +300,68 @@ class _Matrices:
         return found
 
 
+class _Scaled:
+    """Scales of effects that each change arguments along a fixed direction, such as the steps of random walks.
+
+    Several may reach an argument: then S is these directions times a diagonal matrix.
+    """
+
+    def __init__(self, phi: Map, start: FloatArray, places: Places, reads: sp.csc_array) -> None:
+        self._phi, self.reads, n = phi, reads, len(places)
+        self.sizes = self.numbers = np.ones(n, np.int64)
+        self._of = np.repeat(np.arange(n), np.diff(reads.indptr))
+        self.places, self._slots = places, _slots(reads)
+        self.n_slots = self._slots.max(initial=-1) + 1
+        values = self._values(start)
+        largest = np.zeros(n)
+        np.maximum.at(largest, self._of, np.abs(values))
+        self._directions = np.divide(values, largest[self._of], out=np.zeros_like(values), where=largest[self._of] > 0)
+
+    def functions(self, theta: FloatArray) -> FloatArray:
+        """Return logarithms of the scales; NaN for a direction that changes."""
+        values = self._values(theta)
+        weights = np.bincount(self._of, self._directions**2, minlength=len(self.sizes))
+        sums = np.bincount(self._of, values * self._directions, minlength=len(self.sizes))
+        good = (sums > 0) & (weights > 0)
+        scales = np.divide(sums, weights, out=np.zeros_like(sums), where=good)
+        wrong = np.abs(values - scales[self._of] * self._directions) > _SAME * scales[self._of]
+        good &= np.bincount(self._of, wrong, minlength=len(self.sizes)) == 0
+        return np.log(scales, out=np.full(len(scales), np.nan), where=good)
+
+    def images(self, kept: NDArray[np.bool_]) -> sp.csc_array:
+        """Return the directions of some effects."""
+        return sp.csc_array((self._directions, self.reads.indices, self.reads.indptr), shape=self.reads.shape)[:, kept]
+
+    def _values(self, theta: FloatArray) -> FloatArray:
+        """Return the changes of arguments with each effect, ordered as in ``reads``."""
+        base = self._phi(theta)
+        changes = np.zeros((self.n_slots, len(base)))
+        for slot, change in enumerate(changes):
+            moved = theta.copy()
+            moved[self.places[self._slots == slot]] += 1
+            change[:] = self._phi(moved) - base
+        return changes[self._slots[self._of], self.reads.indices]
+
+
+def unit_columns(rows: Places, m: int) -> sp.csc_array:
+    """Return the matrix whose columns have a 1 in these rows."""
+    return sp.csc_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(m, len(rows)))
+
+
+def _slots(reads: sp.csc_array) -> Places:
+    """Return a number for each effect, such that no two of a number reach an argument, directly or through others."""
+    _, labels = sp.csgraph.connected_components(sp.csr_array(reads.T @ reads), directed=False)
+    order = np.argsort(labels, kind="stable")
+    first = np.searchsorted(labels[order], labels[order])
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) - first
+    return found
+
+
 def _proved(
-    phi: Map,
-    start: FloatArray,
-    rng: np.random.Generator,
-    effects: Places,
-    others: Places,
-    blocks: list[tuple[Places, Places]],
+    matrices: _Matrices | _Scaled, start: FloatArray, rng: np.random.Generator, effects: Places, others: Places
 ) -> Effects:
     """Return the blocks whose functions are affine, or soft minima, at random points."""
-    matrices = _Matrices(phi, effects, blocks)
     numbers = matrices.numbers
     points = start + rng.uniform(-_SPREAD, _SPREAD, (_PROVED, len(start)))
     values = [matrices.functions(theta) for theta in points]
@@ -299,18 +373,23 @@ def _proved(
     functions = _affine(matrices, start, others)
     good = agree(functions)
     rest = np.setdiff1d(np.arange(len(start)), effects)
-    bounded, is_bounded = _bounded(matrices, start, others, rest, functions, np.repeat(matrices.sizes == 1, numbers))
-    better = np.flatnonzero(is_bounded & agree(bounded))
-    functions, good[better] = functions.replaced(better, bounded[better]), True
+    single, unknown = np.repeat(matrices.sizes == 1, numbers), np.ones(len(good), bool)
+    for distance in (_FAR, _LESS_FAR):
+        bounded, is_bounded = _bounded(matrices, start, others, rest, functions, single & unknown, distance)
+        better = np.flatnonzero(is_bounded & agree(bounded))
+        functions, good[better] = functions.replaced(better, bounded[better]), True
+        unknown = ~good
     kept = np.logical_and.reduceat(good, np.cumsum(numbers) - numbers)
     if not kept.any():
         return Effects.none(len(start))
-    places, rows = (np.concatenate([one[k] for one, keep in zip(blocks, kept, strict=True) if keep]) for k in (0, 1))
-    full = Coordinates.of(matrices.sizes[kept], effects[places], functions[np.repeat(kept, numbers)])
-    return Effects(full, rows, np.zeros(kept.sum(), bool))
+    places = matrices.places[np.repeat(kept, matrices.sizes)]
+    full = Coordinates.of(matrices.sizes[kept], places, functions[np.repeat(kept, numbers)])
+    return Effects(full, matrices.images(kept), np.zeros(kept.sum(), bool))
 
 
-def _affine(matrices: _Matrices, theta: FloatArray, others: Places, which: slice | Places = slice(None)) -> SoftMinima:
+def _affine(
+    matrices: _Matrices | _Scaled, theta: FloatArray, others: Places, which: slice | Places = slice(None)
+) -> SoftMinima:
     """Return some functions as they would be if affine, from their values at and about a point."""
     here = matrices.functions(theta)[which]
     columns = [sp.csc_array((len(here), 0))]
@@ -325,12 +404,13 @@ def _affine(matrices: _Matrices, theta: FloatArray, others: Places, which: slice
 
 
 def _bounded(
-    matrices: _Matrices,
+    matrices: _Matrices | _Scaled,
     start: FloatArray,
     others: Places,
     rest: Places,
     functions: SoftMinima,
     which: NDArray[np.bool_],
+    distance: float,
 ) -> tuple[SoftMinima, NDArray[np.bool_]]:
     """Return functions of which some are replaced by soft minima of the affine functions at both ends of a line.
 
@@ -348,7 +428,7 @@ def _bounded(
 
     def far(sign: int, k: int) -> FloatArray:
         theta = start.copy()
-        theta[k] += sign * _FAR
+        theta[k] += sign * distance
         return theta
 
     for row, k in zip(bends, others, strict=True):
@@ -371,7 +451,7 @@ def _bounded(
 
 
 def _bend_softly(
-    matrices: _Matrices, start: FloatArray, k: int, low: SoftMinima, high: SoftMinima, which: Places
+    matrices: _Matrices | _Scaled, start: FloatArray, k: int, low: SoftMinima, high: SoftMinima, which: Places
 ) -> NDArray[np.bool_]:
     """Return which functions are the soft minima of two affine ones where these are equal, along parameter k."""
     with np.errstate(divide="ignore", invalid="ignore"):

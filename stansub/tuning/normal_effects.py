@@ -25,7 +25,7 @@ from stansub.target.coordinates import Coordinates
 from stansub.target.normal_effects import NormalEffects
 from stansub.target.split import Split
 from stansub.tuning.centred_effects import ROUNDING, centred, means_of
-from stansub.tuning.coordinates import Effects
+from stansub.tuning.coordinates import Effects, unit_columns
 from stansub.tuning.effect_functions import Functions, slopes_of_log_determinant, triangles_of
 from stansub.types import FloatArray
 
@@ -362,17 +362,9 @@ class Structure:
         at = jacobian.indptr[places]
         alone = (np.diff(jacobian.indptr)[places] == 1) & (np.abs(jacobian.data[at] - 1) < ROUNDING)
         own, places, at = own[alone], places[alone], at[alone]
-        full, first = effects.full, functions.firsts[own]
-        both = Coordinates.of(
-            np.concatenate([full.sizes, functions.sizes[own]]),
-            np.concatenate([full.places, places]),
-            full.functions.joined(functions.minima[first]),
-        )
-        joined = Effects(
-            both,
-            np.concatenate([effects.rows, jacobian.indices[at]]).astype(np.int64),
-            np.concatenate([effects.centred, np.ones(len(own), bool)]),
-        )
+        full = Coordinates.of(functions.sizes[own], places, functions.minima[functions.firsts[own]])
+        images = unit_columns(jacobian.indices[at].astype(np.int64), jacobian.shape[0])
+        joined = effects.joined(Effects(full, images, np.ones(len(own), bool)))
         return joined if (joined.few & joined.centred).any() else effects
 
     def _dominant(self, precision: sp.csr_array, places: Places) -> sp.csc_array:

@@ -1,5 +1,7 @@
 """Effects and what scales them are found from evaluations alone, and left alone where the proof fails."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 from stansub.errors import RunError
 from stansub.target.coordinates import Coordinates
 from stansub.target.soft_minima import SoftMinima
-from stansub.tuning.coordinates import Effects, find_effects
+from stansub.tuning.coordinates import Effects, find_effects, unit_columns
 
 Array = NDArray[np.float64]
 J, K = 5, 4
@@ -40,14 +42,14 @@ def test_arguments_are_the_inner_coordinates() -> None:
     for theta in np.random.default_rng(2).standard_normal((5, DIM)):
         mean = 0.3 * theta[0] * np.isin(effects.full.places, np.arange(2, 7))
         inner = effects.full.inward(theta)[effects.full.places] + mean
-        np.testing.assert_allclose(inner, phi(theta)[effects.rows], rtol=1e-6)
+        np.testing.assert_allclose(inner, phi(theta)[effects.images.indices], rtol=1e-6)
 
 
 def test_weights_are_the_data_s_share_of_precision() -> None:
     effects, theta = found(), np.zeros((1, DIM))  # scales 1, no correlation
     given = np.geomspace(1e-3, 1e3, len(phi(theta[0])))
     coordinates = effects.matching(sp.csr_array(sp.diags_array(given)), theta)
-    shares = given[effects.rows] / (1 + given[effects.rows])
+    shares = given[effects.images.indices] / (1 + given[effects.images.indices])
     ends = np.cumsum(effects.full.sizes)
     weights = [shares[end - size : end].mean() for end, size in zip(ends, effects.full.sizes, strict=True)]
     expected = effects.weighted(np.array(weights))
@@ -70,25 +72,59 @@ def scaled_scales(theta: Array) -> Array:
     return np.asarray(np.exp(np.exp(theta[0]) * theta[1:4]) * theta[4:7])
 
 
-def one_for_two(theta: Array) -> Array:
-    """More arguments than effects."""
-    return np.concatenate([np.exp(theta[0]) * theta[1:], np.exp(theta[0]) * theta[1:]])
-
-
 def additive(theta: Array) -> Array:
     """A scale whose logarithm is not affine."""
     return np.asarray((1 + np.exp(theta[0])) * theta[1:])
+
+
+def turning(theta: Array) -> Array:
+    """Effects whose directions depend on a parameter."""
+    return np.concatenate([np.exp(theta[0]) * theta[2:], np.exp(theta[1]) * theta[2:]])
 
 
 def nowhere(theta: Array) -> Array:
     raise RunError("not defined")
 
 
-@pytest.mark.parametrize("of", [affine, loadings, scaled_scales, one_for_two, additive, nowhere])
+@pytest.mark.parametrize("of", [affine, loadings, scaled_scales, additive, turning, nowhere])
 def test_anything_else_is_left_alone(of: object) -> None:
     effects = found(of, 7)
     assert effects.full.is_plain
     assert effects.matching(sp.csr_array((12, 12)), np.zeros((1, 7))).is_plain
+
+
+def one_for_two(theta: Array) -> Array:
+    """More arguments than effects."""
+    return np.concatenate([np.exp(theta[0]) * theta[2:], 3 * np.exp(theta[0]) * theta[2:]])
+
+
+def walks(theta: Array) -> Array:
+    """Two random walks, whose first steps have another scale."""
+    steps = theta[2:].reshape(2, 3) * np.exp(theta[[0, 1, 1]])
+    return np.asarray(np.cumsum(steps, axis=1).ravel())
+
+
+def shares(theta: Array) -> Array:
+    """Sums of two effects that have shares of a variance, as in the model of Besag, York and Mollie."""
+    of_first = 1 / (1 + np.exp(theta[1]))
+    sds = np.exp(theta[0]) * np.sqrt([of_first, 1 - of_first])
+    return np.asarray(sds @ theta[2:].reshape(2, 3))
+
+
+@pytest.mark.parametrize("of", [one_for_two, walks, shares])
+def test_effects_that_reach_common_arguments(of: Any) -> None:
+    """Each moves them along a fixed direction."""
+    effects = found(of, 8)
+    np.testing.assert_array_equal(np.sort(effects.full.places), np.arange(2, 8))
+    for theta in np.random.default_rng(2).standard_normal((5, 8)):
+        inner = effects.full.inward(theta)[effects.full.places]
+        np.testing.assert_allclose(effects.images @ inner, of(theta), rtol=1e-6, atol=1e-9)
+    precision = sp.csr_array(np.diag(np.geomspace(0.1, 10, len(of(np.zeros(8))))))
+    theta, units = np.zeros((1, 8)), np.eye(8)[effects.full.places]
+    moved = np.array([of(theta[0] + unit) - of(theta[0]) for unit in units])
+    informed = np.einsum("ki,ij,kj->k", moved, precision.toarray(), moved)
+    expected = effects.weighted(informed / (1 + informed))
+    np.testing.assert_allclose(effects.matching(precision, theta).coefficients, expected.coefficients, rtol=1e-6)
 
 
 def test_many_scales() -> None:
@@ -139,7 +175,7 @@ def nested(n_few: int, n_many: int) -> tuple[Effects, sp.csr_array]:
     level = np.arange(n_many) % n_few
     rows = sp.csr_array((np.ones(n_many), (np.arange(n_many), level)), shape=(n_many, n_few))
     reads = sp.csr_array(sp.hstack([rows, sp.identity(n_many)]))
-    return Effects(full, np.arange(n), np.ones(n, bool)), sp.csr_array(4 * reads.T @ reads)
+    return Effects(full, unit_columns(np.arange(n), n), np.ones(n, bool)), sp.csr_array(4 * reads.T @ reads)
 
 
 def test_few_centred_effects_are_weighed_with_all_others_integrated_out() -> None:
