@@ -3,9 +3,11 @@
 Effects z with phi = S z, where other parameters determine the matrix S, form a narrow curved ridge with those
 parameters if the data are informative about phi; u = S z does not. If the data are uninformative, z itself is better.
 Each block therefore has a weight w between 0 and 1, which multiplies the functions that S is made of: w = 0 is z, w = 1
-is u. Effects may also reach common arguments, each along a fixed direction, such as the steps of random walks, or two
-effects that have shares of one variance: S is diagonal then, and phi = A S z with a constant A. The weight is the share of the posterior precision of z that comes from the data. If the parameters are u, because
+is u. The weight is the share of the posterior precision of z that comes from the data. If the parameters are u, because
 the scale is in their prior, the functions are multiplied by w - 1.
+
+Effects may also reach common arguments, each along a fixed direction, such as the steps of random walks, or two effects
+that have shares of one variance: S is diagonal then, and phi = A S z with a constant matrix A.
 
 The search does not read the program's text: evaluations of phi, which need no data, determine S, and random points
 prove it. Effects that are u are found from their prior (`stansub.tuning.normal_effects`).
